@@ -1,0 +1,119 @@
+"""What can go wrong, in the user's words.
+
+Every error Seqube raises on purpose is a `SequbeError`. A `QueryError` is made of one or more `Problem`s: binding does not stop
+at the first mistake, so one run shows all of them, each with its place in the text and one thing to do about it:
+
+    QueryError: unknown event type 'Withdrawl' (line 1, column 19)
+      PATTERN SEQ(Card, Withdrawl, !Recharge)
+                        ^^^^^^^^^
+      hint: did you mean 'Withdrawal'?
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a text: 1-based line and column, and how many characters it covers."""
+
+    line: int
+    column: int
+    length: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, where it is wrong, and one thing to do about it."""
+
+    message: str
+    at: Span | None = None
+    hint: str | None = None
+
+    def show(self, source: str = "") -> str:
+        """The message with its place, the offending line with a caret under it, and the hint."""
+        if self.at is None:
+            lines = [self.message]
+        else:
+            lines = [f"{self.message} (line {self.at.line}, column {self.at.column})", *self._caret(source)]
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+    def _caret(self, source: str) -> list[str]:
+        assert self.at is not None
+        rows = source.split("\n")
+        if not 1 <= self.at.line <= len(rows):
+            return []
+        row = rows[self.at.line - 1]
+        # A very long line is cut around the place, so that the caret stays on the screen.
+        before = max(0, self.at.column - 1 - 60)
+        shown = row[before : before + 120].replace("\t", " ")
+        start = self.at.column - 1 - before
+        width = max(1, min(self.at.length, len(shown) - start))
+        return [f"  {shown}", "  " + " " * start + "^" * width]
+
+
+class SequbeError(Exception):
+    """Base of every error that Seqube raises on purpose."""
+
+
+class QueryError(SequbeError):
+    """The query text is wrong. `problems` holds every mistake found, `line` and `column` the place of the first."""
+
+    def __init__(self, problems: Problem | Iterable[Problem], source: str = "") -> None:
+        self.problems: Sequence[Problem] = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        self.source = source
+        super().__init__("\n".join(problem.show(source) for problem in self.problems))
+
+    @property
+    def line(self) -> int | None:
+        return self.problems[0].at.line if self.problems[0].at else None
+
+    @property
+    def column(self) -> int | None:
+        return self.problems[0].at.column if self.problems[0].at else None
+
+    @property
+    def hint(self) -> str | None:
+        return self.problems[0].hint
+
+    def __reduce__(self) -> tuple[type[QueryError], tuple[Sequence[Problem], str]]:
+        return type(self), (self.problems, self.source)
+
+
+class SchemaError(SequbeError):
+    """The data does not have the columns or kinds of columns that were asked for."""
+
+
+class PlanError(SequbeError):
+    """The query is right, but cannot be run in the way that was asked for."""
+
+
+class DataError(SequbeError):
+    """A file or a table cannot be read, or what it holds cannot be used at all."""
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that `name` was probably meant to be, or None; a difference in case alone always counts as near."""
+    names = sorted(set(candidates))
+    for candidate in names:
+        if candidate.casefold() == name.casefold():
+            return candidate
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
+    """A hint that names the nearest candidate; without a near one, what there is to choose from."""
+    names = sorted(set(candidates))
+    near = nearest(name, names)
+    if near is not None:
+        return f"did you mean {near!r}?"
+    if not names:
+        return None
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    return f"known: {shown}"
