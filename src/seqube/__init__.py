@@ -1,0 +1,65 @@
+"""Seqube finds, counts, compares and predicts sequences of events.
+
+    import seqube as sq
+
+    result = sq.run("SEQ(Card c, Withdrawal w, c.id = w.id) WITHIN 5 min", "events.parquet", type="type", time="ts")
+    result.table
+
+Names are loaded when they are first used, so that importing the package is quick and starts nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from seqube.errors import DataError, PlanError, QueryError, SchemaError, SequbeError
+
+if TYPE_CHECKING:
+    from seqube.events import Events, Hierarchy
+    from seqube.language import Query, parse
+    from seqube.query import explain, run
+
+    __version__: str
+
+__all__ = [
+    "DataError",
+    "Events",
+    "Hierarchy",
+    "PlanError",
+    "Query",
+    "QueryError",
+    "SchemaError",
+    "SequbeError",
+    "__version__",
+    "explain",
+    "parse",
+    "run",
+]
+
+_HOMES = {
+    "Events": "seqube.events",
+    "Hierarchy": "seqube.events",
+    "Query": "seqube.language",
+    "explain": "seqube.query",
+    "parse": "seqube.language",
+    "run": "seqube.query",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("seqube")
+    elif name in _HOMES:
+        from importlib import import_module
+
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'seqube' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,51 @@
+# Every target does its own set-up; `make setup` alone is instant when nothing changed.
+
+PYTHON := .venv/bin/python
+PYTEST := $(PYTHON) -m pytest -n 2 --dist loadgroup
+# One stamp for each state of the lock and the project file: going back to an older state is noticed too.
+STAMP  := .venv/.set-up-$(shell cat requirements.lock pyproject.toml | cksum | cut -d ' ' -f 1)
+
+.PHONY: setup demo test test-all soak check format bench docs clean
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@.ci/setup
+	@rm -f .venv/.set-up-*
+	@touch $(STAMP)
+
+demo: setup
+	@.venv/bin/seqube demo
+
+test: setup
+	@$(PYTEST)
+
+# More random cases for every property, and the slow tests.
+test-all: setup
+	@SEQUBE_EXAMPLES=$${SEQUBE_EXAMPLES:-2500} $(PYTEST) -m "slow or not slow"
+
+# Properties only, for as long as you have: SEQUBE_EXAMPLES=100000 make soak
+soak: setup
+	@SEQUBE_EXAMPLES=$${SEQUBE_EXAMPLES:-20000} $(PYTEST) -m hypothesis
+
+check: setup
+	@$(PYTHON) -m ruff check
+	@$(PYTHON) -m ruff format --check
+	@$(PYTHON) -m mypy
+	@.venv/bin/lint-imports --no-logo
+
+format: setup
+	@$(PYTHON) -m ruff check --fix
+	@$(PYTHON) -m ruff format
+
+bench: setup
+	@$(PYTHON) -m bench
+
+# The pages are plain Markdown; building them means running every code block in them.
+docs: setup
+	@$(PYTHON) -m pytest tests/test_docs.py
+
+clean:
+	rm -rf .venv .seqube .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf src/*.egg-info

@@ -1,0 +1,55 @@
+"""A Spark session in this machine, set up so that Seqube's own traps are out of the way. Your own session works too.
+
+Python workers run this very interpreter, times are UTC everywhere, rows travel as Arrow, streaming state is kept in RocksDB, and Java is
+found or brought along (`seqube.spark.java`). The first call starts a JVM (some seconds); later calls return the session that runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def session(app_name: str = "seqube", **config: str) -> SparkSession:
+    """The active session as it is, or a new local one; `config` holds Spark settings that override ours.
+
+    >>> spark = session(**{"spark.driver.memory": "8g"})   # doctest: +SKIP
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+
+    from seqube.engine.jit import cache_folder
+    from seqube.spark.java import find_java
+
+    # Spark reads these when it starts the JVM and the workers, and its own defaults are whatever PATH holds.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["JAVA_HOME"] = str(find_java().path)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+    settings = {
+        "spark.master": "local[*]",
+        "spark.app.name": app_name,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.worker.reuse": "true",
+        "spark.executorEnv.NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR") or str(cache_folder()),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Spark's 200 partitions are meant for clusters; in one machine they are 200 small tasks, one after the other.
+        "spark.sql.shuffle.partitions": str(max(4, os.cpu_count() or 4)),
+        "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    }
+    return SparkSession.builder.config(map=settings | config).getOrCreate()

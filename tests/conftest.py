@@ -1,0 +1,57 @@
+"""What all tests share: the Spark session, the data that does not ship, how many random cases to try, and where kernels are cached."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Parallel processes that write one kernel cache at the same moment can crash, so every worker has its own.
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    os.environ.setdefault("SEQUBE_CACHE", str(ROOT / ".seqube" / f"cache-{worker}"))
+
+# The everyday run is the same every time; asking for more cases means exploring.
+asked = os.environ.get("SEQUBE_EXAMPLES")
+settings.register_profile(
+    "seqube",
+    max_examples=int(asked or 200),
+    derandomize=asked is None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("seqube")
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All Spark tests go to one worker: the session is large, and starting it takes seconds."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from seqube.spark import session
+
+    shared = session("seqube-tests")
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data sets used in development; it is not part of the project."""
+    folder = Path(os.environ.get("SEQUBE_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no data in {folder}; SEQUBE_DATA names the folder")
+    return folder
