@@ -1,0 +1,311 @@
+"""Events as columns: typed, coded and in time order, once, for every query that follows.
+
+An `Events` holds an Arrow table sorted by time (ties in input order) with two NumPy columns beside it: `times` (64-bit integers) and
+`types` (small codes into `type_names`). Rows that cannot be events (no type, no time, a time that is none, a broken line of a file) are
+set aside in `rejected` with a reason.
+
+Cost: one pass to code the types and one to see that times ascend; sorted Arrow input is not copied. The index behind `rows_of` is a
+radix sort of the codes, made when first asked for.
+Invariant: len(events) + events.rejected.count == the number of input rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pat
+
+from seqube.errors import SchemaError, did_you_mean
+from seqube.events.schema import TIME, TYPE, Schema
+from seqube.events.sources import Malformed, load, one_chunk
+from seqube.events.statistics import Statistics
+from seqube.events.times import Ints, Mask, read_times
+
+Codes = npt.NDArray[np.int32]
+
+NO_TYPE = "no type"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Rows that are not events. `table` holds them as they came, then (`text` of broken lines,) `reason` and `row`, the input row number."""
+
+    count: int
+    reasons: dict[str, int]
+    table: pa.Table
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    def __repr__(self) -> str:
+        return f"Rejected({self.count}: {self.reasons})" if self.count else "Rejected(0)"
+
+
+class Events:
+    """A batch of events in time order, made once from a table, a data frame or files, and used by any number of queries."""
+
+    table: pa.Table
+    times: Ints
+    types: Codes
+    type_names: tuple[str, ...]
+    schema: Schema
+    rejected: Rejected
+
+    def __init__(self, data: Any, type: str = "type", time: str = "ts", unit: str = "ms") -> None:
+        if isinstance(data, Events):
+            self.__dict__.update(data.__dict__)
+            return
+        raw, malformed = load(data)
+        schema = Schema(raw.schema, type, time, unit)
+        codes, names, untyped = _code_types(raw.column(type).chunk(0))
+        clock = read_times(raw.column(time).chunk(0))
+        faults = ([(untyped, NO_TYPE)] if untyped is not None else []) + clock.faults
+        table = raw
+        if clock.column.type != raw.schema.field(time).type:
+            # Texts were parsed: the column is kept as the times they stand for, so that results and arithmetic see times.
+            table = raw.set_column(raw.schema.get_field_index(time), time, clock.column)
+            schema = Schema(table.schema, type, time, unit)
+        times = clock.times
+        rejected = _reject(raw, faults, malformed)
+        if faults:
+            kept = ~np.logical_or.reduce([mask for mask, _ in faults])
+            table, times, codes = table.filter(pa.array(kept)), times[kept], codes[kept]
+        self._fill(*_sort(table, times, codes), names, schema, rejected)
+
+    @classmethod
+    def _of(
+        cls, table: pa.Table, times: Ints, types: Codes, names: tuple[str, ...], schema: Schema, rejected: Rejected | None = None
+    ) -> Events:
+        events = cls.__new__(cls)
+        events._fill(table, times, types, names, schema, rejected or _nothing_rejected(schema.columns))
+        return events
+
+    def _fill(self, table: pa.Table, times: Ints, types: Codes, names: tuple[str, ...], schema: Schema, rejected: Rejected) -> None:
+        for column in (times, types):
+            column.flags.writeable = False
+        self.__dict__.update(
+            table=one_chunk(table), times=times, types=types, type_names=names, schema=schema, rejected=rejected
+        )  # fmt: skip
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"Events are frozen: cannot set {name!r}")
+
+    __delattr__ = __setattr__  # type: ignore[assignment]
+
+    @property
+    def type_column(self) -> str:
+        return self.schema.type_column
+
+    @property
+    def time_column(self) -> str:
+        return self.schema.time_column
+
+    @property
+    def unit(self) -> str:
+        """What one tick of `times` is: "us" for timestamps and dates, the declared unit for integers."""
+        return self.schema.unit
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def __repr__(self) -> str:
+        span = f", {self.time_column} {self._show(0)} to {self._show(-1)}" if len(self) else ""
+        rejected = f", {self.rejected.count} rejected" if self.rejected else ""
+        return f"Events({len(self)} events of {len(self.type_names)} types{span}{rejected})"
+
+    def _show(self, row: int) -> str:
+        return str(self.column(TIME)[row % len(self)])
+
+    def column(self, name: str) -> pa.Array:
+        """A column by name; `type` is the events' type as a string, `ts` the time column, whatever these are called in the table."""
+        if name == TYPE:
+            column = self.table.column(self.type_column).chunk(0)
+            if pat.is_string(column.type):
+                return column
+            return pa.array(self.type_names, pa.string()).take(pa.array(self.types))
+        if name == TIME:
+            name = self.time_column
+        if name not in self.table.column_names:
+            raise SchemaError(f"there is no column {name!r}\n  hint: {did_you_mean(name, self.schema)}")
+        return self.table.column(name).chunk(0)
+
+    # ------------------------------------------------------------ by type
+
+    @cached_property
+    def _by_type(self) -> tuple[Ints, Ints]:
+        """Row numbers grouped by type code, ascending in each group, and where each group begins."""
+        n_types = len(self.type_names)
+        # NumPy's stable sort is a radix sort for 8 and 16 bits only.
+        width = np.uint8 if n_types <= 256 else np.uint16 if n_types <= 65_536 else np.int32
+        rows = np.argsort(self.types.astype(width), kind="stable")
+        starts = np.concatenate(([0], np.cumsum(self._counts))).astype(np.int64)
+        rows.flags.writeable = False
+        return rows, starts
+
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        return {name: code for code, name in enumerate(self.type_names)}
+
+    @cached_property
+    def _counts(self) -> Ints:
+        return np.bincount(self.types, minlength=len(self.type_names)).astype(np.int64)
+
+    def rows_of(self, names: str | Iterable[str]) -> Ints:
+        """Ascending numbers of the rows whose type is one of these names; a name that no event has adds none."""
+        wanted = {names} if isinstance(names, str) else set(names)
+        codes = [self._codes[name] for name in wanted if name in self._codes]
+        rows, starts = self._by_type
+        groups = [rows[starts[code] : starts[code + 1]] for code in codes]
+        if not groups:
+            return rows[:0]
+        if len(groups) == 1:
+            return groups[0]
+        if sum(map(len, groups)) < len(self) // 4:
+            return np.sort(np.concatenate(groups), kind="stable")  # merges the ascending groups
+        chosen = np.zeros(len(self.type_names), np.bool_)
+        chosen[codes] = True
+        return np.flatnonzero(chosen[self.types])
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        ends = (int(self.times[0]), int(self.times[-1])) if len(self) else (None, None)
+        return Statistics(len(self), *ends, dict(zip(self.type_names, self._counts.tolist(), strict=True)))
+
+    # ------------------------------------------------------------ pieces
+
+    def take(self, rows: npt.NDArray[np.integer[Any]]) -> Events:
+        """The events of these row numbers, which must ascend."""
+        return Events._of(self.table.take(pa.array(rows)), self.times[rows], self.types[rows], self.type_names, self.schema)
+
+    def slice(self, start: int, stop: int) -> Events:
+        """The events of rows start, start + 1 .. stop - 1, without a copy."""
+        start, stop, _ = slice(start, stop).indices(len(self))
+        length = max(0, stop - start)
+        cut = slice(start, start + length)
+        return Events._of(self.table.slice(start, length), self.times[cut], self.types[cut], self.type_names, self.schema)
+
+    @staticmethod
+    def concat(pieces: Sequence[Events]) -> Events:
+        """Pieces of one stream as one batch; ties keep the order of the pieces."""
+        if not pieces:
+            raise SchemaError("there is nothing to put together\n  hint: give at least one piece")
+        if len(pieces) == 1:
+            return pieces[0]
+        schema = pieces[0].schema
+        for piece in pieces:
+            if piece.schema != schema:
+                raise SchemaError(f"pieces of a stream differ in their columns: {schema} and {piece.schema}")
+        codes: dict[str, int] = {}
+        types = []
+        for piece in pieces:
+            recoded = np.array([codes.setdefault(name, len(codes)) for name in piece.type_names], np.int32)
+            types.append(recoded[piece.types] if len(piece) else piece.types)
+        table = one_chunk(pa.concat_tables([piece.table for piece in pieces]))
+        times = np.concatenate([piece.times for piece in pieces])
+        return Events._of(
+            *_sort(table, times, np.concatenate(types)), tuple(codes), schema, _join_rejected(pieces)
+        )  # fmt: skip
+
+
+def _code_types(column: pa.Array) -> tuple[Codes, tuple[str, ...], Mask | None]:
+    """Codes, their names, and the rows without a type (None where there are none)."""
+    if pat.is_null(column.type):
+        column = column.cast(pa.string())
+    if not pat.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    texts = column.dictionary.cast(pa.string()).to_pylist()
+    names = {name: None for name in texts if name is not None}
+    indices = column.indices
+    untyped = np.asarray(indices.is_null()) if indices.null_count else None
+    codes = (indices.fill_null(0) if indices.null_count else indices).cast(pa.int32()).to_numpy()
+    if len(names) < len(texts):
+        # A dictionary made elsewhere may hold a name twice, or null.
+        code_of: dict[str | None, int] = {name: code for code, name in enumerate(names)}
+        recoded = np.array([code_of.get(text, -1) for text in texts], np.int32)
+        codes = recoded[codes] if len(texts) else codes
+        missing = codes < 0
+        untyped = missing if untyped is None else untyped | missing
+    return codes, tuple(names), untyped
+
+
+def _sort(table: pa.Table, times: Ints, types: Codes) -> tuple[pa.Table, Ints, Codes]:
+    if len(times) < 2 or bool(np.all(times[1:] >= times[:-1])):
+        return table, times, types
+    order = np.argsort(times, kind="stable")
+    return table.take(pa.array(order)), times[order], types[order]
+
+
+# ---------------------------------------------------------------- rejected rows
+
+
+def _reject(raw: pa.Table, faults: list[tuple[Mask, str]], malformed: Malformed | None) -> Rejected:
+    """Set aside the faulty rows of `raw`, each with the first reason that holds, and the broken lines of the file."""
+    if not faults and malformed is None:
+        return _nothing_rejected(raw.schema)
+    n = raw.num_rows
+    first = np.full(n, -1, np.int32)
+    for number, (mask, _) in reversed(list(enumerate(faults))):
+        first[mask] = number
+    bad = np.flatnonzero(first >= 0)
+    reasons = pa.array([reason for _, reason in faults], pa.string()).take(pa.array(first[bad]))
+    name = _unused(raw.column_names)
+    table = raw.take(pa.array(bad))
+    if malformed is None:
+        table = table.append_column(name("reason"), reasons).append_column(name("row"), pa.array(bad, pa.int64()))
+        return _summarize(table)
+    # Row numbers count the rows of the file, broken ones included.
+    sound = np.setdiff1d(np.arange(n + len(malformed.rows)), malformed.rows, assume_unique=True)
+    table = table.append_column(name("text"), pa.nulls(len(bad), pa.string()))
+    table = table.append_column(name("reason"), reasons).append_column(name("row"), pa.array(sound[bad], pa.int64()))
+    broken = pa.table(
+        [malformed.texts, malformed.reasons, pa.array(malformed.rows, pa.int64())], names=table.column_names[-3:]
+    )  # fmt: skip
+    table = pa.concat_tables([table, broken], promote_options="default")
+    return _summarize(table.take(pa.array(np.argsort(table.column(-1).to_numpy(), kind="stable"))))
+
+
+def _nothing_rejected(columns: pa.Schema) -> Rejected:
+    name = _unused(columns.names)
+    columns = columns.append(pa.field(name("reason"), pa.string())).append(pa.field(name("row"), pa.int64()))
+    return Rejected(0, {}, columns.empty_table())
+
+
+def _unused(taken: Iterable[str]) -> Callable[[str], str]:
+    used = set(taken)
+
+    def name(wanted: str) -> str:
+        while wanted in used:
+            wanted += "_"
+        return wanted
+
+    return name
+
+
+def _summarize(table: pa.Table) -> Rejected:
+    reasons = table.column(table.num_columns - 2)
+    counts = {entry["values"]: entry["counts"] for entry in reasons.value_counts().to_pylist()}
+    return Rejected(table.num_rows, counts, table)
+
+
+def _join_rejected(pieces: Sequence[Events]) -> Rejected | None:
+    """Rejected rows of all pieces; their row numbers go on from piece to piece."""
+    tables = []
+    n_before = 0
+    for piece in pieces:
+        table = piece.rejected.table
+        if piece.rejected:
+            last = table.num_columns - 1
+            rows = pa.array(table.column(last).to_numpy() + n_before, pa.int64())
+            tables.append(table.set_column(last, table.field(last), rows))
+        n_before += len(piece) + piece.rejected.count
+    if not tables:
+        return None
+    # Only pieces with broken lines have a column of texts; the widest table has every column in its place.
+    widest = max(tables, key=lambda table: table.num_columns)  # type: ignore[no-any-return]
+    return _summarize(pa.concat_tables(tables, promote_options="permissive").select(widest.column_names))

@@ -1,0 +1,279 @@
+"""Files of events -> one Arrow table, and the lines that are no rows.
+
+CSV (plain or compressed), JSON lines and Parquet; a path may be a file, a folder (searched all the way down) or a pattern with `*`.
+A broken line of CSV or JSON does not stop the reading: it is set aside with its text, its row number and a reason.
+
+Cost: Arrow's own readers. Only a file in which they find a broken line is read a second time, to number the lines (CSV) or to find the
+broken ones (JSON, line by line).
+Invariant: rows of the table + broken lines == rows of the files; row numbers run on from file to file, in the order of their names.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pat
+
+from seqube.errors import DataError
+
+_CSV = (".csv",)
+_JSON = (".json", ".jsonl", ".ndjson")
+_PARQUET = (".parquet",)
+_COMPRESSED = (".gz", ".bz2", ".zst")
+_KNOWN = "csv, csv.gz, json, jsonl, ndjson and parquet"
+_BLOCK = 8 << 20  # no row may be longer than a block
+
+
+class Malformed(NamedTuple):
+    """Lines that are no rows: their row numbers in the input, their texts, and what is wrong with each."""
+
+    rows: npt.NDArray[np.int64]
+    texts: pa.Array
+    reasons: pa.Array
+
+
+class _File(NamedTuple):
+    table: pa.Table
+    malformed: Malformed | None = None
+
+
+def read_files(paths: Sequence[str | os.PathLike[str]]) -> tuple[pa.Table, Malformed | None]:
+    """The rows of all files that these paths stand for, in order."""
+    found = [(path, keys) for given in paths for path, keys in _expand(os.fspath(given))]
+    files = [_read(path, keys) for path, keys in found]
+    malformed = _number_on(files)
+    if len(files) == 1:
+        return files[0].table, malformed
+    try:
+        return pa.concat_tables([file.table for file in files], promote_options="permissive"), malformed
+    except pa.ArrowException as problem:
+        raise DataError(
+            f"the files of {os.fspath(paths[0])!r} do not fit together: {problem}\n  hint: a column must hold one kind of value in all files"
+        ) from problem
+
+
+def _number_on(files: Sequence[_File]) -> Malformed | None:
+    parts = []
+    n_before = 0
+    for file in files:
+        n_rows = file.table.num_rows
+        if file.malformed is not None:
+            parts.append(file.malformed._replace(rows=file.malformed.rows + n_before))
+            n_rows += len(file.malformed.rows)
+        n_before += n_rows
+    if not parts:
+        return None
+    rows, texts, reasons = zip(*parts, strict=True)
+    return Malformed(np.concatenate(rows), pa.concat_arrays(texts), pa.concat_arrays(reasons))
+
+
+# ---------------------------------------------------------------- finding
+
+
+def _expand(given: str) -> list[tuple[str, dict[str, str]]]:
+    """The files that a path stands for, each with the `key=value` folders on the way to it."""
+    if os.path.isdir(given):
+        inside = sorted(path for path in Path(given).rglob("*") if path.is_file() and _is_data(path.relative_to(given)))
+        if not inside:
+            raise DataError(f"the folder {given!r} holds no data files\n  hint: files end in {_KNOWN}")
+        return [(str(path), _keys(path.relative_to(given))) for path in inside]
+    if not os.path.exists(given) and glob.has_magic(given):
+        matching = sorted(path for path in glob.glob(given, recursive=True) if os.path.isfile(path))
+        if not matching:
+            raise DataError(f"no file matches {given!r}\n  hint: check the folder and the pattern")
+        return [(path, {}) for path in matching]
+    if not os.path.exists(given):
+        raise DataError(f"there is no file {given!r}\n  hint: check the path; relative paths start at {os.getcwd()!r}")
+    return [(given, {})]
+
+
+def _is_data(path: Path) -> bool:
+    # Names that start with _ or . are the notes of the programs that write such folders (_SUCCESS, .part.crc).
+    return _format(path.name) is not None and not any(part.startswith(("_", ".")) for part in path.parts)
+
+
+def _keys(path: Path) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in path.parts[:-1] if "=" in part)  # type: ignore[misc]
+
+
+def _format(name: str) -> str | None:
+    stem, suffix = os.path.splitext(name.lower())
+    packed = suffix in _COMPRESSED
+    suffix = os.path.splitext(stem)[1] if packed else suffix
+    if suffix in _CSV:
+        return "csv"
+    if suffix in _JSON:
+        return "json"
+    return "parquet" if suffix in _PARQUET and not packed else None
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _read(path: str, keys: dict[str, str]) -> _File:
+    format = _format(os.path.basename(path))
+    if format is None:
+        raise DataError(f"cannot tell what kind of file {path!r} is\n  hint: the name should end in one of {_KNOWN}")
+    try:
+        if os.path.getsize(path) == 0:
+            raise DataError(f"the file {path!r} is empty\n  hint: it should hold at least the names of the columns")
+        file = {"csv": _read_csv, "json": _read_json, "parquet": _read_parquet}[format](path)
+    except (pa.ArrowException, OSError, EOFError, ValueError) as problem:
+        raise DataError(f"the file {path!r} cannot be read: {problem}\n  hint: is it whole, and really {format}?") from problem
+    table = file.table
+    for name, value in keys.items():
+        if name not in table.column_names:
+            table = table.append_column(name, pa.array([_number_or_text(value)] * table.num_rows))
+    return file._replace(table=table)
+
+
+def _number_or_text(value: str) -> int | str:
+    return int(value) if value.isdecimal() and len(value) < 19 else value
+
+
+def _read_parquet(path: str) -> _File:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        return _File(file.read())
+
+
+def _read_csv(path: str) -> _File:
+    import pyarrow.csv as csv
+
+    def read(threads: bool) -> tuple[pa.Table, list[Any]]:
+        broken: list[Any] = []
+
+        def set_aside(row: Any) -> str:
+            broken.append(row)
+            return "skip"
+
+        with pa.input_stream(path) as stream:
+            table = csv.read_csv(
+                stream,
+                csv.ReadOptions(use_threads=threads, block_size=_BLOCK),
+                csv.ParseOptions(newlines_in_values=True, invalid_row_handler=set_aside),
+            )
+        return table, broken
+
+    table, broken = read(threads=True)
+    malformed = None
+    if broken:
+        table, broken = read(threads=False)  # rows are numbered only when they are read one after the other
+        reasons = [f"{row.actual_columns} fields instead of {row.expected_columns}" for row in broken]
+        # Arrow counts from 1, and the names of the columns are its first row.
+        malformed = Malformed(
+            np.array([row.number - 2 for row in broken], np.int64), pa.array([row.text for row in broken]), pa.array(reasons)
+        )  # fmt: skip
+    return _File(_empty_to_null(table), malformed)
+
+
+def _empty_to_null(table: pa.Table) -> pa.Table:
+    """An empty field is no value, also in a column of strings; words like NA stay the strings they are."""
+    import pyarrow.compute as pc
+
+    for number, field in enumerate(table.schema):
+        if pat.is_string(field.type):
+            column = table.column(number)
+            empty = pc.equal(column, "")
+            if pc.any(empty).as_py():
+                table = table.set_column(number, field, pc.if_else(empty, None, column))
+    return table
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def _read_json(path: str) -> _File:
+    import pyarrow.json as arrow_json
+
+    try:
+        with pa.input_stream(path) as stream:
+            return _File(arrow_json.read_json(stream, arrow_json.ReadOptions(block_size=_BLOCK)))
+    except pa.ArrowInvalid:
+        with pa.input_stream(path) as stream:
+            return _mend_json(stream.read())
+
+
+def _mend_json(content: bytes) -> _File:
+    """Read a file that Arrow refuses: set its broken lines aside, and write values of mixed kinds in one column as texts."""
+    records: list[dict[str, Any]] = []
+    rows, texts, reasons = [], [], []
+    for row, line in enumerate(_split_records(content)):
+        try:
+            record = json.loads(line, object_pairs_hook=_unique_keys, parse_constant=lambda _: None)
+            if not isinstance(record, dict):
+                raise ValueError("not an object")
+            records.append(record)
+        except (ValueError, RecursionError) as problem:
+            rows.append(row)
+            texts.append(line.decode("utf-8", "replace"))
+            reason = "too deeply nested" if isinstance(problem, RecursionError) else getattr(problem, "msg", str(problem))
+            reasons.append(f"not a JSON record: {reason}")
+    if not records:
+        raise ValueError(f"no line is a JSON record ({reasons[0] if reasons else 'nothing but blank lines'})")
+    malformed = Malformed(np.array(rows, np.int64), pa.array(texts, pa.string()), pa.array(reasons, pa.string())) if rows else None
+    return _File(_table_of(records), malformed)
+
+
+def _split_records(content: bytes) -> Iterable[bytes]:
+    if content.lstrip()[:1] == b"[":
+        # One array of records instead of a record a line.
+        try:
+            return [json.dumps(record).encode() for record in json.loads(content)]
+        except (ValueError, RecursionError):
+            pass
+    return [line for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return record
+
+
+def _table_of(records: list[dict[str, Any]]) -> pa.Table:
+    import pyarrow.json as arrow_json
+
+    kinds: dict[str, set[str]] = {}
+    for record in records:
+        for name, value in record.items():
+            kinds.setdefault(name, set()).add(_kind(value))
+    mixed = {name for name, found in kinds.items() if len(found - {"null"}) > 1}
+    nested = {name for name, found in kinds.items() if "nested" in found}
+    # Arrow may not find one type for lists and objects of many shapes either; then these are kept as texts, too.
+    for as_text in (mixed, mixed | nested):
+        lines = "\n".join(
+            json.dumps({name: _text(value) if name in as_text else value for name, value in r.items()}) for r in records
+        )
+        content = lines.encode()
+        try:
+            options = arrow_json.ReadOptions(block_size=min(len(content) + 1, (1 << 31) - 1))
+            return arrow_json.read_json(pa.BufferReader(content), options)
+        except pa.ArrowInvalid:
+            if as_text >= nested:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    return "number" if isinstance(value, (int, float)) else "nested"
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)

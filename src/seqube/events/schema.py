@@ -1,0 +1,140 @@
+"""What columns there are, and what may be done with them.
+
+A `Schema` maps every column to its kind ("number", "string", "boolean", "time", "duration" or "other"): all that type checking needs
+to know. `type` and `ts` are always there, whatever the columns are called, and win over columns of the same name. It is made from an
+Arrow schema alone, so a query can be checked before the first row is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from seqube.errors import SchemaError, did_you_mean
+
+TYPE = "type"
+TIME = "ts"
+
+# How many nanoseconds one tick of the time column lasts.
+UNITS: dict[str, int] = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "min": 60_000_000_000,
+    "h": 3_600_000_000_000,
+    "d": 86_400_000_000_000,
+}
+
+
+def is_text(arrow: pa.DataType) -> bool:
+    return bool(pat.is_string(arrow) or pat.is_large_string(arrow) or pat.is_string_view(arrow))
+
+
+def is_moment(arrow: pa.DataType) -> bool:
+    """Whether values of this Arrow type are points in time: these are taken in microseconds."""
+    return bool(pat.is_timestamp(arrow) or pat.is_date(arrow))
+
+
+def kind_of(arrow: pa.DataType) -> str:
+    """The kind of a column of this Arrow type."""
+    if pat.is_dictionary(arrow):
+        return kind_of(arrow.value_type)
+    if pat.is_integer(arrow) or pat.is_floating(arrow) or pat.is_decimal(arrow):
+        return "number"
+    if is_text(arrow):
+        return "string"
+    if pat.is_boolean(arrow):
+        return "boolean"
+    if is_moment(arrow):
+        return "time"
+    if pat.is_duration(arrow):
+        return "duration"
+    return "other"
+
+
+class Schema(Mapping[str, str]):
+    """Column name -> kind, and which columns hold the type and the time of an event. Immutable, hashable, picklable."""
+
+    def __init__(self, columns: pa.Schema, type: str = "type", time: str = "ts", unit: str = "ms") -> None:
+        if unit not in UNITS:
+            raise SchemaError(f"unknown time unit {unit!r}\n  hint: one of {', '.join(UNITS)}")
+        _check_names(columns.names, type, time)
+        arrow_type = _value_type(columns.field(type).type)
+        if not (is_text(arrow_type) or pat.is_integer(arrow_type) or pat.is_boolean(arrow_type) or pat.is_null(arrow_type)):
+            raise SchemaError(
+                f"the type column {type!r} holds {arrow_type}, which cannot name event types\n"
+                '  hint: choose a column of strings, integers or booleans with type="..."'
+            )
+        arrow_time = _value_type(columns.field(time).type)
+        is_number = pat.is_integer(arrow_time) or pat.is_floating(arrow_time) or pat.is_null(arrow_time)
+        if not (is_number or is_moment(arrow_time) or is_text(arrow_time)):
+            raise SchemaError(
+                f"the time column {time!r} holds {arrow_time}, which cannot be a time\n"
+                '  hint: choose a column of timestamps, dates, integers or ISO 8601 strings with time="..."'
+            )
+        self.columns = columns
+        self.type_column = type
+        self.time_column = time
+        self.unit = unit if is_number else "us"
+        self._kinds = {field.name: kind_of(field.type) for field in columns}
+        self._kinds |= {TYPE: "string", TIME: "number" if is_number else "time"}
+
+    def arrow(self, name: str) -> pa.DataType:
+        """The Arrow type of a column; `type` is a string whatever its column holds."""
+        if name == TYPE:
+            return pa.string()
+        return self.columns.field(self.time_column if name == TIME else name).type
+
+    def __getitem__(self, name: str) -> str:
+        return self._kinds[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kinds)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return self.columns, self.type_column, self.time_column, self.unit
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Schema):
+            return self._identity() == other._identity()
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.columns.names), self.type_column, self.time_column, self.unit))
+
+    def __repr__(self) -> str:
+        return f"Schema({', '.join(f'{name}: {kind}' for name, kind in self._kinds.items())})"
+
+
+def _value_type(arrow: pa.DataType) -> pa.DataType:
+    return arrow.value_type if pat.is_dictionary(arrow) else arrow
+
+
+def _check_names(names: list[str], type: str, time: str) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise SchemaError(
+            f"several columns have the name {', '.join(map(repr, repeated))}\n  hint: rename them, so that each name stands once"
+        )
+    for role, column in (("type", type), ("time", time)):
+        if column not in names:
+            raise SchemaError(
+                f"there is no {role} column {column!r}; the columns are {', '.join(map(repr, names)) or 'none'}\n"
+                f'  hint: {_suggest(column, names)}choose it with {role}="..."'
+            )
+    if type == time:
+        raise SchemaError(
+            f'column {type!r} cannot be both the type and the time\n  hint: choose them with type="..." and time="..."'
+        )
+
+
+def _suggest(name: str, names: list[str]) -> str:
+    hint = did_you_mean(name, names) or ""
+    return f"{hint} " if hint.startswith("did you mean") else ""

@@ -1,0 +1,108 @@
+"""Whatever holds rows -> one Arrow table.
+
+Arrow tables and batches, pandas and polars data frames and everything that speaks Arrow's C stream protocol are taken without a copy
+where their memory allows it; paths go to `files`. pandas and polars are recognised by name and never imported here, so a program that
+does not use them does not pay for them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from seqube.errors import DataError, SchemaError
+from seqube.events.files import Malformed, read_files
+
+_BIG = 1 << 31  # what the 32-bit offsets of Arrow's plain strings can reach
+
+
+def load(data: Any) -> tuple[pa.Table, Malformed | None]:
+    """The rows of `data` as a table with one chunk per column, and the lines of its files that are no rows."""
+    malformed = None
+    if isinstance(data, (str, os.PathLike)):
+        table, malformed = read_files([data])
+    elif isinstance(data, (list, tuple)) and data and all(isinstance(path, (str, os.PathLike)) for path in data):
+        table, malformed = read_files(data)
+    else:
+        table = _as_table(data)
+    return one_chunk(table.replace_schema_metadata(None)), malformed
+
+
+def _as_table(data: Any) -> pa.Table:
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    library = type(data).__module__.partition(".")[0]
+    try:
+        if library == "pandas" and hasattr(data, "columns"):
+            return _from_pandas(data)
+        if library == "polars":
+            return (data.collect() if hasattr(data, "collect") else data).to_arrow()
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError, AttributeError) as problem:
+        raise DataError(
+            f"this {type(data).__name__} cannot be read as a table: {problem}\n  hint: give every column values of one kind"
+        ) from problem
+    raise DataError(
+        f"events cannot be read from a {type(data).__name__}\n"
+        "  hint: give a pyarrow table, a pandas or polars data frame, or the path of a csv, json or parquet file"
+    )
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    if any(name is not None for name in frame.index.names):
+        # A named index (often the time) is a column like any other; an unnamed one only numbers the rows.
+        frame = frame.reset_index()
+    names = [str(name) for name in frame.columns]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise SchemaError(
+            f"several columns have the name {', '.join(map(repr, repeated))}\n  hint: rename them, so that each name stands once"
+        )
+    return pa.Table.from_pandas(frame, preserve_index=False).rename_columns(names)
+
+
+def one_chunk(table: pa.Table) -> pa.Table:
+    """The same table with every column in one chunk, of a type that Arrow can select rows from."""
+    if all(column.num_chunks == 1 and not _needs_cast(column.type) for column in table.columns):
+        return table
+    arrays = [_one_array(column) for column in table.columns]
+    fields = [field.with_type(array.type) for field, array in zip(table.schema, arrays, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields, table.schema.metadata))
+
+
+def _needs_cast(arrow: pa.DataType) -> bool:
+    value = arrow.value_type if pat.is_dictionary(arrow) else arrow
+    return bool(pat.is_string_view(value) or pat.is_binary_view(value) or pat.is_run_end_encoded(value))
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    arrow = column.type
+    if pat.is_dictionary(arrow):
+        if _needs_cast(arrow):
+            chunks = [
+                pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(_plain(arrow.value_type)))
+                for chunk in column.chunks
+            ]  # fmt: skip
+            column = pa.chunked_array(chunks, pa.dictionary(arrow.index_type, _plain(arrow.value_type), arrow.ordered))
+        column = column.unify_dictionaries()
+    elif pat.is_run_end_encoded(arrow):
+        column = column.cast(arrow.value_type)
+    elif _needs_cast(arrow):
+        column = column.cast(_plain(arrow))
+    elif pat.is_string(arrow) and column.nbytes >= _BIG:
+        column = column.cast(pa.large_string())
+    elif pat.is_binary(arrow) and column.nbytes >= _BIG:
+        column = column.cast(pa.large_binary())
+    if column.num_chunks == 0:
+        return pa.array([], column.type)
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _plain(view: pa.DataType) -> pa.DataType:
+    return pa.large_binary() if pat.is_binary_view(view) else pa.large_string()

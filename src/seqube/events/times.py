@@ -1,0 +1,167 @@
+"""Time columns of every kind -> 64-bit integers.
+
+Timestamps and dates become microseconds since 1970 in UTC, rounded down; integers stay as they are; floats count when they are whole.
+Strings are ISO 8601 timestamps (or integers, where most of them look like that). A value that cannot be a time is a fault of its row,
+never of the column: `Clock.faults` says which rows, and why.
+
+Cost: nothing is copied for sorted microseconds and integers; strings of one shape take one Arrow cast, mixed ones a regular expression
+and arithmetic on whole columns.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from seqube.events.schema import is_text
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+NO_TIME = "no time"
+NOT_TIMESTAMP = "time is not a timestamp"
+NOT_INTEGER = "time is not an integer"
+NOT_WHOLE = "time is not a whole number"
+OUT_OF_RANGE = "time is out of range"
+
+_INT64 = np.iinfo(np.int64)
+_DAY_US = 86_400_000_000
+_INTEGER = r"^[+-]?[0-9]{1,19}$"
+# Every shape that Arrow's own cast takes, with fractions of any length and zones mixed freely.
+_ISO = (
+    r"^\s*(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
+    r"(?:[T ](?P<hour>[0-9]{2})(?::?(?P<minute>[0-9]{2})(?::?(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]+))?)?)?"
+    r"\s?(?P<zone>Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?\s*$"
+)
+
+
+class Clock(NamedTuple):
+    """The times of a column's rows, the column as the table keeps it, and the rows that have no time, by reason."""
+
+    times: Ints
+    column: pa.Array
+    faults: list[tuple[Mask, str]]
+
+
+def read_times(column: pa.Array) -> Clock:
+    """Read a time column whose type `Schema` has accepted."""
+    if pat.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pat.is_null(column.type):
+        return Clock(np.zeros(len(column), np.int64), column, [(np.ones(len(column), np.bool_), NO_TIME)])
+    faults: list[tuple[Mask, str]] = []
+    if column.null_count:
+        faults.append((np.asarray(column.is_null()), NO_TIME))
+    if is_text(column.type):
+        clock = _read_strings(column)
+    elif pat.is_floating(column.type):
+        clock = _read_floats(column)
+    elif pat.is_uint64(column.type):
+        values = _filled(column)
+        clock = Clock(values.astype(np.int64), column, _faults(values > np.uint64(_INT64.max), OUT_OF_RANGE))
+    elif pat.is_integer(column.type):
+        clock = Clock(_filled(column.cast(pa.int64())), column, [])
+    else:
+        clock = _read_moments(column)
+    return clock._replace(faults=faults + clock.faults)
+
+
+def _filled(column: pa.Array) -> npt.NDArray[np.generic]:
+    """The values as NumPy sees them, without a copy where nothing is null; nulls become 0."""
+    values: npt.NDArray[np.generic] = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _faults(mask: Mask, reason: str) -> list[tuple[Mask, str]]:
+    return [(mask, reason)] if mask.any() else []
+
+
+def _read_moments(column: pa.Array) -> Clock:
+    if pat.is_date32(column.type):
+        values, factor = _filled(column.cast(pa.int32())).astype(np.int64), _DAY_US
+    else:
+        values = _filled(column.cast(pa.int64()))
+        unit = "ms" if pat.is_date64(column.type) else column.type.unit
+        if unit == "ns":
+            return Clock(values // 1000, column, [])
+        factor = {"s": 1_000_000, "ms": 1_000, "us": 1}[unit]
+    if factor == 1:
+        return Clock(values, column, [])
+    outside = (values > _INT64.max // factor) | (values < -(_INT64.max // factor))
+    return Clock(np.where(outside, 0, values) * factor, column, _faults(outside, OUT_OF_RANGE))
+
+
+def _read_floats(column: pa.Array) -> Clock:
+    values = _filled(column.cast(pa.float64()))
+    whole = np.isfinite(values) & (np.floor(values) == values)
+    inside = (values >= -(2.0**63)) & (values < 2.0**63)
+    times = np.where(whole & inside, values, 0.0).astype(np.int64)
+    return Clock(times, column, _faults(~whole, NOT_WHOLE) + _faults(whole & ~inside, OUT_OF_RANGE))
+
+
+def _read_strings(column: pa.Array) -> Clock:
+    if not pat.is_string(column.type):
+        column = column.cast(pa.large_string())
+    for zone in (None, "UTC"):
+        try:
+            parsed = column.cast(pa.timestamp("us", zone))
+        except pa.ArrowInvalid:
+            continue
+        return Clock(_filled(parsed.cast(pa.int64())), parsed, [])
+    integers = pc.match_substring_regex(column, _INTEGER)
+    fields = pc.extract_regex(column, _ISO)
+    if (pc.sum(integers).as_py() or 0) > len(fields) - fields.null_count:
+        return _read_integers(column, integers)
+    times, valid, zoned = _read_fields(fields)
+    parsed = pa.array(times).view(pa.timestamp("us", "UTC" if zoned else None))
+    return Clock(times, parsed, _faults(~valid & np.asarray(column.is_valid()), NOT_TIMESTAMP))
+
+
+def _read_integers(column: pa.Array, integers: pa.Array) -> Clock:
+    digits = pc.if_else(integers, column, "0").fill_null("0")
+    # Nineteen digits may still be too many; only an exact comparison can tell, and Python's integers are exact.
+    # It is asked for the distinct longest ones alone, which real data does not have.
+    try:
+        times = digits.cast(pa.int64())
+        outside = np.zeros(len(column), np.bool_)
+    except pa.ArrowInvalid:
+        wide = digits.cast(pa.decimal128(20, 0))
+        inside = pc.and_(pc.less_equal(wide, pa.scalar(_INT64.max)), pc.greater_equal(wide, pa.scalar(_INT64.min)))
+        outside = ~np.asarray(inside)
+        times = pc.if_else(inside, digits, "0").cast(pa.int64())
+    wrong = ~np.asarray(integers.fill_null(True))
+    return Clock(times.to_numpy(), times, _faults(wrong, NOT_INTEGER) + _faults(outside, OUT_OF_RANGE))
+
+
+def _read_fields(fields: pa.StructArray) -> tuple[Ints, Mask, bool]:
+    """Microseconds from the parts of ISO 8601 texts; which rows are real moments; whether any has a zone."""
+    matched = np.asarray(fields.is_valid())
+
+    def number(texts: pa.Array) -> Ints:
+        texts = pc.if_else(pc.equal(pc.fill_null(texts, ""), ""), "0", pc.fill_null(texts, "0"))
+        values: Ints = texts.cast(pa.int64()).to_numpy()
+        return values
+
+    year, month, day, hour, minute, second = (
+        number(pc.struct_field(fields, name)) for name in ("year", "month", "day", "hour", "minute", "second")
+    )
+    fraction = number(pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(fields, "fraction"), 6, "0"), 0, 6))
+    zone = pc.fill_null(pc.struct_field(fields, "zone"), "")
+    digits = pc.replace_substring(zone, ":", "")
+    behind = np.where(np.asarray(pc.starts_with(zone, "-")), -1, 1)
+    zone_hour = number(pc.if_else(pc.equal(zone, "Z"), "0", pc.utf8_slice_codeunits(digits, 1, 3)))
+    zone_minute = number(pc.utf8_slice_codeunits(digits, 3, 5))
+
+    in_range = matched & (month >= 1) & (month <= 12) & (day >= 1) & (zone_hour < 24) & (zone_minute < 60)
+    in_range &= (hour < 24) & (minute < 60) & (second < 60) & (year >= 1)
+    months = np.where(in_range, (year - 1970) * 12 + month - 1, 0).astype("datetime64[M]")
+    first_day = months.astype("datetime64[D]").astype(np.int64)
+    valid = in_range & (day <= (months + 1).astype("datetime64[D]").astype(np.int64) - first_day)
+    minutes = hour * 60 + minute - behind * (zone_hour * 60 + zone_minute)
+    times = (first_day + day - 1) * _DAY_US + (minutes * 60 + second) * 1_000_000 + fraction
+    return np.where(valid, times, 0), valid, bool(pc.any(pc.not_equal(zone, "")).as_py())
