@@ -1,4 +1,4 @@
-"""What all tests share: the Spark session, the data that does not ship, how many random cases to try, and where kernels are cached."""
+"""What all tests share: the Spark session, the data that does not ship, the number of random cases, the kernel cache."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Which Java Spark runs on: the machine's own where it will do, else the one that comes as a Python package.
 
-Spark starts every JVM with `--add-modules=jdk.incubator.vector`. A Java is good enough when it is 17 or newer and accepts that argument,
-so the question is put to it directly, at the cost of starting it once (about 0.1 s). The packaged runtime lacks that module, and Spark
-does not need it; a script in its place drops exactly that argument and hands the rest on. The script sits in the user's cache folder
-under a name made from its own text, and is moved into place whole, so it never needs to change and any number of processes may make it.
+Spark starts every JVM with `--add-modules=jdk.incubator.vector`. A Java is good enough when it is 17 or newer and accepts that
+argument, so the question is put to it directly, at the cost of starting it once (about 0.1 s). The packaged runtime lacks that
+module, and Spark does not need it; a script in its place drops exactly that argument and hands the rest on. The script sits in the
+user's cache folder under a name made from its own text, and is moved into place whole, so it never needs to change and any number
+of processes may make it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ class JavaHome:
     origin: Literal["JAVA_HOME", "PATH", "packaged"]
 
     def __str__(self) -> str:
-        found = {"JAVA_HOME": "from JAVA_HOME", "PATH": "found on PATH", "packaged": "packaged, since this machine has no Java 17 or newer"}
+        found = {
+            "JAVA_HOME": "from JAVA_HOME",
+            "PATH": "found on PATH",
+            "packaged": "packaged, since this machine has no Java 17 or newer",
+        }
         return f"Java {self.version} ({found[self.origin]}): {self.path}"
 
 

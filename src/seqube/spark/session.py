@@ -1,7 +1,8 @@
 """A Spark session in this machine, set up so that Seqube's own traps are out of the way. Your own session works too.
 
-Python workers run this very interpreter, times are UTC everywhere, rows travel as Arrow, streaming state is kept in RocksDB, and Java is
-found or brought along (`seqube.spark.java`). The first call starts a JVM (some seconds); later calls return the session that runs.
+Python workers run this very interpreter, times are UTC everywhere, rows travel as Arrow, streaming state is kept in RocksDB, and
+Java is found or brought along (`seqube.spark.java`). The first call starts a JVM (some seconds); later calls return the session
+that runs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def session(app_name: str = "seqube", **config: str) -> SparkSession:
+def session(app_name: str = "seqube", **config: bool | float | str) -> SparkSession:
     """The active session as it is, or a new local one; `config` holds Spark settings that override ours.
 
     >>> spark = session(**{"spark.driver.memory": "8g"})   # doctest: +SKIP
@@ -34,13 +35,14 @@ def session(app_name: str = "seqube", **config: str) -> SparkSession:
     os.environ["JAVA_HOME"] = str(find_java().path)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
-    settings = {
+    quiet = Path(__file__).with_name("log4j2.properties")
+    settings: dict[str, bool | float | str | None] = {
         "spark.master": "local[*]",
         "spark.app.name": app_name,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={quiet}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
@@ -52,4 +54,4 @@ def session(app_name: str = "seqube", **config: str) -> SparkSession:
         "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     }
-    return SparkSession.builder.config(map=settings | config).getOrCreate()
+    return SparkSession.builder.config(map={**settings, **config}).getOrCreate()
