@@ -1,0 +1,122 @@
+"""The engine finds exactly what the oracle finds, on random queries and streams; and a query's text says all of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+import oracle
+import seqube as sq
+from seqube.language import parse
+from strategies import concepts, hierarchies, queries, streams
+
+SCHEMA = pa.schema(
+    [
+        ("type", pa.string()),
+        ("ts", pa.int64()),
+        ("row", pa.int64()),
+        ("id", pa.int64()),
+        ("x", pa.int64()),
+        ("y", pa.float64()),
+        ("s", pa.string()),
+        ("f", pa.bool_()),
+    ]
+)
+
+
+def table(events: Sequence[oracle.Event]) -> pa.Table:
+    """The events as the user's table; `row` tells them apart."""
+    rows = [{"type": event.type, "ts": event.ts, "row": event.row, **event.attributes} for event in events]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def show(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> None:
+    """The case, as a person would write it down, beside Hypothesis' own account of it."""
+    note(text)
+    if hierarchy:
+        note(f"hierarchy {hierarchy}")
+    for event in events:
+        values = " ".join(f"{name}={value!r}" for name, value in event.attributes.items() if value is not None)
+        note(f"{event.row:>2}  {event.type}{event.ts} {values}")
+
+
+def run(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> list[dict[str, Any]]:
+    given_hierarchy = sq.Hierarchy.from_dict(hierarchy) if hierarchy else None
+    rows: list[dict[str, Any]] = sq.run(text, table(events), unit="ms", hierarchy=given_hierarchy).table.to_pylist()
+    return rows
+
+
+def assert_equal_matches(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> None:
+    show(text, events, hierarchy)
+    expected = oracle.matches(parse(text), events, hierarchy)
+    found = run(text, events, hierarchy)
+    rows = [{name: event and event["row"] for name, event in row.items() if name not in ("start", "end")} for row in found]
+    assert counted(rows) == counted(expected)
+    for row in found:
+        times = [event["ts"] for name, event in row.items() if name not in ("start", "end") and event]
+        assert (row["start"], row["end"]) == (min(times), max(times))
+
+
+def counted(rows: list[dict[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:
+    """The rows as a multiset: order means nothing, how often a row comes does."""
+    return Counter(tuple(sorted(row.items())) for row in rows)
+
+
+@given(text=queries(), events=streams())
+def test_any_query(text: str, events: list[oracle.Event]) -> None:
+    assert_equal_matches(text, events)
+
+
+@given(text=queries(depth=1, words=("SEQ",)), events=streams())
+def test_flat_sequences(text: str, events: list[oracle.Event]) -> None:
+    assert_equal_matches(text, events)
+
+
+@given(text=queries(counted=True), events=streams(max_time=4))
+def test_windows_of_events(text: str, events: list[oracle.Event]) -> None:
+    assert_equal_matches(text, events)
+
+
+@given(text=queries(counted=False), events=streams(max_time=2))
+def test_ties(text: str, events: list[oracle.Event]) -> None:
+    assert_equal_matches(text, events)
+
+
+@given(data=st.data(), hierarchy=hierarchies(), events=streams())
+def test_hierarchies(data: st.DataObject, hierarchy: dict[str, Any] | None, events: list[oracle.Event]) -> None:
+    text = data.draw(queries(names=concepts(hierarchy)))
+    assert_equal_matches(text, events, hierarchy)
+
+
+@given(text=queries(returns=True, depth=2), events=streams())
+def test_returned_values(text: str, events: list[oracle.Event]) -> None:
+    show(text, events)
+    expected = oracle.results(parse(text), events)
+    assert Counter(map(comparable, run(text, events))) == Counter(map(comparable, expected))
+
+
+def comparable(row: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """A row whose floats are rounded to what any order of evaluation agrees on; NaN is null."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, float):
+            return None if math.isnan(value) else round(value, 9)
+        return value
+
+    return tuple(sorted((name, plain(value)) for name, value in row.items()))
+
+
+@given(text=queries(), returning=queries(returns=True))
+def test_text_and_tree_are_the_same_thing(text: str, returning: str) -> None:
+    for written in (text, returning):
+        note(written)
+        query = parse(written)
+        note(str(query))
+        assert parse(str(query)) == query
+        assert str(parse(str(query))) == str(query)

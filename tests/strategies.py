@@ -1,0 +1,239 @@
+"""Random streams, hierarchies and queries, small enough for the oracle and for a reader.
+
+Idea: a query is drawn as a skeleton (operators, types, negations) and then written out as text with predicates that the scopes
+allow, so every text is valid and goes through the real parser. Streams have a handful of types, few distinct times (so ties are
+common) and attributes with few values (so predicates often hold) and nulls.
+
+Cost: a query has at most `LEAVES` types in at most four levels, a stream at most a dozen events: the oracle takes milliseconds.
+
+Invariant: everything shrinks towards `SEQ(A v1) WITHIN 1` over an empty stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from oracle import Event, stream
+
+TYPES = ["A", "B", "C", "D"]
+LEAVES = 5
+ATTRIBUTES = {
+    "id": st.none() | st.integers(0, 2),
+    "x": st.none() | st.integers(-2, 3),
+    "y": st.none() | st.sampled_from([-1.5, 0.0, 0.5, 2.0, float("nan")]),
+    "s": st.none() | st.sampled_from(["p", "q", "it's"]),
+    "f": st.none() | st.booleans(),
+}
+NUMBERS = ["id", "x", "y"]
+
+
+# ---------------------------------------------------------------- streams
+
+
+def streams(max_size: int = 12, max_time: int = 9) -> st.SearchStrategy[list[Event]]:
+    """Events in stream order, with ties and nulls."""
+    event = st.tuples(st.sampled_from(TYPES), st.integers(0, max_time), st.fixed_dictionaries(ATTRIBUTES))
+    return st.lists(event, max_size=max_size).map(lambda events: stream(*events))
+
+
+def cuts(n: int) -> st.SearchStrategy[list[tuple[int, int]]]:
+    """Ways to cut n events into consecutive pieces, empty ones among them."""
+
+    def pieces(at: list[int]) -> list[tuple[int, int]]:
+        ends = [*sorted(at), n]
+        return list(zip([0, *ends[:-1]], ends, strict=True))
+
+    return st.lists(st.integers(0, n), max_size=6).map(pieces)
+
+
+@st.composite
+def hierarchies(draw: st.DrawFn) -> dict[str, Any] | None:
+    """No hierarchy, or concepts P and Q above some of the types; as nested mappings and lists."""
+    shape = draw(st.sampled_from(["none", "one", "two", "deep"]))
+    first, second = TYPES[: draw(st.integers(1, 2))], TYPES[2 : 2 + draw(st.integers(1, 2))]
+    if shape == "none":
+        return None
+    if shape == "one":
+        return {"P": first}
+    if shape == "two":
+        return {"P": first, "Q": second}
+    return {"P": [{"Q": first}, *second]}
+
+
+def concepts(hierarchy: dict[str, Any] | None) -> list[str]:
+    """The names a query may use: the types, and the concepts above them."""
+    return TYPES + [name for name in ("P", "Q") if f"'{name}'" in repr(hierarchy)]
+
+
+# ---------------------------------------------------------------- queries
+
+
+@dataclass(frozen=True)
+class Leaf:
+    name: str
+    variable: str
+
+
+@dataclass(frozen=True)
+class Operator:
+    word: str
+    parts: tuple[tuple[bool, Leaf | Operator], ...]  # negated, component
+
+
+@st.composite
+def queries(
+    draw: st.DrawFn,
+    names: Sequence[str] = TYPES,
+    depth: int = 4,
+    counted: bool | None = None,
+    returns: bool = False,
+    partitions: bool = True,
+    words: Sequence[str] = ("SEQ", "AND", "OR"),
+) -> str:
+    """The text of a valid query. `counted` asks for (or excludes) tuple-count windows, `words` names the operators to use."""
+    pattern = draw(_skeletons(tuple(names), depth, tuple(words)))
+    positives = _positives(pattern)
+    lines = [f"PATTERN {_write(draw, pattern, [])}"]
+    if where := _predicates(draw, positives, [], at_most=1):
+        lines.append("WHERE " + where)
+    if partitions and draw(st.integers(0, 4)) == 4:
+        lines.append("PARTITION BY " + draw(st.sampled_from(["id", "s", "id, f"])))
+    lines.append("WITHIN " + draw(windows(counted)))
+    if returns:
+        items = draw(st.lists(_values(positives), min_size=1, max_size=3))
+        lines.append("RETURN " + ", ".join(f"{item} AS r{i}" for i, item in enumerate(items)))
+    return "\n".join(lines)
+
+
+@st.composite
+def windows(draw: st.DrawFn, counted: bool | None = None) -> str:
+    n = draw(st.integers(1, 8))
+    if draw(st.booleans()) if counted is None else counted:
+        return f"{n} EVENTS"
+    return draw(st.sampled_from([f"{n}", f"{n} ms", f"{n}500 us"]))
+
+
+@st.composite
+def _skeletons(draw: st.DrawFn, names: tuple[str, ...], depth: int, words: tuple[str, ...]) -> Operator:
+    n_leaves = 0
+
+    def component(depth: int) -> Leaf | Operator:
+        nonlocal n_leaves
+        if depth > 0 and n_leaves < LEAVES - 1 and draw(st.integers(0, 2)) == 2:
+            return operator(depth)
+        n_leaves += 1
+        return Leaf(draw(st.sampled_from(names)), f"v{n_leaves}")
+
+    def operator(depth: int) -> Operator:
+        word = draw(st.sampled_from(words))
+        n_parts = max(1, min(draw(st.integers(1, 4)), LEAVES - n_leaves))
+        parts = [(word != "OR" and draw(st.integers(0, 2)) == 2, component(depth - 1)) for _ in range(n_parts)]
+        if all(negated for negated, _ in parts):
+            parts[0] = (False, parts[0][1])
+        return Operator(word, tuple(parts))
+
+    return operator(depth)
+
+
+def _positives(part: Leaf | Operator) -> list[str]:
+    if isinstance(part, Leaf):
+        return [part.variable]
+    return [variable for negated, child in part.parts if not negated for variable in _positives(child)]
+
+
+def _write(draw: st.DrawFn, node: Operator, outer: list[str]) -> str:
+    """The operator as text. `outer` holds the variables that the enclosing expressions make visible."""
+    own = [child.variable for negated, child in node.parts if isinstance(child, Leaf) and not negated]
+    negated_own = [child.variable for negated, child in node.parts if isinstance(child, Leaf) and negated]
+    items = []
+    for negated, child in node.parts:
+        text = f"{child.name} {child.variable}" if isinstance(child, Leaf) else _write(draw, child, outer + own)
+        items.append("!" + text if negated else text)
+    if predicates := _predicates(draw, outer + own, negated_own):
+        items.append(predicates)
+    return f"{node.word}({', '.join(items)})"
+
+
+def _predicates(draw: st.DrawFn, visible: list[str], negated: list[str], at_most: int = 2) -> str:
+    """Up to `at_most` conjuncts over the visible variables, each naming at most one negated component."""
+    conjuncts = []
+    for _ in range(max(0, draw(st.integers(-2, at_most)))):
+        variables = visible + draw(st.sampled_from([[v] for v in negated] or [[]]))
+        kind = draw(st.sampled_from(["local", "pair", "same", "chain", "any"])) if variables else "same"
+        if kind == "same":
+            conjuncts.append(f"[{draw(st.sampled_from(['id', 's']))}]")
+        elif kind == "chain" and len(variables) > 2:
+            attribute = draw(st.sampled_from(["id", "x"]))
+            conjuncts.append(" = ".join(f"{v}.{attribute}" for v in draw(st.permutations(variables))[:3]))
+        elif kind == "any":
+            conjuncts.append(f"({draw(_comparisons(variables))} OR {draw(_comparisons(variables))})")
+        else:
+            conjuncts.append(draw(_locals(variables) if kind == "local" else _comparisons(variables)))
+    return " AND ".join(conjuncts)
+
+
+@st.composite
+def _locals(draw: st.DrawFn, variables: Sequence[str]) -> str:
+    """A predicate on one event."""
+    v = draw(st.sampled_from(variables))
+    number = f"{v}.{draw(st.sampled_from(NUMBERS))}"
+    choices = [
+        f"{number} {draw(_comparators)} {draw(st.integers(-2, 3))}",
+        f"{v}.s {draw(st.sampled_from(['=', '!=']))} 'p'",
+        f"{v}.s IN ('p', 'it''s')",
+        f"{v}.x NOT IN (0, 1, 2)",
+        f"{number} BETWEEN 0 AND 2",
+        f"{number} NOT BETWEEN {v}.id AND 1.5",
+        f"{number} IS NULL",
+        f"{number} IS NOT NULL",
+        f"NOT {number} > 0",
+        f"{v}.f",
+        f"NOT {v}.f",
+        f"{v}.type = 'A'",
+        f"{v}.ts % 2 = 0",
+        f"{v}.x * 2 + 1 > {v}.y / {v}.id",
+        f"-{number} % 2 = -1",
+    ]
+    return draw(st.sampled_from(choices))
+
+
+@st.composite
+def _comparisons(draw: st.DrawFn, variables: Sequence[str]) -> str:
+    """A predicate on two events, which may be the same one."""
+    u, v = draw(st.sampled_from(variables)), draw(st.sampled_from(variables))
+    a, b = draw(st.sampled_from(NUMBERS)), draw(st.sampled_from(NUMBERS))
+    choices = [
+        f"{u}.id = {v}.id",
+        f"{u}.{a} {draw(_comparators)} {v}.{b}",
+        f"{u}.s {draw(_comparators)} {v}.s",
+        f"{u}.{a} + {v}.{b} {draw(_comparators)} 1",
+        f"{u}.{a} * 1.5 < {v}.{b}",
+        f"{v}.ts - {u}.ts < 3",
+        f"{v}.ts - {u}.ts >= 2 ms",
+        f"NOT {u}.{a} = {v}.{b}",
+        f"{u}.{a} BETWEEN {v}.id AND {v}.x",
+        f"{u}.type != {v}.type",
+    ]
+    return draw(st.sampled_from(choices))
+
+
+@st.composite
+def _values(draw: st.DrawFn, variables: Sequence[str]) -> str:
+    """Something to RETURN."""
+    u, v = draw(st.sampled_from(variables)), draw(st.sampled_from(variables))
+    a, b = draw(st.sampled_from(NUMBERS)), draw(st.sampled_from(NUMBERS))
+    choices = [
+        f"{u}.{draw(st.sampled_from(['row', 'id', 'x', 'y', 's', 'f', 'type', 'ts']))}",
+        f"{u}.ts - {v}.ts",
+        f"{u}.{a} {draw(st.sampled_from(['+', '-', '*', '/']))} {v}.{b}",
+        f"-{u}.{a} % 2",
+        f"({u}.x + 1) * {v}.x - 3",
+    ]
+    return draw(st.sampled_from(choices))
+
+
+_comparators = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
