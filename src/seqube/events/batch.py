@@ -1,11 +1,11 @@
 """Events as columns: typed, coded and in time order, once, for every query that follows.
 
-An `Events` holds an Arrow table sorted by time (ties in input order) with two NumPy columns beside it: `times` (64-bit integers) and
-`types` (small codes into `type_names`). Rows that cannot be events (no type, no time, a time that is none, a broken line of a file) are
-set aside in `rejected` with a reason.
+An `Events` holds an Arrow table sorted by time (ties in input order) with two NumPy columns beside it: `times` (64-bit integers)
+and `types` (small codes into `type_names`). Rows that cannot be events (no type, no time, a time that is none, a broken line of a
+file) are set aside in `rejected` with a reason.
 
-Cost: one pass to code the types and one to see that times ascend; sorted Arrow input is not copied. The index behind `rows_of` is a
-radix sort of the codes, made when first asked for.
+Cost: one pass to code the types and one to see that times ascend; sorted Arrow input is not copied. The index behind `rows_of` is
+a radix sort of the codes, made when first asked for.
 Invariant: len(events) + events.rejected.count == the number of input rows.
 """
 
@@ -22,8 +22,9 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from seqube.errors import SchemaError, did_you_mean
+from seqube.events.files import Malformed
 from seqube.events.schema import TIME, TYPE, Schema
-from seqube.events.sources import Malformed, load, one_chunk
+from seqube.events.sources import load, one_chunk
 from seqube.events.statistics import Statistics
 from seqube.events.times import Ints, Mask, read_times
 
@@ -34,7 +35,7 @@ NO_TYPE = "no type"
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Rows that are not events. `table` holds them as they came, then (`text` of broken lines,) `reason` and `row`, the input row number."""
+    """Rows that are not events. `table` holds them as they came, then `text` (of broken lines, if any), `reason` and `row`."""
 
     count: int
     reasons: dict[str, int]
@@ -57,7 +58,7 @@ class Events:
     schema: Schema
     rejected: Rejected
 
-    def __init__(self, data: Any, type: str = "type", time: str = "ts", unit: str = "ms") -> None:
+    def __init__(self, data: Any, type: str = "type", time: str = "ts", unit: str = "ms") -> None:  # noqa: A002
         if isinstance(data, Events):
             self.__dict__.update(data.__dict__)
             return
@@ -89,9 +90,7 @@ class Events:
     def _fill(self, table: pa.Table, times: Ints, types: Codes, names: tuple[str, ...], schema: Schema, rejected: Rejected) -> None:
         for column in (times, types):
             column.flags.writeable = False
-        self.__dict__.update(
-            table=one_chunk(table), times=times, types=types, type_names=names, schema=schema, rejected=rejected
-        )  # fmt: skip
+        self.__dict__.update(table=one_chunk(table), times=times, types=types, type_names=names, schema=schema, rejected=rejected)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"Events are frozen: cannot set {name!r}")
@@ -120,10 +119,11 @@ class Events:
         return f"Events({len(self)} events of {len(self.type_names)} types{span}{rejected})"
 
     def _show(self, row: int) -> str:
-        return str(self.column(TIME)[row % len(self)])
+        time = int(self.times[row])
+        return str(np.datetime64(time, "us")) if self.schema[TIME] == "time" else f"{time} {self.unit}"
 
     def column(self, name: str) -> pa.Array:
-        """A column by name; `type` is the events' type as a string, `ts` the time column, whatever these are called in the table."""
+        """A column by name. `type` is the events' type as a string and `ts` the time column, whatever they are called."""
         if name == TYPE:
             column = self.table.column(self.type_column).chunk(0)
             if pat.is_string(column.type):
@@ -174,13 +174,14 @@ class Events:
 
     @cached_property
     def statistics(self) -> Statistics:
-        ends = (int(self.times[0]), int(self.times[-1])) if len(self) else (None, None)
-        return Statistics(len(self), *ends, dict(zip(self.type_names, self._counts.tolist(), strict=True)))
+        first, last = (int(self.times[0]), int(self.times[-1])) if len(self) else (None, None)
+        return Statistics(len(self), first, last, dict(zip(self.type_names, self._counts.tolist(), strict=True)))
 
     # ------------------------------------------------------------ pieces
 
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> Events:
         """The events of these row numbers, which must ascend."""
+        assert bool(np.all(rows[1:] >= rows[:-1]))
         return Events._of(self.table.take(pa.array(rows)), self.times[rows], self.types[rows], self.type_names, self.schema)
 
     def slice(self, start: int, stop: int) -> Events:
@@ -207,10 +208,9 @@ class Events:
             recoded = np.array([codes.setdefault(name, len(codes)) for name in piece.type_names], np.int32)
             types.append(recoded[piece.types] if len(piece) else piece.types)
         table = one_chunk(pa.concat_tables([piece.table for piece in pieces]))
+        schema = Schema(table.schema, schema.type_column, schema.time_column, schema.unit)  # very long columns change their type
         times = np.concatenate([piece.times for piece in pieces])
-        return Events._of(
-            *_sort(table, times, np.concatenate(types)), tuple(codes), schema, _join_rejected(pieces)
-        )  # fmt: skip
+        return Events._of(*_sort(table, times, np.concatenate(types)), tuple(codes), schema, _join_rejected(pieces))
 
 
 def _code_types(column: pa.Array) -> tuple[Codes, tuple[str, ...], Mask | None]:
@@ -263,9 +263,7 @@ def _reject(raw: pa.Table, faults: list[tuple[Mask, str]], malformed: Malformed 
     sound = np.setdiff1d(np.arange(n + len(malformed.rows)), malformed.rows, assume_unique=True)
     table = table.append_column(name("text"), pa.nulls(len(bad), pa.string()))
     table = table.append_column(name("reason"), reasons).append_column(name("row"), pa.array(sound[bad], pa.int64()))
-    broken = pa.table(
-        [malformed.texts, malformed.reasons, pa.array(malformed.rows, pa.int64())], names=table.column_names[-3:]
-    )  # fmt: skip
+    broken = pa.table([malformed.texts, malformed.reasons, pa.array(malformed.rows, pa.int64())], names=table.column_names[-3:])
     table = pa.concat_tables([table, broken], promote_options="default")
     return _summarize(table.take(pa.array(np.argsort(table.column(-1).to_numpy(), kind="stable"))))
 
@@ -307,5 +305,5 @@ def _join_rejected(pieces: Sequence[Events]) -> Rejected | None:
     if not tables:
         return None
     # Only pieces with broken lines have a column of texts; the widest table has every column in its place.
-    widest = max(tables, key=lambda table: table.num_columns)  # type: ignore[no-any-return]
+    widest = max(tables, key=lambda table: table.num_columns)
     return _summarize(pa.concat_tables(tables, promote_options="permissive").select(widest.column_names))

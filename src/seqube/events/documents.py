@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from seqube.errors import DataError, SchemaError
@@ -12,12 +13,12 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
     """The content of a YAML file, as plain mappings, lists and scalars."""
     name = os.fspath(path)
     try:
-        with open(path, encoding="utf-8") as file:
-            return parse_yaml(file.read(), name)
+        text = Path(path).read_text("utf-8")
     except FileNotFoundError:
-        raise DataError(f"there is no file {name!r}\n  hint: check the path; relative paths start at {os.getcwd()!r}") from None
+        raise DataError(f"there is no file {name!r}\n  hint: check the path; relative paths start at {str(Path.cwd())!r}") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise DataError(f"the file {name!r} cannot be read: {problem}\n  hint: is it a text file?") from problem
+    return parse_yaml(text, name)
 
 
 def parse_yaml(text: str, name: str = "the document") -> Any:
@@ -38,7 +39,7 @@ def parse_yaml(text: str, name: str = "the document") -> Any:
             return super().construct_mapping(node, deep)
 
     try:
-        return yaml.load(text, StrictLoader)  # noqa: S506  a SafeLoader, and stricter
+        return yaml.load(text, StrictLoader)  # noqa: S506 - it is a SafeLoader, and stricter
     except yaml.YAMLError as problem:
         raise DataError(f"{name} is not YAML: {problem}\n  hint: check indentation, colons and quotes there") from problem
     except RecursionError:

@@ -3,8 +3,8 @@
 CSV (plain or compressed), JSON lines and Parquet; a path may be a file, a folder (searched all the way down) or a pattern with `*`.
 A broken line of CSV or JSON does not stop the reading: it is set aside with its text, its row number and a reason.
 
-Cost: Arrow's own readers. Only a file in which they find a broken line is read a second time, to number the lines (CSV) or to find the
-broken ones (JSON, line by line).
+Cost: Arrow's own readers. Only a file in which they find a broken line is read a second time, to number the lines (CSV) or to find
+the broken ones (JSON, line by line).
 Invariant: rows of the table + broken lines == rows of the files; row numbers run on from file to file, in the order of their names.
 """
 
@@ -20,14 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.errors import DataError
 
-_CSV = (".csv",)
-_JSON = (".json", ".jsonl", ".ndjson")
-_PARQUET = (".parquet",)
-_COMPRESSED = (".gz", ".bz2", ".zst")
+_COMPRESSED = {".gz", ".bz2", ".zst"}
 _KNOWN = "csv, csv.gz, json, jsonl, ndjson and parquet"
 _BLOCK = 8 << 20  # no row may be longer than a block
 
@@ -56,7 +54,8 @@ def read_files(paths: Sequence[str | os.PathLike[str]]) -> tuple[pa.Table, Malfo
         return pa.concat_tables([file.table for file in files], promote_options="permissive"), malformed
     except pa.ArrowException as problem:
         raise DataError(
-            f"the files of {os.fspath(paths[0])!r} do not fit together: {problem}\n  hint: a column must hold one kind of value in all files"
+            f"the files of {os.fspath(paths[0])!r} do not fit together: {problem}\n"
+            "  hint: a column must hold one kind of value in all files"
         ) from problem
 
 
@@ -78,57 +77,60 @@ def _number_on(files: Sequence[_File]) -> Malformed | None:
 # ---------------------------------------------------------------- finding
 
 
-def _expand(given: str) -> list[tuple[str, dict[str, str]]]:
+def _expand(given: str) -> list[tuple[Path, dict[str, str]]]:
     """The files that a path stands for, each with the `key=value` folders on the way to it."""
-    if os.path.isdir(given):
-        inside = sorted(path for path in Path(given).rglob("*") if path.is_file() and _is_data(path.relative_to(given)))
+    path = Path(given)
+    if path.is_dir():
+        inside = sorted(file for file in path.rglob("*") if file.is_file() and _is_data(file.relative_to(path)))
         if not inside:
             raise DataError(f"the folder {given!r} holds no data files\n  hint: files end in {_KNOWN}")
-        return [(str(path), _keys(path.relative_to(given))) for path in inside]
-    if not os.path.exists(given) and glob.has_magic(given):
-        matching = sorted(path for path in glob.glob(given, recursive=True) if os.path.isfile(path))
+        return [(file, _keys(file.relative_to(path))) for file in inside]
+    if path.exists():
+        return [(path, {})]
+    if glob.has_magic(given):
+        matching = sorted(file for file in map(Path, glob.glob(given, recursive=True)) if file.is_file())  # noqa: PTH207
         if not matching:
             raise DataError(f"no file matches {given!r}\n  hint: check the folder and the pattern")
-        return [(path, {}) for path in matching]
-    if not os.path.exists(given):
-        raise DataError(f"there is no file {given!r}\n  hint: check the path; relative paths start at {os.getcwd()!r}")
-    return [(given, {})]
+        return [(file, {}) for file in matching]
+    raise DataError(f"there is no file {given!r}\n  hint: check the path; relative paths start at {str(Path.cwd())!r}")
 
 
 def _is_data(path: Path) -> bool:
     # Names that start with _ or . are the notes of the programs that write such folders (_SUCCESS, .part.crc).
-    return _format(path.name) is not None and not any(part.startswith(("_", ".")) for part in path.parts)
+    return _format(path) is not None and not any(part.startswith(("_", ".")) for part in path.parts)
 
 
 def _keys(path: Path) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in path.parts[:-1] if "=" in part)  # type: ignore[misc]
+    return dict(part.split("=", 1) for part in path.parts[:-1] if "=" in part)
 
 
-def _format(name: str) -> str | None:
-    stem, suffix = os.path.splitext(name.lower())
-    packed = suffix in _COMPRESSED
-    suffix = os.path.splitext(stem)[1] if packed else suffix
-    if suffix in _CSV:
+def _format(path: Path) -> str | None:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = bool(suffixes) and suffixes[-1] in _COMPRESSED
+    suffix = "".join(suffixes[-2:-1] if packed else suffixes[-1:])
+    if suffix == ".csv":
         return "csv"
-    if suffix in _JSON:
+    if suffix in {".json", ".jsonl", ".ndjson"}:
         return "json"
-    return "parquet" if suffix in _PARQUET and not packed else None
+    return "parquet" if suffix == ".parquet" and not packed else None
 
 
 # ---------------------------------------------------------------- reading
 
 
-def _read(path: str, keys: dict[str, str]) -> _File:
-    format = _format(os.path.basename(path))
-    if format is None:
-        raise DataError(f"cannot tell what kind of file {path!r} is\n  hint: the name should end in one of {_KNOWN}")
+def _read(path: Path, keys: dict[str, str]) -> _File:
+    kind = _format(path)
+    if kind is None:
+        raise DataError(f"cannot tell what kind of file {str(path)!r} is\n  hint: the name should end in one of {_KNOWN}")
     try:
-        if os.path.getsize(path) == 0:
-            raise DataError(f"the file {path!r} is empty\n  hint: it should hold at least the names of the columns")
-        file = {"csv": _read_csv, "json": _read_json, "parquet": _read_parquet}[format](path)
+        if path.stat().st_size == 0:
+            raise DataError(f"the file {str(path)!r} is empty\n  hint: it should hold at least the names of the columns")
+        file = {"csv": _read_csv, "json": _read_json, "parquet": _read_parquet}[kind](path)
     except (pa.ArrowException, OSError, EOFError, ValueError) as problem:
-        raise DataError(f"the file {path!r} cannot be read: {problem}\n  hint: is it whole, and really {format}?") from problem
+        raise DataError(f"the file {str(path)!r} cannot be read: {problem}\n  hint: is it whole, and really {kind}?") from problem
     table = file.table
+    if not table.num_columns:
+        raise DataError(f"the file {str(path)!r} holds no columns\n  hint: is it whole, and really {kind}?")
     for name, value in keys.items():
         if name not in table.column_names:
             table = table.append_column(name, pa.array([_number_or_text(value)] * table.num_rows))
@@ -139,15 +141,15 @@ def _number_or_text(value: str) -> int | str:
     return int(value) if value.isdecimal() and len(value) < 19 else value
 
 
-def _read_parquet(path: str) -> _File:
+def _read_parquet(path: Path) -> _File:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
         return _File(file.read())
 
 
-def _read_csv(path: str) -> _File:
-    import pyarrow.csv as csv
+def _read_csv(path: Path) -> _File:
+    from pyarrow import csv
 
     def read(threads: bool) -> tuple[pa.Table, list[Any]]:
         broken: list[Any] = []
@@ -156,7 +158,7 @@ def _read_csv(path: str) -> _File:
             broken.append(row)
             return "skip"
 
-        with pa.input_stream(path) as stream:
+        with pa.input_stream(str(path)) as stream:
             table = csv.read_csv(
                 stream,
                 csv.ReadOptions(use_threads=threads, block_size=_BLOCK),
@@ -172,34 +174,36 @@ def _read_csv(path: str) -> _File:
         # Arrow counts from 1, and the names of the columns are its first row.
         malformed = Malformed(
             np.array([row.number - 2 for row in broken], np.int64), pa.array([row.text for row in broken]), pa.array(reasons)
-        )  # fmt: skip
-    return _File(_empty_to_null(table), malformed)
+        )
+    return _File(_clean_texts(table), malformed)
 
 
-def _empty_to_null(table: pa.Table) -> pa.Table:
-    """An empty field is no value, also in a column of strings; words like NA stay the strings they are."""
-    import pyarrow.compute as pc
-
+def _clean_texts(table: pa.Table) -> pa.Table:
+    """An empty field is no value, also in a column of strings (words like NA stay); bytes that are no UTF-8 are shown as such."""
     for number, field in enumerate(table.schema):
-        if pat.is_string(field.type):
-            column = table.column(number)
-            empty = pc.equal(column, "")
-            if pc.any(empty).as_py():
-                table = table.set_column(number, field, pc.if_else(empty, None, column))
+        column = table.column(number)
+        if pat.is_binary(field.type):
+            texts = [None if value is None else value.decode("utf-8", "replace") for value in column.to_pylist()]
+            column = pa.chunked_array([pa.array(texts, pa.string())])
+        elif not pat.is_string(field.type):
+            continue
+        empty = pc.equal(column, "")
+        if column.type != field.type or pc.any(empty).as_py():
+            table = table.set_column(number, field.name, pc.if_else(empty, None, column))
     return table
 
 
 # ---------------------------------------------------------------- JSON
 
 
-def _read_json(path: str) -> _File:
+def _read_json(path: Path) -> _File:
     import pyarrow.json as arrow_json
 
     try:
-        with pa.input_stream(path) as stream:
+        with pa.input_stream(str(path)) as stream:
             return _File(arrow_json.read_json(stream, arrow_json.ReadOptions(block_size=_BLOCK)))
     except pa.ArrowInvalid:
-        with pa.input_stream(path) as stream:
+        with pa.input_stream(str(path)) as stream:
             return _mend_json(stream.read())
 
 
@@ -209,10 +213,7 @@ def _mend_json(content: bytes) -> _File:
     rows, texts, reasons = [], [], []
     for row, line in enumerate(_split_records(content)):
         try:
-            record = json.loads(line, object_pairs_hook=_unique_keys, parse_constant=lambda _: None)
-            if not isinstance(record, dict):
-                raise ValueError("not an object")
-            records.append(record)
+            records.append(_record(line))
         except (ValueError, RecursionError) as problem:
             rows.append(row)
             texts.append(line.decode("utf-8", "replace"))
@@ -232,6 +233,13 @@ def _split_records(content: bytes) -> Iterable[bytes]:
         except (ValueError, RecursionError):
             pass
     return [line for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    record = json.loads(line.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=lambda _: None)
+    if not isinstance(record, dict):
+        raise ValueError("not an object")  # noqa: TRY004 - as the parser's own errors
+    return record
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """What columns there are, and what may be done with them.
 
-A `Schema` maps every column to its kind ("number", "string", "boolean", "time", "duration" or "other"): all that type checking needs
-to know. `type` and `ts` are always there, whatever the columns are called, and win over columns of the same name. It is made from an
-Arrow schema alone, so a query can be checked before the first row is read.
+A `Schema` maps every column to its kind ("number", "string", "boolean", "time", "duration" or "other"): all that type checking
+needs to know. `type` and `ts` are always there, whatever the columns are called, and win over columns of the same name. It is made
+from an Arrow schema alone, so a query can be checked before the first row is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -59,26 +60,26 @@ def kind_of(arrow: pa.DataType) -> str:
 class Schema(Mapping[str, str]):
     """Column name -> kind, and which columns hold the type and the time of an event. Immutable, hashable, picklable."""
 
-    def __init__(self, columns: pa.Schema, type: str = "type", time: str = "ts", unit: str = "ms") -> None:
+    def __init__(self, columns: pa.Schema, type_column: str = "type", time_column: str = "ts", unit: str = "ms") -> None:
         if unit not in UNITS:
             raise SchemaError(f"unknown time unit {unit!r}\n  hint: one of {', '.join(UNITS)}")
-        _check_names(columns.names, type, time)
-        arrow_type = _value_type(columns.field(type).type)
+        _check_names(columns.names, type_column, time_column)
+        arrow_type = _value_type(columns.field(type_column).type)
         if not (is_text(arrow_type) or pat.is_integer(arrow_type) or pat.is_boolean(arrow_type) or pat.is_null(arrow_type)):
             raise SchemaError(
-                f"the type column {type!r} holds {arrow_type}, which cannot name event types\n"
+                f"the type column {type_column!r} holds {arrow_type}, which cannot name event types\n"
                 '  hint: choose a column of strings, integers or booleans with type="..."'
             )
-        arrow_time = _value_type(columns.field(time).type)
+        arrow_time = _value_type(columns.field(time_column).type)
         is_number = pat.is_integer(arrow_time) or pat.is_floating(arrow_time) or pat.is_null(arrow_time)
         if not (is_number or is_moment(arrow_time) or is_text(arrow_time)):
             raise SchemaError(
-                f"the time column {time!r} holds {arrow_time}, which cannot be a time\n"
+                f"the time column {time_column!r} holds {arrow_time}, which cannot be a time\n"
                 '  hint: choose a column of timestamps, dates, integers or ISO 8601 strings with time="..."'
             )
         self.columns = columns
-        self.type_column = type
-        self.time_column = time
+        self.type_column = type_column
+        self.time_column = time_column
         self.unit = unit if is_number else "us"
         self._kinds = {field.name: kind_of(field.type) for field in columns}
         self._kinds |= {TYPE: "string", TIME: "number" if is_number else "time"}
@@ -117,21 +118,25 @@ def _value_type(arrow: pa.DataType) -> pa.DataType:
     return arrow.value_type if pat.is_dictionary(arrow) else arrow
 
 
-def _check_names(names: list[str], type: str, time: str) -> None:
-    repeated = sorted({name for name in names if names.count(name) > 1})
+def check_unique(names: Iterable[str]) -> None:
+    repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
         raise SchemaError(
             f"several columns have the name {', '.join(map(repr, repeated))}\n  hint: rename them, so that each name stands once"
         )
-    for role, column in (("type", type), ("time", time)):
+
+
+def _check_names(names: list[str], type_column: str, time_column: str) -> None:
+    check_unique(names)
+    for role, column in (("type", type_column), ("time", time_column)):
         if column not in names:
             raise SchemaError(
                 f"there is no {role} column {column!r}; the columns are {', '.join(map(repr, names)) or 'none'}\n"
                 f'  hint: {_suggest(column, names)}choose it with {role}="..."'
             )
-    if type == time:
+    if type_column == time_column:
         raise SchemaError(
-            f'column {type!r} cannot be both the type and the time\n  hint: choose them with type="..." and time="..."'
+            f'column {type_column!r} cannot be both the type and the time\n  hint: choose them with type="..." and time="..."'
         )
 
 

@@ -1,8 +1,8 @@
 """Whatever holds rows -> one Arrow table.
 
-Arrow tables and batches, pandas and polars data frames and everything that speaks Arrow's C stream protocol are taken without a copy
-where their memory allows it; paths go to `files`. pandas and polars are recognised by name and never imported here, so a program that
-does not use them does not pay for them.
+Arrow tables and batches, pandas and polars data frames and everything that speaks Arrow's C stream protocol are taken without a
+copy where their memory allows it; paths go to `files`. pandas and polars are recognised by name and never imported here, so a
+program that does not use them does not pay for them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
-from seqube.errors import DataError, SchemaError
+from seqube.errors import DataError
 from seqube.events.files import Malformed, read_files
+from seqube.events.schema import check_unique
 
 _BIG = 1 << 31  # what the 32-bit offsets of Arrow's plain strings can reach
 
@@ -36,12 +37,13 @@ def _as_table(data: Any) -> pa.Table:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    library = type(data).__module__.partition(".")[0]
     try:
-        if library == "pandas" and hasattr(data, "columns"):
+        if _is_frame(data, "pandas", "DataFrame"):
             return _from_pandas(data)
-        if library == "polars":
-            return (data.collect() if hasattr(data, "collect") else data).to_arrow()
+        if _is_frame(data, "polars", "DataFrame"):
+            return data.to_arrow()
+        if _is_frame(data, "polars", "LazyFrame"):
+            return data.collect().to_arrow()
         if hasattr(data, "__arrow_c_stream__"):
             return pa.table(data)
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as problem:
@@ -54,16 +56,16 @@ def _as_table(data: Any) -> pa.Table:
     )
 
 
+def _is_frame(data: Any, library: str, name: str) -> bool:
+    return any(cls.__name__ == name and cls.__module__.partition(".")[0] == library for cls in type(data).__mro__)
+
+
 def _from_pandas(frame: Any) -> pa.Table:
-    if any(name is not None for name in frame.index.names):
+    if set(frame.index.names) - {None, *frame.columns}:
         # A named index (often the time) is a column like any other; an unnamed one only numbers the rows.
         frame = frame.reset_index()
     names = [str(name) for name in frame.columns]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise SchemaError(
-            f"several columns have the name {', '.join(map(repr, repeated))}\n  hint: rename them, so that each name stands once"
-        )
+    check_unique(names)
     return pa.Table.from_pandas(frame, preserve_index=False).rename_columns(names)
 
 
@@ -88,7 +90,7 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
             chunks = [
                 pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(_plain(arrow.value_type)))
                 for chunk in column.chunks
-            ]  # fmt: skip
+            ]
             column = pa.chunked_array(chunks, pa.dictionary(arrow.index_type, _plain(arrow.value_type), arrow.ordered))
         column = column.unify_dictionaries()
     elif pat.is_run_end_encoded(arrow):

@@ -1,16 +1,17 @@
 """Time columns of every kind -> 64-bit integers.
 
-Timestamps and dates become microseconds since 1970 in UTC, rounded down; integers stay as they are; floats count when they are whole.
-Strings are ISO 8601 timestamps (or integers, where most of them look like that). A value that cannot be a time is a fault of its row,
-never of the column: `Clock.faults` says which rows, and why.
+Timestamps and dates become microseconds since 1970 in UTC, rounded down; integers stay as they are; floats count when they are
+whole. Strings are ISO 8601 timestamps (or integers, where most of them look like that). A value that cannot be a time is a fault of
+its row, never of the column: `Clock.faults` says which rows, and why.
 
-Cost: nothing is copied for sorted microseconds and integers; strings of one shape take one Arrow cast, mixed ones a regular expression
-and arithmetic on whole columns.
+Cost: microseconds and integers are not copied; strings of one shape take one Arrow cast, mixed ones a regular expression and
+arithmetic on whole columns.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,10 +72,9 @@ def read_times(column: pa.Array) -> Clock:
     return clock._replace(faults=faults + clock.faults)
 
 
-def _filled(column: pa.Array) -> npt.NDArray[np.generic]:
-    """The values as NumPy sees them, without a copy where nothing is null; nulls become 0."""
-    values: npt.NDArray[np.generic] = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
-    return values
+def _filled(column: pa.Array) -> Any:
+    """The values as a NumPy array, without a copy where nothing is null; nulls become 0."""
+    return (column.fill_null(0) if column.null_count else column).to_numpy()
 
 
 def _faults(mask: Mask, reason: str) -> list[tuple[Mask, str]]:
@@ -99,9 +99,10 @@ def _read_moments(column: pa.Array) -> Clock:
 def _read_floats(column: pa.Array) -> Clock:
     values = _filled(column.cast(pa.float64()))
     whole = np.isfinite(values) & (np.floor(values) == values)
-    inside = (values >= -(2.0**63)) & (values < 2.0**63)
-    times = np.where(whole & inside, values, 0.0).astype(np.int64)
-    return Clock(times, column, _faults(~whole, NOT_WHOLE) + _faults(whole & ~inside, OUT_OF_RANGE))
+    # Beyond 2**53 neighbouring integers share one float, so the time that was meant is lost already.
+    exact = np.abs(values) <= 2.0**53
+    times = np.where(whole & exact, values, 0.0).astype(np.int64)
+    return Clock(times, column, _faults(~whole, NOT_WHOLE) + _faults(whole & ~exact, OUT_OF_RANGE))
 
 
 def _read_strings(column: pa.Array) -> Clock:
@@ -124,18 +125,17 @@ def _read_strings(column: pa.Array) -> Clock:
 
 def _read_integers(column: pa.Array, integers: pa.Array) -> Clock:
     digits = pc.if_else(integers, column, "0").fill_null("0")
-    # Nineteen digits may still be too many; only an exact comparison can tell, and Python's integers are exact.
-    # It is asked for the distinct longest ones alone, which real data does not have.
-    try:
-        times = digits.cast(pa.int64())
-        outside = np.zeros(len(column), np.bool_)
-    except pa.ArrowInvalid:
-        wide = digits.cast(pa.decimal128(20, 0))
-        inside = pc.and_(pc.less_equal(wide, pa.scalar(_INT64.max)), pc.greater_equal(wide, pa.scalar(_INT64.min)))
-        outside = ~np.asarray(inside)
-        times = pc.if_else(inside, digits, "0").cast(pa.int64())
+    # Nineteen digits may still be too many for 64 bits.
+    wide = digits.cast(pa.decimal128(20, 0))
+    inside = pc.and_(pc.less_equal(wide, _exact(_INT64.max)), pc.greater_equal(wide, _exact(_INT64.min)))
+    times = pc.if_else(inside, wide, _exact(0)).cast(pa.int64())
+    outside = ~np.asarray(inside)
     wrong = ~np.asarray(integers.fill_null(True))
     return Clock(times.to_numpy(), times, _faults(wrong, NOT_INTEGER) + _faults(outside, OUT_OF_RANGE))
+
+
+def _exact(value: int) -> pa.Scalar:
+    return pa.scalar(Decimal(int(value)), pa.decimal128(20, 0))
 
 
 def _read_fields(fields: pa.StructArray) -> tuple[Ints, Mask, bool]:
