@@ -1,0 +1,327 @@
+"""The command line: a person -> everything else.
+
+What a command is asked for goes to stdout, everything about how it went (progress, notes, rejected rows, errors) to stderr. Exit
+codes: 0 done; 1 failed while running; 2 the query or the usage is wrong. Errors come without a traceback; SEQUBE_DEBUG=1 shows it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from seqube.errors import DataError, QueryError, SequbeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seqube.events import Events, Hierarchy
+    from seqube.language import Query
+
+out = Console()
+err = Console(stderr=True)
+
+DONE, FAILED, WRONG = 0, 1, 2
+SHOWN_ROWS = 20
+
+
+program = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+def app() -> None:
+    """Run the command that was typed, and turn errors into a message and an exit code."""
+    try:
+        program()
+    except SequbeError as error:
+        _fail(type(error).__name__, str(error), FAILED if isinstance(error, DataError) else WRONG)
+    except OSError as error:
+        _fail("error", str(error), FAILED)
+    except Exception as error:
+        if os.environ.get("SEQUBE_DEBUG"):
+            raise
+        hint = "this is a mistake in Seqube; SEQUBE_DEBUG=1 shows where"
+        _fail("internal error", f"{type(error).__name__}: {error}\n  hint: {hint}", FAILED)
+
+
+def _fail(kind: str, message: str, code: int) -> NoReturn:
+    if "--json" in sys.argv:
+        _print_json({"error": {"kind": kind, "message": message}})
+    _note(f"{kind}: {message}")
+    raise SystemExit(code)
+
+
+class Format(StrEnum):
+    parquet = "parquet"
+    csv = "csv"
+    json = "json"
+
+
+QueryFile = Annotated[Path | None, typer.Argument(metavar="QUERY.sqb", help="A file with one query, or several with names.")]
+QueryText = Annotated[str | None, typer.Option("--query", metavar="TEXT", help="The query itself, instead of a file.")]
+EventsPath = Annotated[str, typer.Option("--events", metavar="PATH", help="CSV, JSON lines or Parquet.")]
+TypeColumn = Annotated[str, typer.Option("--type", metavar="COL", help="The column that holds the event type.")]
+TimeColumn = Annotated[str, typer.Option("--time", metavar="COL", help="The column that holds the time.")]
+Unit = Annotated[str, typer.Option(help="The unit of an integer time column: us, ms, s ...")]
+HierarchyPath = Annotated[Path | None, typer.Option("--hierarchy", metavar="H.yaml", help="The concepts above the event types.")]
+Strategy = Annotated[str, typer.Option(help="How to evaluate; auto takes the cheapest.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import seqube
+
+        out.print(f"seqube {seqube.__version__}", highlight=False)
+        raise typer.Exit
+
+
+@program.callback()
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Find, count, compare and predict sequences of events."""
+
+
+@program.command()
+def run(
+    events: EventsPath,
+    query: QueryFile = None,
+    text: QueryText = None,
+    type_column: TypeColumn = "type",
+    time_column: TimeColumn = "ts",
+    unit: Unit = "ms",
+    hierarchy: HierarchyPath = None,
+    folder: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write one file per query there.")] = None,
+    file_format: Annotated[Format, typer.Option("--format", help="The kind of file that --out writes.")] = Format.parquet,
+    strategy: Strategy = "auto",
+    limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows of each result.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    local: Annotated[bool, typer.Option("--local", help="In this process, without Spark.")] = False,
+) -> None:
+    """Run queries over events, and show or write their results."""
+    import seqube as sq
+
+    queries = _read_queries(query, text)
+    concepts = _read_hierarchy(hierarchy)
+    if not local:
+        _note("note: running in this process; --local says so without this note")
+    with err.status("Reading events"):
+        stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
+    with err.status(f"Matching {len(stream):,} events"):
+        results = sq.run(queries, stream, hierarchy=concepts, strategy=strategy)
+    _report_rejected(stream)
+    totals = {name: len(results[name]) for name in queries}
+    tables = {name: results[name].table.slice(0, limit) for name in queries}
+    written: dict[str, str] = {}
+    if folder is not None:
+        with err.status(f"Writing to {folder}"):
+            written = {name: str(_write(table, _place(folder, name, file_format))) for name, table in tables.items()}
+            if stream.rejected:
+                _write(stream.rejected.table, _place(folder, "_rejected", file_format))
+    if as_json:
+        _print_json(
+            {
+                "events": len(stream),
+                "rejected": {"count": stream.rejected.count, "reasons": stream.rejected.reasons},
+                "results": {
+                    name: {"count": totals[name], "columns": table.column_names}
+                    | ({"file": written[name]} if name in written else {"rows": _plain(table.to_pylist())})
+                    for name, table in tables.items()
+                },
+            }
+        )
+        return
+    for name, table in tables.items():
+        if name in written:
+            out.print(f"{name}: {table.num_rows:,} rows in {written[name]}", highlight=False, soft_wrap=True, markup=False)
+        else:
+            _show(table, SHOWN_ROWS if limit is None else limit, title=f"{name}: {totals[name]:,} rows")
+
+
+@program.command()
+def check(query: QueryFile = None, text: QueryText = None) -> None:
+    """Parse and bind queries, and print their canonical text."""
+    for name, parsed in _read_queries(query, text).items():
+        print(f"-- name: {name}\n{parsed}")  # noqa: T201
+
+
+@program.command()
+def explain(
+    events: EventsPath,
+    query: QueryFile = None,
+    text: QueryText = None,
+    type_column: TypeColumn = "type",
+    time_column: TimeColumn = "ts",
+    unit: Unit = "ms",
+    hierarchy: HierarchyPath = None,
+    strategy: Strategy = "auto",
+) -> None:
+    """Show the plan of each query, its alternatives and why it was taken."""
+    import seqube as sq
+
+    queries = _read_queries(query, text)
+    stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
+    concepts = _read_hierarchy(hierarchy)
+    for name, parsed in queries.items():
+        print(f"-- name: {name}\n{sq.explain(parsed, stream, hierarchy=concepts, strategy=strategy)}")  # noqa: T201
+
+
+@program.command()
+def generate(
+    kind: Annotated[str, typer.Argument(metavar="stock|hospital|transit|traffic")],
+    path: Annotated[Path, typer.Option("--out", metavar="FILE", help="Its ending says which kind: .parquet, .csv or .json.")],
+    n: Annotated[int, typer.Option("--events", metavar="N", min=0)] = 100_000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same events.")] = 0,
+) -> None:
+    """Write generated events to a file."""
+    from seqube.generate import KINDS
+    from seqube.generate import generate as draw
+
+    if kind not in KINDS:
+        raise typer.BadParameter(f"{kind!r} is none of {', '.join(KINDS)}")
+    if path.suffix[1:] not in set(Format):
+        raise typer.BadParameter(f"the ending of {path.name!r} is none of {', '.join(Format)}", param_hint="--out")
+    _write(draw(kind, n, seed), path)
+    out.print(f"{n:,} events in {path}", highlight=False, soft_wrap=True, markup=False)
+
+
+@program.command()
+def demo() -> None:
+    """Take a tour on generated data."""
+    from seqube.tour import take_tour
+
+    take_tour(out)
+
+
+# ---------------------------------------------------------------- what comes in
+
+
+def _read_queries(path: Path | None, text: str | None) -> dict[str, Query]:
+    from seqube.language import parse_file
+
+    if (path is None) == (text is None):
+        raise typer.BadParameter("give a query file or --query TEXT, one of the two")
+    if path is not None:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise typer.BadParameter(f"cannot read the query file {path}: {error}") from None
+    assert text is not None
+    try:
+        return parse_file(text)
+    except QueryError:
+        if path is not None:
+            _note(f"in {path}:")
+        raise
+
+
+def _read_hierarchy(path: Path | None) -> Hierarchy | None:
+    import seqube as sq
+
+    return None if path is None else sq.Hierarchy.load(path)
+
+
+# ---------------------------------------------------------------- what goes out
+
+
+def _report_rejected(stream: Events) -> None:
+    if stream.rejected:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in stream.rejected.reasons.items())
+        err.print(
+            f"note: {stream.rejected.count:,} rows are not events and were set aside ({reasons})", markup=False, soft_wrap=True
+        )
+
+
+def _place(folder: Path, name: str, file_format: Format) -> Path:
+    safe = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)
+    return folder / f"{safe}.{file_format}"
+
+
+def _write(table: pa.Table, path: Path) -> Path:
+    """Write a table in the format that the path's ending names; a file is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        match path.suffix:
+            case ".parquet":
+                from pyarrow import parquet
+
+                parquet.write_table(table, draft)
+            case ".csv":
+                from pyarrow import csv
+
+                csv.write_csv(_flatten(table), draft)
+            case _:
+                with draft.open("w", encoding="utf-8") as file:
+                    for batch in table.to_batches(max_chunksize=10_000):
+                        file.writelines(json.dumps(_plain(row)) + "\n" for row in batch.to_pylist())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return path
+
+
+def _flatten(table: pa.Table) -> pa.Table:
+    """Structs as columns of their own (`r.id`), since CSV has no others; lists and the like as JSON."""
+    import pyarrow as pa
+
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    for number, field in enumerate(table.schema):
+        if pa.types.is_nested(field.type):
+            texts = [None if value is None else json.dumps(_plain(value)) for value in table.column(number).to_pylist()]
+            table = table.set_column(number, field.name, pa.array(texts, pa.string()))
+    return table
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can hold it: times in ISO form, what is no number as null, anything unusual as text."""
+    match value:
+        case dict():
+            return {str(key): _plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_plain(inner) for inner in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case None | bool() | int() | str():
+            return value
+        case datetime.datetime() | datetime.date() | datetime.time():
+            return value.isoformat()
+        case _:
+            return str(value)
+
+
+def _note(message: str) -> None:
+    """A line on stderr just as it is: carets must stay where they are, so nothing is wrapped or coloured."""
+    print(message, file=sys.stderr)  # noqa: T201
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    print(json.dumps(document))  # noqa: T201
+
+
+def _show(table: pa.Table, limit: int, title: str) -> None:
+    """The first rows as a table on the terminal; a struct is shown as its own columns' values."""
+    shown = Table(title=escape(title), title_justify="left", header_style="bold")
+    for name in table.column_names:
+        shown.add_column(escape(name), overflow="fold")
+    for row in table.slice(0, limit).to_pylist():
+        shown.add_row(*(escape(_brief(value)) for value in row.values()))
+    out.print(shown)
+    if table.num_rows > limit:
+        out.print(f"... and {table.num_rows - limit:,} more rows (--limit, --out)", style="dim")
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={_brief(inner)}" for name, inner in value.items() if inner is not None)
+    return "" if value is None else str(value)
