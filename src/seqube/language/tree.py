@@ -81,7 +81,15 @@ class Aggregate:
     at: Span | None = _place()
 
 
-Value = Literal | Duration | Attribute | Arithmetic | Minus | Aggregate
+@dataclass(frozen=True, slots=True)
+class FirstOf:
+    """The first of these values whose variable is bound. Nobody writes it: planning makes it where `[id]` reaches into an OR."""
+
+    values: tuple[Value, ...]
+    at: Span | None = _place()
+
+
+Value = Literal | Duration | Attribute | Arithmetic | Minus | Aggregate | FirstOf
 
 # ---------------------------------------------------------------- predicates
 
@@ -304,7 +312,7 @@ def attributes(node: Value | Predicate) -> Iterator[Attribute]:
         case Between(operand, low, high):
             for value in (operand, low, high):
                 yield from attributes(value)
-        case AllOf(parts) | AnyOf(parts) | Chain(parts):
+        case AllOf(parts) | AnyOf(parts) | Chain(parts) | FirstOf(parts):
             for part in parts:
                 yield from attributes(part)
         case Inverse(part):

@@ -1,0 +1,414 @@
+"""A draft to a bound query: every name resolved, every rule of the language checked, all mistakes collected.
+
+Scopes. A variable belongs to the operator whose direct component it is (negated or not) and is seen there and in everything nested
+inside. WHERE belongs to the outermost operator and sees, besides its components, every positive variable of the query. RETURN,
+GROUP BY and AGG see positive variables only: a match has no event for a negated one.
+
+    SEQ(A a, !B b, SEQ(C c, D d, <1>), <2>) WHERE <3> RETURN <4>
+        <1> a b c d      <2> a b      <3> a b c d      <4> a c d
+
+A predicate that names a negated variable is part of that negation, so all negations it touches must enclose one another; the
+`negations` of a variable (the Nots around it, outermost first) make this a test of prefixes.
+
+Cost: linear in the query times its depth (at most 100, which the parser guarantees, so plain recursion is safe here).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from seqube.errors import Problem, QueryError, Span, did_you_mean
+from seqube.language import tree
+from seqube.language.names import column_name, default_variables
+from seqube.language.parser import CLAUSES, Draft
+from seqube.language.tree import Aggregate, Attribute, Emit, Output, Part, Pattern, Predicate, Query, Type, Value, Window
+
+_Leaf = Callable[[Attribute | Aggregate], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    """A declared variable: its component, the Nots around it (outermost first) and the operator it is a component of."""
+
+    name: str
+    leaf: Type
+    negations: tuple[int, ...]
+    operator: str
+    at: Span | None
+
+
+def bind(draft: Draft, source: str) -> Query:
+    """Resolve and check a draft; raise one `QueryError` with every problem found."""
+    binder = _Binder(draft, source)
+    query = binder.query()
+    if binder.problems:
+        # A name in the middle of a chain is looked up twice.
+        distinct = dict.fromkeys(binder.problems)
+        raise QueryError(sorted(distinct, key=lambda problem: (problem.at.line, problem.at.column) if problem.at else (0, 0)), source)
+    return query
+
+
+class _Binder:
+    def __init__(self, draft: Draft, source: str) -> None:
+        self.draft = draft
+        self.lines = source.split("\n")
+        self.problems: list[Problem] = list(draft.problems)
+        self.keys = {key.name for key in draft.partition_by}
+        leaves = list(tree.leaves(draft.pattern))
+        self.names = {id(leaf): name for leaf, name in zip(leaves, default_variables(leaves), strict=True)}
+        self.numbered = {leaf.name for leaf in leaves if leaf.variable is None and self.names[id(leaf)] != leaf.name}
+        self.variables: dict[str, _Variable] = {}
+        self._declare(draft.pattern, (), "the pattern")
+        self.positive = {name: variable for name, variable in self.variables.items() if not variable.negations}
+
+    def fail(self, message: str, at: Span | None, hint: str | None = None) -> None:
+        self.problems.append(Problem(message, at, hint))
+
+    def query(self) -> Query:
+        draft = self.draft
+        own = self._components(draft.pattern) if not isinstance(draft.pattern, Type) else self.positive
+        pattern = self._pattern(draft.pattern, {}, ())
+        where = self._conjuncts(draft.where, {**self.positive, **own}, (), in_where=True) if draft.where else ()
+        query = Query(
+            pattern=pattern,
+            window=self._window(),
+            where=where,
+            partition_by=self._partition_by(),
+            group_by=self._group_by(),
+            aggregates=self._aggregates(),
+            emit=self._emit(),
+            returns=self._returns(),
+            source="\n".join(self.lines),
+        )
+        self._check_columns(query)
+        return replace(query, having=self._having(query.aggregates))
+
+    # ---------------------------------------------------------------- patterns
+
+    def _declare(self, part: Part, negations: tuple[int, ...], operator: str) -> None:
+        match part:
+            case Type():
+                name = self.names[id(part)]
+                first = self.variables.get(name)
+                if first is None:
+                    self.variables[name] = _Variable(name, part, negations, operator, part.at)
+                else:
+                    self.fail(f"two components have the variable {name!r}{_first(first.at)}", part.at, "give each its own variable")
+            case tree.Not(inner):
+                self._declare(inner, (*negations, id(part)), operator)
+            case tree.Seq() | tree.And() | tree.Or():
+                word = type(part).__name__.upper()
+                if word != "OR" and all(isinstance(child, tree.Not) for child in part.parts):
+                    self.fail(f"{word} has only negated components", part.at, "give it at least one component that is not negated")
+                for child in part.parts:
+                    if word == "OR" and isinstance(child, tree.Not):
+                        self.fail("a component of OR cannot be negated", child.at, "negate inside a SEQ or AND: OR(A, SEQ(B, !C))")
+                    self._declare(child, negations, f"{word} in line {part.at.line}, column {part.at.column}" if part.at else word)
+
+    def _components(self, operator: Pattern) -> dict[str, _Variable]:
+        """The variables an operator declares itself: those of its direct components, negated ones included."""
+        parts = () if isinstance(operator, Type) else operator.parts
+        inner = (part.part if isinstance(part, tree.Not) else part for part in parts)
+        names = (self.names[id(part)] for part in inner if isinstance(part, Type))
+        return {name: self.variables[name] for name in names}
+
+    def _pattern(self, part: Pattern, visible: Mapping[str, _Variable], negations: tuple[int, ...]) -> Pattern:
+        if isinstance(part, Type):
+            return replace(part, variable=self.names[id(part)])
+        visible = {**visible, **self._components(part)}
+        where = tuple(conjunct for item in part.where for conjunct in self._conjuncts(item, visible, negations))
+        if isinstance(part, tree.Or):
+            # A negated component here is already a problem, so what becomes of it no longer matters.
+            inner = [child.part if isinstance(child, tree.Not) else child for child in part.parts]
+            return replace(part, parts=tuple(self._pattern(child, visible, negations) for child in inner), where=where)
+        parts: list[Part] = []
+        for child in part.parts:
+            if isinstance(child, tree.Not):
+                parts.append(replace(child, part=self._pattern(child.part, visible, (*negations, id(child)))))
+            else:
+                parts.append(self._pattern(child, visible, negations))
+        return replace(part, parts=tuple(parts), where=where)
+
+    # ---------------------------------------------------------------- predicates
+
+    def _conjuncts(
+        self, predicate: Predicate, visible: Mapping[str, _Variable], negations: tuple[int, ...], in_where: bool = False
+    ) -> tuple[Predicate, ...]:
+        """Split at AND and at chains, and check the names of each conjunct."""
+
+        def resolve(leaf: Attribute | Aggregate) -> Value:
+            if isinstance(leaf, Aggregate):
+                self.fail(f"{leaf.function} stands outside AGG and HAVING", leaf.at, "compare aggregates in HAVING")
+            elif leaf.variable is None:
+                self._fail_bare(leaf, visible)
+            elif leaf.variable not in visible:
+                self._fail_variable(leaf, visible, in_where)
+            return leaf
+
+        conjuncts = tuple(_rewrite(conjunct, resolve) for conjunct in _split(predicate))
+        for conjunct in conjuncts:
+            self._check_same(conjunct)
+            self._check_negations(conjunct, visible, negations)
+        return conjuncts
+
+    def _check_same(self, predicate: Predicate) -> None:
+        for part in _walk(predicate):
+            if isinstance(part, tree.Same) and part is not predicate:
+                self.fail(f"[{part.attribute}] can only be joined to other predicates by AND", part.at, "compare the variables one by one here")
+
+    def _check_negations(self, predicate: Predicate, visible: Mapping[str, _Variable], negations: tuple[int, ...]) -> None:
+        named = {leaf.variable: visible[leaf.variable] for leaf in tree.attributes(predicate) if leaf.variable in visible}
+        deepest = max((variable.negations for variable in named.values()), key=len, default=())
+        if len(deepest) < len(negations):
+            deepest = negations
+        apart = [variable for variable in named.values() if variable.negations != deepest[: len(variable.negations)]]
+        if not apart and deepest[: len(negations)] == negations:
+            return
+        others = [variable.name for variable in named.values() if variable.negations and variable not in apart]
+        if apart and others:
+            message = f"this predicate names two negated components, {others[0]!r} and {apart[0].name!r}"
+        else:
+            name = (apart[0].name) if apart else next(v.name for v in named.values() if v.negations == deepest)
+            message = f"this predicate stands inside a negation and names another negated component, {name!r}"
+        self.fail(message, predicate.at, "each negation is about events that are not there: write one predicate for each")
+
+    # ---------------------------------------------------------------- names that cannot be resolved
+
+    def _quoted(self, at: Span | None) -> bool:
+        return at is not None and self.lines[at.line - 1][at.column - 1 : at.column] == '"'
+
+    def _fail_bare(self, leaf: Attribute, visible: Mapping[str, _Variable]) -> None:
+        if self._quoted(leaf.at):
+            self.fail(f'"{leaf.name}" is a name, not a string', leaf.at, f"strings take single quotes: '{leaf.name}'")
+            return
+        example = next(iter(visible), "v")
+        hint = f"write {leaf.name}.x for an attribute x of it" if leaf.name in visible else f"write whose it is: {example}.{leaf.name}"
+        self.fail(f"{leaf.name!r} has no variable", leaf.at, hint)
+
+    def _fail_variable(self, leaf: Attribute, visible: Mapping[str, _Variable], in_where: bool) -> None:
+        name = leaf.variable
+        assert name is not None
+        declared = self.variables.get(name)
+        if declared is not None:
+            if declared.negations:
+                hint = "it is negated: move this predicate into the parentheses where it is declared"
+            elif in_where:
+                hint = "move this predicate into the parentheses where it is declared"
+            else:
+                hint = f"move this predicate to WHERE, or into the parentheses where {name!r} is declared"
+            self.fail(f"{name!r} cannot be seen here: it is declared inside {declared.operator}", leaf.at, hint)
+        elif name in self.numbered:
+            self.fail(f"{name!r} could mean several components of that type", leaf.at, f"give them variables: {name} x, {name} y")
+        else:
+            named = [variable.name for variable in self.variables.values() if variable.leaf.name == name]
+            hint = f"the component of type {name} has the variable {named[0]!r}" if named else did_you_mean(name, visible)
+            self.fail(f"there is no variable {name!r}", leaf.at, hint)
+
+    def _positive(self, leaf: Attribute, clause: str) -> Attribute:
+        """An attribute of a positive variable, or a partition key."""
+        if leaf.variable is None:
+            if leaf.name not in self.keys:
+                if self._quoted(leaf.at):
+                    hint: str | None = f"strings take single quotes: '{leaf.name}'"
+                elif leaf.name in self.variables:
+                    hint = f"write {leaf.name}.x for an attribute x of it"
+                else:
+                    hint = f"write whose it is ({next(iter(self.positive), 'v')}.{leaf.name}), or add it to PARTITION BY"
+                self.fail(f"{leaf.name!r} in {clause} is not a partition key", leaf.at, hint)
+        elif leaf.variable not in self.positive:
+            declared = self.variables.get(leaf.variable)
+            if declared is not None:
+                self.fail(
+                    f"{clause} names {leaf.variable!r}, which is negated: a match has no event for it", leaf.at, "name a component that is not negated"
+                )
+            else:
+                self._fail_variable(leaf, self.positive, in_where=True)
+        return leaf
+
+    # ---------------------------------------------------------------- clauses
+
+    def _window(self) -> Window:
+        window = self.draft.window
+        if window is None:
+            last = len(self.lines)
+            while last > 1 and not self.lines[last - 1].strip():
+                last -= 1
+            at = Span(last, len(self.lines[last - 1]) + 1)
+            self.fail("WITHIN is missing", at, "say how long a match may take: WITHIN 10 min")
+            return Window(1, "us")
+        if window.length == 0:
+            self.fail("WITHIN must be longer than zero", window.at, "a match spans less than its window: WITHIN 10 min")
+        return window
+
+    def _partition_by(self) -> tuple[str, ...]:
+        seen: set[str] = set()
+        for key in self.draft.partition_by:
+            if key.name in seen:
+                self.fail(f"{key.name!r} is twice in PARTITION BY", key.at, "name each key once")
+            seen.add(key.name)
+        return tuple(key.name for key in self.draft.partition_by)
+
+    def _group_by(self) -> tuple[Attribute, ...]:
+        self._needs_aggregates("group_by")
+        return tuple(self._positive(leaf, "GROUP BY") for leaf in self.draft.group_by)
+
+    def _needs_aggregates(self, clause: str) -> None:
+        if clause in self.draft.places and "aggregates" not in self.draft.places:
+            word = CLAUSES[clause]
+            self.fail(f"{word} needs AGG", self.draft.places[clause], f"add AGG COUNT(*), or leave {word} out")
+
+    def _aggregates(self) -> tuple[Output, ...]:
+        outputs = []
+        for position, output in enumerate(self.draft.aggregates, 1):
+            value = output.value
+            if _is_count(value):
+                value = Aggregate("COUNT", None, value.at)
+            if not isinstance(value, Aggregate):
+                self.fail("AGG takes aggregates only", output.at, "write COUNT(*), SUM(v.x), AVG(v.x), MIN(v.x) or MAX(v.x)")
+            elif value.argument is not None:
+                self._positive(value.argument, "AGG")
+            outputs.append(replace(output, value=value, name=output.name or column_name(value, position)))
+        return tuple(outputs)
+
+    def _having(self, aggregates: tuple[Output, ...]) -> tuple[Predicate, ...]:
+        self._needs_aggregates("having")
+        if self.draft.having is None:
+            return ()
+        by_name = {output.name: output.value for output in aggregates}
+
+        def resolve(leaf: Attribute | Aggregate) -> Value:
+            if isinstance(leaf, Aggregate):
+                if leaf.argument is not None:
+                    self._positive(leaf.argument, "HAVING")
+            elif leaf.variable is not None:
+                self.fail("HAVING compares aggregates, not attributes", leaf.at, "test attributes in WHERE")
+            elif leaf.name in by_name:
+                return replace(by_name[leaf.name], at=leaf.at)
+            elif _is_count(leaf):
+                return Aggregate("COUNT", None, leaf.at)
+            else:
+                hint = f"strings take single quotes: '{leaf.name}'" if self._quoted(leaf.at) else did_you_mean(leaf.name, filter(None, by_name))
+                self.fail(f"{leaf.name!r} in HAVING is not the name of an aggregate", leaf.at, hint)
+            return leaf
+
+        for part in _walk(self.draft.having):
+            if isinstance(part, tree.Same):
+                self.fail(f"[{part.attribute}] has no meaning in HAVING", part.at, "put it into WHERE")
+        return tuple(_rewrite(conjunct, resolve) for conjunct in _split(self.draft.having))
+
+    def _emit(self) -> Emit | None:
+        self._needs_aggregates("emit")
+        emit = self.draft.emit
+        if emit is not None and emit.every is not None:
+            if emit.every.unit == "events":
+                self.fail("EMIT EVERY takes a time, not a number of events", emit.every.at, "write a time: EMIT EVERY 5 min")
+            elif emit.every.length == 0:
+                self.fail("EMIT EVERY must be longer than zero", emit.every.at, "write a time: EMIT EVERY 5 min")
+        return emit or (Emit("trigger") if self.draft.aggregates else None)
+
+    def _returns(self) -> tuple[Output, ...]:
+        if self.draft.returns and "aggregates" in self.draft.places:
+            self.fail("RETURN and AGG do not go together", self.draft.places["returns"], "leave one of them out; GROUP BY adds columns to AGG")
+
+        def resolve(leaf: Attribute | Aggregate) -> Value:
+            if isinstance(leaf, Aggregate):
+                self.fail(f"{leaf.function} stands outside AGG and HAVING", leaf.at, "aggregates go into AGG, in place of RETURN")
+                return leaf
+            return self._positive(leaf, "RETURN")
+
+        outputs = []
+        for position, output in enumerate(self.draft.returns, 1):
+            value = _rewrite_value(output.value, resolve)
+            outputs.append(replace(output, value=value, name=output.name or column_name(value, position)))
+        return tuple(outputs)
+
+    def _check_columns(self, query: Query) -> None:
+        """No two columns of the result may have one name."""
+        taken: dict[str, str] = {}
+        columns: list[tuple[str, Span | None, str]] = []
+        if query.aggregates:
+            if query.emit is not None and query.emit.when != "total":
+                taken["ts"] = "the time of each row"
+            columns += [(column_name(key, 0), key.at, "group by it once") for key in query.group_by]
+        elif not query.returns:
+            taken = {"start": "the start of each match", "end": "the end of each match"}
+            columns = [(name, variable.at, "give it another variable, or use RETURN") for name, variable in self.positive.items()]
+        hint = "name it with AS"
+        columns += [(output.name or "", output.at, hint) for output in (*query.aggregates, *query.returns)]
+        for name, at, advice in columns:
+            if name in taken:
+                self.fail(f"two columns of the result are called {name!r} (the other is {taken[name]})", at, advice)
+            taken.setdefault(name, f"in line {at.line}, column {at.column}" if at else "before it")
+
+
+def _first(at: Span | None) -> str:
+    return f" (the first is in line {at.line}, column {at.column})" if at else ""
+
+
+def _is_count(value: Value) -> bool:
+    return isinstance(value, Attribute) and value.variable is None and value.name.upper() == "COUNT"
+
+
+# ---------------------------------------------------------------- walks over predicates
+
+
+def _split(predicate: Predicate) -> Iterator[Predicate]:
+    """The conjuncts of a predicate, with chains opened into comparisons of neighbours."""
+    match predicate:
+        case tree.AllOf(parts):
+            for part in parts:
+                yield from _split(part)
+        case tree.Chain(operands):
+            yield from _links(operands)
+        case _:
+            yield predicate
+
+
+def _links(operands: tuple[Value, ...]) -> Iterator[tree.Comparison]:
+    for left, right in zip(operands, operands[1:], strict=False):
+        at = left.at
+        if left.at and right.at and left.at.line == right.at.line:
+            at = Span(left.at.line, left.at.column, right.at.column + right.at.length - left.at.column)
+        yield tree.Comparison("=", left, right, at)
+
+
+def _walk(predicate: Predicate) -> Iterator[Predicate]:
+    yield predicate
+    match predicate:
+        case tree.AllOf(parts) | tree.AnyOf(parts):
+            for part in parts:
+                yield from _walk(part)
+        case tree.Inverse(part):
+            yield from _walk(part)
+
+
+def _rewrite(node: Predicate, leaf: _Leaf) -> Predicate:
+    """The same predicate with every attribute and aggregate replaced, and every chain opened."""
+    match node:
+        case tree.AllOf(parts) | tree.AnyOf(parts):
+            return replace(node, parts=tuple(_rewrite(part, leaf) for part in parts))
+        case tree.Inverse(part):
+            return replace(node, part=_rewrite(part, leaf))
+        case tree.Chain(operands, at):
+            return tree.AllOf(tuple(_links(tuple(_rewrite_value(operand, leaf) for operand in operands))), at)
+        case tree.Comparison(_, left, right):
+            return replace(node, left=_rewrite_value(left, leaf), right=_rewrite_value(right, leaf))
+        case tree.Between(operand, low, high):
+            return replace(
+                node, operand=_rewrite_value(operand, leaf), low=_rewrite_value(low, leaf), high=_rewrite_value(high, leaf)
+            )
+        case tree.Among(operand) | tree.IsNull(operand) | tree.IsTrue(operand):
+            return replace(node, operand=_rewrite_value(operand, leaf))
+    return node
+
+
+def _rewrite_value(node: Value, leaf: _Leaf) -> Value:
+    match node:
+        case Attribute() | Aggregate():
+            return leaf(node)
+        case tree.Arithmetic(_, left, right):
+            return replace(node, left=_rewrite_value(left, leaf), right=_rewrite_value(right, leaf))
+        case tree.Minus(operand):
+            return replace(node, operand=_rewrite_value(operand, leaf))
+    return node

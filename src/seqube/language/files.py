@@ -1,0 +1,67 @@
+"""Queries from text and from files.
+
+A `*.sqb` file holds one query, or several, each headed by a line `-- name: hygiene`. Every query keeps its line numbers in the file: its
+source is the file with everything else blanked out, so a mistake found much later still points into the file.
+"""
+
+from __future__ import annotations
+
+import re
+
+from seqube.errors import Problem, QueryError
+from seqube.language.binder import bind
+from seqube.language.parser import draft, place
+from seqube.language.tree import Query
+from seqube.language.types import check
+
+# Strings, quoted names and comments, so that a header is never found inside a string and a quote never inside a comment.
+_PIECES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|--(?P<comment>[^\n]*)""")
+_HEADER = re.compile(r"\s*name\s*:(?P<name>.*)", re.IGNORECASE)
+
+
+def parse(text: str) -> Query:
+    """Parse and bind one query by its names alone; raise a `QueryError` with every problem found."""
+    query = bind(draft(text), text)
+    check(query, None)
+    return query
+
+
+def parse_file(text: str) -> dict[str, Query]:
+    """The queries of a `*.sqb` file by name; a single query without a name is called `query`."""
+    headers = []
+    for piece in _PIECES.finditer(text):
+        header = _HEADER.fullmatch(piece["comment"] or "")
+        line_start = text.rfind("\n", 0, piece.start()) + 1
+        if header and not text[line_start : piece.start()].strip("\ufeff \t"):
+            headers.append((header["name"].strip(), piece.start(), piece.end()))
+    if not headers:
+        return {"query": parse(text)}
+
+    problems: list[Problem] = []
+    if not _is_blank(text[: headers[0][1]]):
+        start = len(text) - len(text.lstrip())
+        problems.append(Problem("a query stands before the first '-- name:' line", place(text, start), "give it a name of its own"))
+    queries: dict[str, Query] = {}
+    first: dict[str, int] = {}
+    ends = [start for _, start, _ in headers[1:]] + [len(text)]
+    for (name, start, body), end in zip(headers, ends, strict=True):
+        at = place(text, start, body - start)
+        if not name:
+            problems.append(Problem("a query without a name", at, "write the name after the colon: -- name: hygiene"))
+        elif name in first:
+            problems.append(Problem(f"two queries are called {name!r} (the first in line {first[name]})", at, "give one another name"))
+        first.setdefault(name, at.line)
+        if _is_blank(text[body:end]):
+            problems.append(Problem(f"there is no query under the name {name!r}", at, "write it below, or remove this line"))
+            continue
+        try:
+            queries[name] = parse("\n" * (at.line - 1) + text[body:end])
+        except QueryError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise QueryError(problems, text)
+    return queries
+
+
+def _is_blank(text: str) -> bool:
+    return not re.sub(r"--[^\n]*", "", text).strip("\ufeff \t\r\n")

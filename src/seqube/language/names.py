@@ -1,0 +1,47 @@
+"""What things are called: default variables, and the columns of a result.
+
+A component without a variable takes its type's name where that can only mean one component; otherwise such components are numbered
+(`A_1`, `A_2`) past any name that is taken. Result columns follow `AS`, else the value itself: `r_id` for `r.id`, `avg_o_duration`
+for `AVG(o.duration)`, `column_2` for a calculation in second place. Binder, writer and results use these functions alike, so a
+name that can be derived is never written out and parses back the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from seqube.language.tree import Aggregate, Attribute, Type, Value
+
+
+def default_variables(types: Sequence[Type]) -> list[str]:
+    """A variable for every type of a pattern, in order; explicit ones stay as they are."""
+    explicit = {leaf.variable for leaf in types if leaf.variable is not None}
+    unnamed = Counter(leaf.name for leaf in types if leaf.variable is None)
+    plain = {name for name, times in unnamed.items() if times == 1 and name not in explicit}
+    taken = explicit | plain
+    numbers: Counter[str] = Counter()
+    variables = []
+    for leaf in types:
+        variable = leaf.variable or leaf.name
+        if leaf.variable is None and leaf.name not in plain:
+            while variable in taken or variable == leaf.name:
+                numbers[leaf.name] += 1
+                variable = f"{leaf.name}_{numbers[leaf.name]}"
+            taken.add(variable)
+        variables.append(variable)
+    return variables
+
+
+def column_name(value: Value, position: int) -> str:
+    """The name of a result column without AS; `position` counts from 1."""
+    match value:
+        case Attribute(None, name):
+            return name
+        case Attribute(variable, name):
+            return f"{variable}_{name}"
+        case Aggregate(function, None):
+            return function.lower()
+        case Aggregate(function, Attribute() as argument):
+            return f"{function.lower()}_{column_name(argument, position)}"
+    return f"column_{position}"

@@ -1,0 +1,418 @@
+"""Text to a draft of a query: names as they were written, nothing resolved yet.
+
+The grammar (`grammar.lark`) is parsed by LALR with an embedded builder: each reduction makes a tree node at once, so nothing recurses
+while parsing, whatever the text nests, and cost is linear in the text. The parser is made at the first parse and kept.
+
+Invariant: a draft is at most `MAX_DEPTH` levels deep and its integers fit 64 bits, so everything after this module may recurse over
+it. `draft` is the only door: the text's length and characters are checked before, depth and numbers (without recursion) after.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from seqube.errors import Problem, QueryError, Span
+from seqube.language import tree
+from seqube.language.tree import Attribute, Emit, Output, Part, Predicate, Value, Window
+
+if TYPE_CHECKING:
+    from lark import Lark, Token
+
+MAX_LENGTH = 1_000_000
+MAX_DEPTH = 100
+MAX_INT64 = 2**63 - 1
+
+UNIT_US = {
+    unit: microseconds
+    for units, microseconds in (
+        ("us usec usecs µs microsecond microseconds", 1),
+        ("ms msec msecs millisecond milliseconds", 1_000),
+        ("s sec secs second seconds", 1_000_000),
+        ("m min mins minute minutes", 60_000_000),
+        ("h hr hrs hour hours", 3_600_000_000),
+        ("d day days", 86_400_000_000),
+        ("w week weeks", 604_800_000_000),
+    )
+    for unit in units.split()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A query as written. `places` says where each clause starts; `problems` are mistakes that need no names to be seen."""
+
+    pattern: Part
+    window: Window | None = None
+    where: Predicate | None = None
+    partition_by: tuple[Attribute, ...] = ()
+    group_by: tuple[Attribute, ...] = ()
+    aggregates: tuple[Output, ...] = ()
+    having: Predicate | None = None
+    emit: Emit | None = None
+    returns: tuple[Output, ...] = ()
+    places: dict[str, Span] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+
+def draft(text: str) -> Draft:
+    """Parse `text`; raise a `QueryError` for the first mistake."""
+    from lark.exceptions import UnexpectedInput
+
+    from seqube.language.syntax import explain
+
+    try:
+        _check_text(text)
+        try:
+            result = cast(Draft, _parser().parse(text))
+        except UnexpectedInput as error:
+            raise QueryError(explain(error, text)) from None
+        _check_limits(result)
+    except QueryError as error:
+        raise QueryError(error.problems, text) from None
+    return result
+
+
+@functools.cache
+def _parser() -> Lark:
+    from lark import Lark
+
+    grammar = files("seqube.language").joinpath("grammar.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", lexer="contextual", transformer=_Builder())
+
+
+def place(text: str, offset: int, length: int = 1) -> Span:
+    """The span that starts at `offset` in `text`."""
+    return Span(text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset), length)
+
+
+def _fail(message: str, at: Span | None, hint: str | None = None) -> NoReturn:
+    raise QueryError(Problem(message, at, hint))
+
+
+# ---------------------------------------------------------------- limits
+
+
+def _check_text(text: str) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"a query is text, not {type(text).__name__}")
+    if len(text) > MAX_LENGTH:
+        _fail(
+            f"the query has {len(text):,} characters; the limit is {MAX_LENGTH:,}",
+            None,
+            "put long lists of values into a column of the events",
+        )
+    odd = re.search("[\0\ud800-\udfff]", text)
+    if odd:
+        what = "a NUL character" if odd.group() == "\0" else "half of a character (a lone surrogate)"
+        _fail(f"the query contains {what}", place(text, odd.start()), "remove it; was a binary file read as text?")
+
+
+def _check_limits(query: Draft) -> None:
+    """Walk the whole draft with a stack of its own, since before this check nobody may recurse."""
+    roots: list[Any] = [query.pattern, query.where, query.having]
+    roots += [output.value for output in (*query.aggregates, *query.returns)]
+    stack = [(root, 1) for root in roots if root is not None]
+    while stack:
+        node, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            _fail(
+                f"the query is nested more than {MAX_DEPTH} levels deep",
+                node.at,
+                "flatten it: AND, OR and SEQ take any number of parts, and a long sum counts a level for each term",
+            )
+        if isinstance(node, tree.Literal):
+            if type(node.value) is int and not -MAX_INT64 - 1 <= node.value <= MAX_INT64:
+                _fail("this number does not fit into 64 bits", node.at, "write it with a decimal point to make it a float")
+        else:
+            stack.extend((child, depth + 1) for child in _children(node))
+
+
+def _children(node: Any) -> Sequence[Any]:
+    match node:
+        case tree.Seq() | tree.And() | tree.Or():
+            return (*node.parts, *node.where)
+        case tree.Not() | tree.Inverse():
+            return (node.part,)
+        case tree.AllOf() | tree.AnyOf():
+            return node.parts
+        case tree.Chain():
+            return node.operands
+        case tree.Comparison() | tree.Arithmetic():
+            return (node.left, node.right)
+        case tree.Among():
+            return (node.operand, *node.values)
+        case tree.Between():
+            return (node.operand, node.low, node.high)
+        case tree.IsNull() | tree.IsTrue() | tree.Minus():
+            return (node.operand,)
+    return ()
+
+
+# ---------------------------------------------------------------- tokens
+
+
+def _at(token: Token) -> Span:
+    return Span(token.line or 1, token.column or 1, len(token))
+
+
+def _cover(first: Span | None, last: Span | None) -> Span | None:
+    """From the start of `first` to the end of `last`, or `first` alone when the two are on different lines."""
+    if first is None or last is None or first.line != last.line:
+        return first
+    return Span(first.line, first.column, max(1, last.column + last.length - first.column))
+
+
+def _name(token: Token) -> str:
+    quote = token[0]
+    if quote not in "\"`":
+        return str(token)
+    name = token[1:-1].replace(quote * 2, quote)
+    if not name:
+        _fail("a name cannot be empty", _at(token))
+    return name
+
+
+def _microseconds(token: Token) -> int:
+    total = Fraction(0)
+    for number, unit in re.findall(r"(\d+(?:\.\d+)?)\s*([^\W\d]+)", token):
+        if len(number) > 40:
+            _fail("this duration is too long", _at(token))
+        total += Fraction(number) * UNIT_US[unit.lower()]
+    if total.denominator != 1:
+        _fail("this duration is not a whole number of microseconds", _at(token), "microseconds are the finest time there is")
+    if total > MAX_INT64:
+        _fail("this duration is too long", _at(token), "the longest is 2^63 - 1 microseconds, about 292,000 years")
+    return int(total)
+
+
+def _number(token: Token) -> int | float:
+    if token.isdecimal():
+        if len(token) > 40 and len(token.lstrip("0")) > 20:
+            _fail("this number does not fit into 64 bits", _at(token), "write it with a decimal point to make it a float")
+        return int(token)
+    value = float(token)
+    if value == float("inf"):
+        _fail("this number is too large for a float", _at(token))
+    return value
+
+
+# ---------------------------------------------------------------- values and predicates
+
+
+def _value(node: Any) -> Value:
+    if isinstance(node, Value):
+        return node
+    _fail("a condition stands where a value is needed", node.at, "compare values, and join comparisons with AND or OR")
+
+
+def _predicate(node: Any) -> Predicate:
+    return tree.IsTrue(node, node.at) if isinstance(node, Value) else node
+
+
+def _negate(node: Value, at: Span | None) -> Value:
+    at = _cover(at, node.at)
+    match node:
+        case tree.Literal(value) if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return tree.Literal(-value, at)
+        case tree.Duration(microseconds):
+            return tree.Duration(-microseconds, at)
+    return tree.Minus(node, at)
+
+
+class _Builder:
+    """What each rule of the grammar becomes. Lark calls the method that has the rule's name with the rule's children."""
+
+    # ---- values
+
+    def literal(self, children: list[Token]) -> Value:
+        (token,) = children
+        at = _at(token)
+        match token.type:
+            case "NUMBER":
+                return tree.Literal(_number(token), at)
+            case "STRING":
+                return tree.Literal(token[1:-1].replace("''", "'"), at)
+            case "DURATION":
+                return tree.Duration(_microseconds(token), at)
+        return tree.Literal({"TRUE": True, "FALSE": False, "NULL": None}[token.type], at)
+
+    def attribute(self, children: list[Token]) -> Attribute:
+        variable, name = children
+        return Attribute(_name(variable), _name(name), _cover(_at(variable), _at(name)))
+
+    def bare(self, children: list[Token]) -> Attribute:
+        return Attribute(None, _name(children[0]), _at(children[0]))
+
+    def aggregate(self, children: list[Any]) -> tree.Aggregate:
+        token, argument = children
+        function = cast(tree.AggregateFunction, token.upper())
+        at = _cover(_at(token), getattr(argument, "at", None))
+        if function == "COUNT":
+            if argument != "*":
+                _fail("COUNT takes *: it counts matches", at, "write COUNT(*)")
+            return tree.Aggregate("COUNT", None, at)
+        if not isinstance(argument, Attribute) or argument.variable is None:
+            _fail(f"{function} takes one attribute of one variable", at, f"write {function}(v.x), with a variable of the pattern")
+        return tree.Aggregate(function, argument, at)
+
+    def minus(self, children: list[Any]) -> Value:
+        sign, operand = children
+        return _negate(_value(operand), _at(sign))
+
+    def arithmetic(self, children: list[Any]) -> Value:
+        result = _value(children[0])
+        if len(children) > 2 * MAX_DEPTH:
+            _fail(f"more than {MAX_DEPTH} terms in one calculation", result.at, "compute it as a column of the events beforehand")
+        for op, operand in zip(children[1::2], children[2::2], strict=True):
+            right = _value(operand)
+            result = tree.Arithmetic(cast(tree.ArithmeticOp, str(op)), result, right, _cover(result.at, right.at))
+        return result
+
+    # ---- predicates
+
+    def compare(self, children: list[Any]) -> Predicate:
+        operands = [_value(operand) for operand in children[0::2]]
+        ops = [{"==": "=", "<>": "!="}.get(op, str(op)) for op in children[1::2]]
+        at = _cover(operands[0].at, operands[-1].at)
+        if len(ops) == 1:
+            return tree.Comparison(cast(tree.ComparisonOp, ops[0]), operands[0], operands[1], at)
+        if set(ops) != {"="}:
+            _fail("only = can be chained", at, "join the comparisons with AND: a < b AND b < c")
+        return tree.Chain(tuple(operands), at)
+
+    def among(self, children: list[Any]) -> Predicate:
+        operand, negated, *values = children
+        for value in values:
+            if not isinstance(value, tree.Literal):
+                _fail("IN takes plain values: numbers, strings, TRUE, FALSE, NULL", value.at, "join comparisons with OR instead")
+        operand = _value(operand)
+        return tree.Among(operand, tuple(values), negated is not None, operand.at)
+
+    def between(self, children: list[Any]) -> Predicate:
+        operand, negated, low, high = children
+        return tree.Between(_value(operand), _value(low), _value(high), negated is not None, _cover(operand.at, high.at))
+
+    def is_null(self, children: list[Any]) -> Predicate:
+        operand, negated, null = children
+        return tree.IsNull(_value(operand), negated is not None, _cover(operand.at, _at(null)))
+
+    def same(self, children: list[Attribute]) -> Predicate:
+        parts = tuple(tree.Same(key.name, key.at) for key in children)
+        return parts[0] if len(parts) == 1 else tree.AllOf(parts, _cover(parts[0].at, parts[-1].at))
+
+    def inverse(self, children: list[Any]) -> Predicate:
+        token, part = children
+        return tree.Inverse(_predicate(part), _cover(_at(token), part.at))
+
+    def all_of(self, children: list[Any]) -> Predicate:
+        return tree.AllOf(tuple(map(_predicate, children)), _cover(children[0].at, children[-1].at))
+
+    def any_of(self, children: list[Any]) -> Predicate:
+        return tree.AnyOf(tuple(map(_predicate, children)), _cover(children[0].at, children[-1].at))
+
+    # ---- patterns
+
+    def type(self, children: list[Token | None]) -> tree.Type:
+        name, variable = children
+        assert name is not None
+        return tree.Type(_name(name), None if variable is None else _name(variable), _at(name))
+
+    def negation(self, children: list[Any]) -> tree.Not:
+        token, part = children
+        if isinstance(part, tree.Not):
+            _fail("a negation of a negation", _at(token), "one ! is enough; !SEQ(B, !C) negates a sequence that has a negation")
+        return tree.Not(part, _at(token))
+
+    def operator(self, children: list[Any]) -> tree.Pattern:
+        token, *items = children
+        n_parts = sum(isinstance(item, Part) for item in items)
+        for item in items[n_parts:]:
+            if isinstance(item, Part):
+                _fail("a component stands after a predicate", item.at, "inside an operator, components come first, then predicates")
+        if n_parts == 0:
+            _fail(f"{token.upper()} has no component", _at(token), f"write event types first: {token.upper()}(A a, B b, a.x = b.x)")
+        kind: Callable[..., tree.Pattern] = {"SEQ": tree.Seq, "AND": tree.And, "OR": tree.Or}[token.upper()]
+        return kind(tuple(items[:n_parts]), tuple(map(_predicate, items[n_parts:])), _at(token))
+
+    # ---- clauses: (field of Draft, place, content)
+
+    def where(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "where", _at(children[0]), _predicate(children[1])
+
+    def having(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "having", _at(children[0]), _predicate(children[1])
+
+    def partition_by(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "partition_by", _at(children[0]), tuple(children[1:])
+
+    def group_by(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "group_by", _at(children[0]), tuple(children[1:])
+
+    def aggregates(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "aggregates", _at(children[0]), tuple(children[1:])
+
+    def returns(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "returns", _at(children[0]), tuple(children[1:])
+
+    def output(self, children: list[Any]) -> Output:
+        value, name = children
+        return Output(_value(value), None if name is None else _name(name), value.at)
+
+    def window(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "window", _at(children[0]), children[1]
+
+    def emit(self, children: list[Any]) -> tuple[str, Span, object]:
+        at = _at(children[0])
+        match children[1].type if len(children) == 2 else "EVERY":
+            case "TRIGGER":
+                return "emit", at, Emit("trigger", at=at)
+            case "TOTAL":
+                return "emit", at, Emit("total", at=at)
+        return "emit", at, Emit("every", children[2], at)
+
+    def length(self, children: list[Any]) -> Window:
+        sign, token = children
+        at = _at(token)
+        if sign is not None:
+            _fail("a length of time cannot be negative", at)
+        if token.type == "DURATION":
+            return Window(_microseconds(token), "us", at)
+        digits = re.match(r"\d+", token) if token.type == "EVENTS" or token.isdecimal() else None
+        if digits is None:
+            _fail("a window without a unit must be a whole number", at, "give it a unit: 1.5 s, 10 min, 2 days")
+        if len(digits.group().lstrip("0")) > 19 or int(digits.group()) > MAX_INT64:
+            _fail("this number does not fit into 64 bits", at)
+        return Window(int(digits.group()), "events" if token.type == "EVENTS" else "ticks", at)
+
+    def start(self, children: list[Any]) -> Draft:
+        pattern, *clauses = children
+        if isinstance(pattern, tree.Not):
+            _fail("the whole pattern cannot be negated", pattern.at, "negate a component: SEQ(A, !B)")
+        contents: dict[str, Any] = {}
+        places: dict[str, Span] = {}
+        problems = []
+        for name, at, content in clauses:
+            if name in contents:
+                word = CLAUSES[name]
+                problems.append(Problem(f"{word} is given twice (first in line {places[name].line})", at, f"keep one {word}"))
+            else:
+                contents[name], places[name] = content, at
+        return Draft(pattern, **contents, places=places, problems=tuple(problems))
+
+
+CLAUSES = {
+    "where": "WHERE",
+    "partition_by": "PARTITION BY",
+    "group_by": "GROUP BY",
+    "aggregates": "AGG",
+    "having": "HAVING",
+    "window": "WITHIN",
+    "emit": "EMIT",
+    "returns": "RETURN",
+}

@@ -1,0 +1,155 @@
+"""A bound query to its canonical text, which parses back to an equal query.
+
+One clause a line, in the order of the language's own description. Names are quoted only where they must be, what the binder would add
+by itself (a variable that is its type's name, a column's default name, EMIT ON TRIGGER) is left out, and parentheses stand only where
+the tree needs them. Cost: linear in the query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from seqube.language import tree
+from seqube.language.names import column_name
+from seqube.language.tree import Attribute, Output, Part, Predicate, Query, Value, Window
+
+_KEYWORD = re.compile(
+    "seq|and|or|not|in|between|is|null|true|false|pattern|where|partition|group|groupby|by|agg|having|within|emit|on|trigger|every"
+    "|total|return|as|count|sum|avg|min|max|events?",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[^\W\d]\w*")
+_UNITS = ((86_400_000_000, "day"), (3_600_000_000, "hour"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms"), (1, "us"))
+
+# How tightly things bind, loosest first; what binds looser than its place allows is put in parentheses.
+_OR, _AND, _NOT, _COMPARISON = range(4)
+_SUM, _PRODUCT, _SIGN, _ATOM = range(4)
+
+
+def write(query: Query) -> str:
+    """The canonical text of a bound query."""
+    lines = [f"PATTERN {_pattern(query.pattern, _quote_keyword)}"]
+    if query.where:
+        lines.append(f"WHERE {_conjunction(query.where)}")
+    if query.partition_by:
+        lines.append(f"PARTITION BY {', '.join(map(quote, query.partition_by))}")
+    if query.group_by:
+        lines.append(f"GROUP BY {', '.join(map(_value, query.group_by))}")
+    if query.aggregates:
+        lines.append(f"AGG {_outputs(query.aggregates)}")
+    if query.having:
+        lines.append(f"HAVING {_conjunction(query.having)}")
+    lines.append(f"WITHIN {_window(query.window)}")
+    if query.emit is not None and query.emit.when == "total":
+        lines.append("EMIT TOTAL")
+    elif query.emit is not None and query.emit.every is not None:
+        lines.append(f"EMIT EVERY {_window(query.emit.every)}")
+    if query.returns:
+        lines.append(f"RETURN {_outputs(query.returns)}")
+    return "\n".join(lines)
+
+
+def quote(name: str) -> str:
+    """A name as it must be written where only a name can stand: bare if it is a word, else in double quotes."""
+    return name if _WORD.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+
+
+def _quote_keyword(name: str) -> str:
+    """A name where a keyword could stand too."""
+    return f'"{name}"' if _KEYWORD.fullmatch(name) else quote(name)
+
+
+def _pattern(part: Part, variable_quote: Callable[[str], str] = quote) -> str:
+    match part:
+        case tree.Type(name, variable):
+            return _quote_keyword(name) + ("" if variable in (None, name) else f" {variable_quote(variable)}")
+        case tree.Not(inner):
+            return f"!{_pattern(inner)}"
+    items = [*map(_pattern, part.parts), *map(_predicate, part.where)]
+    return f"{type(part).__name__.upper()}({', '.join(items)})"
+
+
+def _window(window: Window) -> str:
+    match window.unit:
+        case "us":
+            return duration(window.length)
+        case "events":
+            return f"{window.length} EVENTS"
+    return str(window.length)
+
+
+def duration(microseconds: int) -> str:
+    """A length of time in the largest unit that divides it."""
+    size, unit = next((size, unit) for size, unit in _UNITS if microseconds % size == 0 or size == 1)
+    if microseconds == 0:
+        size, unit = 1_000_000, "s"
+    number = microseconds // size
+    plural = "s" if unit in ("day", "hour") and abs(number) != 1 else ""
+    return f"{number} {unit}{plural}"
+
+
+def _outputs(outputs: tuple[Output, ...]) -> str:
+    texts = []
+    for position, output in enumerate(outputs, 1):
+        text = _value(output.value)
+        if output.name is not None and output.name != column_name(output.value, position):
+            text += f" AS {quote(output.name)}"
+        texts.append(text)
+    return ", ".join(texts)
+
+
+def _conjunction(predicates: tuple[Predicate, ...]) -> str:
+    return " AND ".join(_predicate(predicate, _NOT) for predicate in predicates)
+
+
+def _predicate(node: Predicate, least: int = _OR) -> str:
+    binds = _COMPARISON
+    match node:
+        case tree.AnyOf(parts):
+            binds, text = _OR, " OR ".join(_predicate(part, _AND) for part in parts)
+        case tree.AllOf(parts):
+            binds, text = _AND, " AND ".join(_predicate(part, _NOT) for part in parts)
+        case tree.Inverse(part):
+            binds, text = _NOT, f"NOT {_predicate(part, _NOT)}"
+        case tree.Comparison(op, left, right):
+            text = f"{_value(left)} {op} {_value(right)}"
+        case tree.Chain(operands):
+            text = " = ".join(map(_value, operands))
+        case tree.Among(operand, values, negated):
+            text = f"{_value(operand)} {'NOT ' * negated}IN ({', '.join(map(_value, values))})"
+        case tree.Between(operand, low, high, negated):
+            text = f"{_value(operand)} {'NOT ' * negated}BETWEEN {_value(low)} AND {_value(high)}"
+        case tree.IsNull(operand, negated):
+            text = f"{_value(operand)} IS {'NOT ' * negated}NULL"
+        case tree.IsTrue(operand):
+            text = _value(operand)
+        case tree.Same(attribute):
+            text = f"[{quote(attribute)}]"
+    return f"({text})" if binds < least else text
+
+
+def _value(node: Value, least: int = _SUM) -> str:
+    binds = _ATOM
+    match node:
+        case tree.Literal(None):
+            text = "NULL"
+        case tree.Literal(bool(value)):
+            text = "TRUE" if value else "FALSE"
+        case tree.Literal(str(string)):
+            text = "'" + string.replace("'", "''") + "'"
+        case tree.Literal(number):
+            text = repr(number)
+            binds = _SIGN if text.startswith("-") else _ATOM
+        case tree.Duration(microseconds):
+            binds, text = (_SIGN if microseconds < 0 else _ATOM), duration(microseconds)
+        case Attribute(variable, name):
+            text = _quote_keyword(name) if variable is None else f"{quote(variable)}.{quote(name)}"
+        case tree.Aggregate(function, argument):
+            text = f"{function}({'*' if argument is None else _value(argument)})"
+        case tree.Minus(operand):
+            binds, text = _SIGN, f"-{_value(operand, _ATOM)}"
+        case tree.Arithmetic(op, left, right):
+            binds = _SUM if op in "+-" else _PRODUCT
+            text = f"{_value(left, binds)} {op} {_value(right, binds + 1)}"
+    return f"({text})" if binds < least else text
