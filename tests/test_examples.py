@@ -1,0 +1,77 @@
+"""Every folder of `examples/` gives the answers it says it gives, by the oracle and by the engine."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import oracle
+import seqube as sq
+from seqube.language import parse
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def cases() -> list[Any]:
+    """Each query of each folder that holds expected answers: the folder, the query's text, the expected rows."""
+    found = []
+    for folder in sorted(path.parent for path in EXAMPLES.glob("*/expected.json")):
+        expected = json.loads((folder / "expected.json").read_text())
+        texts = named((folder / "query.sqb").read_text())
+        if isinstance(expected, list):
+            expected = dict.fromkeys(texts, expected)
+        assert texts.keys() == expected.keys(), f"{folder.name}: queries and expected answers have different names"
+        found += [pytest.param(folder, text, expected[name], id=f"{folder.name}:{name}") for name, text in texts.items()]
+    return found
+
+
+def named(text: str) -> dict[str, str]:
+    """The queries of a file, by the names in their `-- name:` lines."""
+    _, *rest = re.split(r"^-- name:\s*(\S+)\s*$", text, flags=re.MULTILINE)
+    return dict(zip(rest[::2], rest[1::2], strict=True)) or {"query": text}
+
+
+def read(path: Path) -> tuple[list[oracle.Event], str]:
+    """The events of a file, and the unit of their time: integers are milliseconds, timestamps are taken in microseconds."""
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    unit = "ms" if rows[0]["ts"].isdigit() else "us"
+    events = []
+    for row in rows:
+        attributes = {name: int(value) if value.isdigit() else value for name, value in row.items() if name not in ("ts", "type")}
+        events.append((row["type"], int(row["ts"]) if unit == "ms" else microseconds(row["ts"]), attributes))
+    return oracle.stream(*events), unit
+
+
+def microseconds(text: str) -> int:
+    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 1_000_000
+
+
+def bag(rows: list[dict[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:
+    return Counter(tuple(row.items()) for row in rows)
+
+
+@pytest.mark.parametrize(("folder", "text", "expected"), cases())
+def test_the_oracle_agrees(folder: Path, text: str, expected: list[dict[str, Any]]) -> None:
+    query = parse(text)
+    events, unit = read(folder / "events.csv")
+    hierarchy = folder / "hierarchy.yaml"
+    tree = yaml.safe_load(hierarchy.read_text()) if hierarchy.exists() else None
+    answer = oracle.aggregates if query.aggregates else oracle.results
+    assert bag(answer(query, events, tree, unit)) == bag(expected)
+
+
+@pytest.mark.parametrize(("folder", "text", "expected"), cases())
+def test_the_engine_agrees(folder: Path, text: str, expected: list[dict[str, Any]]) -> None:
+    hierarchy = folder / "hierarchy.yaml"
+    tree = sq.Hierarchy.load(str(hierarchy)) if hierarchy.exists() else None
+    result = sq.run(text, str(folder / "events.csv"), hierarchy=tree)
+    assert bag(result.table.to_pylist()) == bag(expected)
