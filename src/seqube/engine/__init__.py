@@ -1,0 +1,1 @@
+"""Physical plans and batches become matches and aggregates."""

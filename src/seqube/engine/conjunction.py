@@ -1,0 +1,111 @@
+"""AND as nested ranges: one instance of every slot inside one window, in any order, no event twice.
+
+Slots are chosen from left to right. With the span of what is chosen so far known, the candidates of the next slot are a contiguous range
+of its stack (those that end inside the window that is still open), found by binary search; the walk is resumable like that of SEQ.
+
+Cost: the combinations of every prefix of the slots that fit the window, and a binary search for each.
+Invariant: as in `sequence`: instances ascend by (key, end).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from seqube.engine.jit import kernel
+from seqube.engine.predicates import Ints
+from seqube.engine.sequence import HIGHEST, LOWEST, Clauses, Stacks, holds
+
+
+class Members(NamedTuple):
+    """The rows of every instance, to see that no event is used twice: instance k of slot i has `rows[bases[i] + k * widths[i] ...]`."""
+
+    widths: Ints
+    bases: Ints
+    rows: Ints
+
+
+@kernel
+def _shares_event(members: Members, slot: int, chosen: Ints) -> bool:
+    for a in range(members.widths[slot]):
+        row = members.rows[members.bases[slot] + chosen[slot] * members.widths[slot] + a]
+        if row < 0:
+            continue
+        for other in range(slot):
+            for b in range(members.widths[other]):
+                if members.rows[members.bases[other] + chosen[other] * members.widths[other] + b] == row:
+                    return True
+    return False
+
+
+@kernel
+def _first_after(lasts: Ints, begin: int, end: int, bound: int) -> int:
+    while begin < end:
+        middle = (begin + end) // 2
+        if lasts[middle] <= bound:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+@kernel
+def enumerate_combinations(
+    stacks: Stacks, clauses: Clauses, members: Members, window: int, cursor: Ints, out: Ints
+) -> int:
+    """Fill `out` (n_slots, capacity) with ids of the next combinations and return how many; fewer than the capacity means the end.
+
+    `members` without rows means that no two slots can hold the same event.
+    """
+    offsets, groups, firsts, lasts, ids = stacks.offsets, stacks.groups, stacks.firsts, stacks.lasts, stacks.ids
+    n_slots, capacity = out.shape
+    n_groups = groups.shape[0] - 1
+    may_share = len(members.rows) > 0
+    chosen = np.zeros(n_slots, np.int64)
+    earliest = np.full(n_slots + 1, HIGHEST, np.int64)
+    latest = np.full(n_slots + 1, LOWEST, np.int64)
+    current, stop = cursor[:n_slots], cursor[n_slots : 2 * n_slots]
+    group, level = cursor[-3], cursor[-2]
+    for i in range(level):  # what was chosen before the last buffer was full
+        chosen[i] = current[i] - offsets[i]
+        earliest[i + 1] = min(earliest[i], firsts[current[i]])
+        latest[i + 1] = max(latest[i], lasts[current[i]])
+    count = 0
+    while True:
+        if level < 0:
+            group += 1
+            if group >= n_groups:
+                cursor[-3], cursor[-2] = n_groups, -1
+                return count
+            level = 0
+            current[0] = offsets[0] + groups[group, 0] - 1
+            stop[0] = offsets[0] + groups[group + 1, 0]
+        current[level] += 1
+        c = current[level]
+        # In the order of their ends, the first instance that ends after the open window ends the range.
+        if c >= stop[level] or (earliest[level] < HIGHEST - window and lasts[c] >= earliest[level] + window):
+            level -= 1
+            continue
+        early, late = min(earliest[level], firsts[c]), max(latest[level], lasts[c])
+        if early <= (late - window if late >= LOWEST + window else LOWEST):
+            continue
+        chosen[level] = c - offsets[level]
+        if may_share and _shares_event(members, level, chosen):
+            continue
+        if not holds(clauses, level, chosen):
+            continue
+        if level == n_slots - 1:
+            for i in range(n_slots):
+                out[i, count] = ids[current[i]]
+            count += 1
+            if count == capacity:
+                cursor[-3], cursor[-2] = group, level
+                return count
+            continue
+        earliest[level + 1], latest[level + 1] = early, late
+        level += 1
+        begin, end = offsets[level] + groups[group, level], offsets[level] + groups[group + 1, level]
+        bound = late - window if late >= LOWEST + window else LOWEST
+        current[level] = _first_after(lasts, begin, end, bound) - 1
+        stop[level] = end

@@ -1,0 +1,546 @@
+"""The evaluator that is right for every plan: nodes become instances, negations become barriers or checks.
+
+Inner nodes are evaluated to `Instances` (all of them, in the order of their last event); the root is enumerated in pieces of bounded
+size, filtered, checked, and handed on, so memory is bounded by the events, the instances of sub-expressions and one piece.
+
+Since rows are in time order, an instance is known by its first and its last row. Times say what comes before what; clocks measure the
+window: with a time window they are the times, with `WITHIN n EVENTS` the numbers of the events in their stream or partition.
+
+Cost: linear in the events and instances of every node, plus the output of every node; a correlated negation adds the candidates in
+scope with an equal link for every match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from seqube.engine.conjunction import Members, enumerate_combinations
+from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, rank_pair
+from seqube.engine.sequence import HIGHEST, LOWEST, OPS, Clauses, Stacks, enumerate_matches, latest_starts, link, new_cursor
+from seqube.events import Events
+from seqube.language.tree import Value
+from seqube.plan.physical import (
+    Absence,
+    Atom,
+    Clause,
+    Gap,
+    Guarded,
+    LocalAtom,
+    MatchAlternatives,
+    MatchConjunction,
+    MatchPlan,
+    MatchSequence,
+    Node,
+    Scan,
+    Scope,
+    scans,
+    variables,
+)
+
+PIECE = 1 << 18  # matches per piece: large enough to amortise calls, small enough to stay near the cache
+FIRST_PAIRS = 16  # candidates per match in the first round of a correlated check; later rounds take more
+
+
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """Instances of a node, ascending by last row. `rows` has a column of row numbers per variable, UNBOUND where it is not taken."""
+
+    rows: dict[str, Ints]
+    first_rows: Ints
+    last_rows: Ints
+
+    def __len__(self) -> int:
+        return len(self.last_rows)
+
+    def select(self, which: Ints | Mask) -> Instances:
+        rows = {name: column[which] for name, column in self.rows.items()}
+        if self.first_rows is self.last_rows:
+            ends = self.last_rows[which]
+            return Instances(rows, ends, ends)
+        return Instances(rows, self.first_rows[which], self.last_rows[which])
+
+
+def spanning(rows: dict[str, Ints]) -> Instances:
+    """Instances from their rows: the first is the smallest bound row, the last the largest."""
+    columns = list(rows.values())
+    if len(columns) == 1:
+        return Instances(rows, columns[0], columns[0])
+    last = np.maximum.reduce(columns)
+    first = np.minimum.reduce([np.where(column < 0, HIGHEST, column) if (column < 0).any() else column for column in columns])
+    return Instances(rows, first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events with the clocks that measure the window and, with PARTITION BY, the code of each row's partition (-1: in none)."""
+
+    events: Events
+    window: int
+    clocks: Ints
+    partitions: Ints | None = None
+
+    @property
+    def counts_events(self) -> bool:
+        return self.clocks is not self.events.times
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The scopes of negations for many matches: what cancels starts after and ends before these, in time and by the clock."""
+
+    after_times: Ints
+    before_times: Ints
+    after_clocks: Ints
+    before_clocks: Ints
+
+    def select(self, which: Ints | Mask) -> Reach:
+        return Reach(self.after_times[which], self.before_times[which], self.after_clocks[which], self.before_clocks[which])
+
+
+def minus(clocks: Ints, window: int) -> Ints:
+    """Clocks a window earlier; what would leave 64 bits is before everything."""
+    return np.where(clocks >= LOWEST + window, clocks - window, LOWEST) if window > 0 else clocks
+
+
+def plus(clocks: Ints, window: int) -> Ints:
+    return np.where(clocks <= HIGHEST - window, clocks + window, HIGHEST)
+
+
+class Evaluation:
+    """One plan over one batch. `upto` and `after` restrict the matches by the time of their end (after, upto]."""
+
+    def __init__(self, plan: MatchPlan, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> None:
+        self._plan = plan
+        self._batch = batch
+        self._times = batch.events.times
+        self.evaluator = Evaluator(batch.events)
+        self._made: dict[Node, Instances] = {}
+        self._ends = (after, upto)
+
+    def matches(self) -> Iterator[Instances]:
+        """The matches, in pieces."""
+        plan = self._plan
+        after, upto = self._ends
+        for piece in self._pieces(plan.pattern, is_root=True):
+            if (after, upto) != (LOWEST, HIGHEST) and len(piece):
+                ends = self._times[piece.last_rows]
+                piece = piece.select((ends > after) & (ends <= upto))
+            for check in plan.checks:
+                if len(piece):
+                    piece = piece.select(~self._cancelled(check, piece.rows, len(piece), self._root_reach(piece)))
+            if len(piece):
+                yield piece
+
+    # ------------------------------------------------------------ nodes
+
+    def _instances(self, node: Node) -> Instances:
+        """All instances of an inner node."""
+        if node not in self._made:
+            if isinstance(node, Scan):
+                self._made[node] = self._scan(node)
+            else:
+                self._made[node] = _gather(list(self._pieces(node)), variables(node))
+        return self._made[node]
+
+    def _pieces(self, node: Node, is_root: bool = False) -> Iterator[Instances]:
+        """Instances of a node in pieces, in no particular order."""
+        match node:
+            case Scan():
+                yield self._scan(node)
+                return
+            case MatchSequence():
+                pieces = self._sequences(node, is_root)
+            case MatchConjunction():
+                pieces = self._conjunctions(node)
+            case MatchAlternatives():
+                pieces = self._alternatives(node)
+        for piece in pieces:
+            yield piece.select(self._passes(node.filters, piece)) if node.filters else piece
+
+    def _scan(self, node: Scan) -> Instances:
+        rows = self._batch.events.rows_of(node.types)
+        if self._batch.partitions is not None:
+            rows = rows[self._batch.partitions[rows] >= 0]
+        if node.filters:
+            rows = rows[self.evaluator.true(node.filters, {node.variable: rows}, len(rows))]
+        return Instances({node.variable: rows}, rows, rows)
+
+    def _alternatives(self, node: MatchAlternatives) -> Iterator[Instances]:
+        names = variables(node)
+        for branch in node.branches:
+            for piece in self._pieces(branch):
+                unbound = np.full(len(piece), UNBOUND, np.int64)
+                rows = {name: piece.rows.get(name, unbound) for name in names}
+                yield Instances(rows, piece.first_rows, piece.last_rows)
+
+    def _sequences(self, node: MatchSequence, is_root: bool) -> Iterator[Instances]:
+        slots, clauses = self._slots(node)
+        if is_root and self._ends != (LOWEST, HIGHEST):
+            ends = self._times[slots[-1].last_rows]
+            slots[-1] = slots[-1].select((ends > self._ends[0]) & (ends <= self._ends[1]))
+        gaps = [self._instances(gap.instance) for gap in node.gaps]
+        keyed = [gap.key is not None for gap in node.gaps]
+        codes, gap_codes, n_codes = self._group_codes(node, slots, gaps)
+        codes = [np.where(code < 0, n_codes, code) if len(slots) == 1 else code for code in codes]
+        slots, codes = _sorted_by_group(slots, codes, drop_null=len(slots) > 1)
+        stacks = self._stacks(slots, codes, n_codes + 1)
+        for gap, instances, code, is_keyed in zip(node.gaps, gaps, gap_codes, keyed, strict=True):
+            self._raise_barriers(stacks, gap, instances, code, slots, codes, is_keyed)
+        tables = self._clauses(clauses, slots, min)
+        links = link(stacks)
+        cursor = new_cursor(len(slots))
+        out = np.empty((len(slots), PIECE), np.int64)
+        count = PIECE
+        while count == PIECE:
+            count = enumerate_matches(stacks, links, tables, self._batch.window, cursor, out)
+            if count:
+                yield _expand(slots, out[:, :count], in_order=True)
+
+    def _conjunctions(self, node: MatchConjunction) -> Iterator[Instances]:
+        slots, clauses = self._slots(node)
+        codes, _, n_codes = self._group_codes(node, slots, [])
+        slots, codes = _sorted_by_group(slots, codes, drop_null=len(slots) > 1)
+        stacks = self._stacks(slots, codes, n_codes)
+        tables = self._clauses(clauses, slots, max)
+        members = _members(slots) if _may_share(node.slots) else Members(*(np.empty(0, np.int64) for _ in range(3)))
+        cursor = new_cursor(len(slots))
+        out = np.empty((len(slots), PIECE), np.int64)
+        count = PIECE
+        while count == PIECE:
+            count = enumerate_combinations(stacks, tables, members, self._batch.window, cursor, out)
+            if count:
+                yield _expand(slots, out[:, :count], in_order=False)
+
+    def _passes(self, filters: Sequence[Guarded], piece: Instances) -> Mask:
+        mask = np.ones(len(piece), np.bool_)
+        for guarded in filters:
+            holds = self.evaluator.true([guarded.predicate], piece.rows, len(piece))
+            mask &= holds | ~_taken(guarded.when, piece.rows) if guarded.when else holds
+        return mask
+
+    # ------------------------------------------------------------ slots
+
+    def _slots(self, node: MatchSequence | MatchConjunction) -> tuple[list[Instances], list[Clause]]:
+        """The instances of every slot, with clauses that look at one slot alone applied; and the other clauses."""
+        slots = [self._instances(slot) for slot in node.slots]
+        rest: list[Clause] = []
+        for clause in node.clauses:
+            alone = {atom.slot for atom in clause if isinstance(atom, LocalAtom)}
+            if len(alone) == 1 and all(isinstance(atom, LocalAtom) for atom in clause):
+                (number,) = alone
+                slot = slots[number]
+                true = [self.evaluator.true([atom.predicate], slot.rows, len(slot)) for atom in clause]  # type: ignore[union-attr]
+                slots[number] = slot.select(np.logical_or.reduce(true))
+            else:
+                rest.append(clause)
+        return slots, rest
+
+    def _group_codes(
+        self, node: MatchSequence | MatchConjunction, slots: list[Instances], gaps: list[Instances]
+    ) -> tuple[list[Ints], list[Ints], int]:
+        """The key of every slot instance and gap instance as a code: equal codes may be joined. -1 where a key is null."""
+        key_columns = [
+            [*self._partition_column(slot), *(self.evaluator.array(column[i], slot.rows, len(slot)) for column in node.key)]
+            for i, slot in enumerate(slots)
+        ]
+        if not key_columns[0]:
+            return [np.zeros(len(slot), np.int64) for slot in slots], [np.zeros(len(gap), np.int64) for gap in gaps], 1
+        gap_columns = []
+        for gap, instances in zip(node.gaps if isinstance(node, MatchSequence) else (), gaps, strict=True):
+            if gap.key is not None:
+                values = (self.evaluator.array(value, instances.rows, len(instances)) for value in gap.key)
+                gap_columns.append([*self._partition_column(instances), *values])
+        codes, n_codes = code_columns([*key_columns, *gap_columns])
+        of_keyed = iter(codes[len(slots) :])
+        gap_codes = []
+        for gap, instances in zip(node.gaps if isinstance(node, MatchSequence) else (), gaps, strict=True):
+            gap_codes.append(next(of_keyed) if gap.key is not None else self._partition_codes(instances.last_rows))
+        return codes[: len(slots)], gap_codes, n_codes
+
+    def _partition_column(self, instances: Instances) -> list[pa.Array]:
+        if self._batch.partitions is None:
+            return []
+        return [pa.array(self._batch.partitions[instances.last_rows])]
+
+    def _partition_codes(self, rows: Ints) -> Ints:
+        partitions = self._batch.partitions
+        return np.zeros(len(rows), np.int64) if partitions is None else partitions[rows]
+
+    def _stacks(self, slots: list[Instances], codes: list[Ints], n_codes: int) -> Stacks:
+        sizes = np.array([len(slot) for slot in slots], np.int64)
+        offsets = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+        groups = np.empty((n_codes + 1, len(slots)), np.int64)
+        for i, code in enumerate(codes):
+            groups[0, i] = 0
+            np.cumsum(np.bincount(code, minlength=n_codes), out=groups[1:, i])
+        first_rows = np.concatenate([slot.first_rows for slot in slots])
+        last_rows = np.concatenate([slot.last_rows for slot in slots])
+        starts, ends = self._times[first_rows], self._times[last_rows]
+        if self._batch.counts_events:
+            firsts, lasts = self._batch.clocks[first_rows], self._batch.clocks[last_rows]
+        else:
+            firsts, lasts = starts.copy(), ends.copy()
+        size = len(starts)
+        ids = np.concatenate(
+            [slot.last_rows if len(slot.rows) == 1 else np.arange(len(slot)) for slot in slots]
+        )  # a slot of one variable writes its rows straight out
+        barriers, limits = np.full(size, LOWEST), np.full(size, HIGHEST)
+        return Stacks(offsets, groups, starts, ends, firsts, lasts, barriers, limits, ids)
+
+    def _raise_barriers(
+        self, stacks: Stacks, gap: Gap, instances: Instances, codes: Ints, slots: list[Instances], slot_codes: list[Ints], keyed: bool
+    ) -> None:
+        """Note for every instance next to the gap how far back (or for how long) nothing forbidden may lie."""
+        trailing = gap.position == len(slots)
+        number = gap.position - 1 if trailing else gap.position
+        slot = slots[number]
+        where = slice(stacks.offsets[number], stacks.offsets[number] + len(slot))
+        asked = slot_codes[number] if keyed else self._partition_codes(slot.last_rows)
+        clocks, times = self._batch.clocks, self._times
+        if trailing:
+            # The earliest end of what starts later is the latest start of what ends earlier, with time running backwards.
+            found = self._latest(codes, -times[instances.first_rows], -clocks[instances.last_rows], asked, -times[slot.last_rows])
+            limits = np.where(found == LOWEST, HIGHEST, minus(-np.where(found == LOWEST, 0, found), self._batch.window))
+            stacks.limits[where] = np.minimum(stacks.limits[where], limits)
+            return
+        starts = clocks[instances.first_rows] if gap.position == 0 else times[instances.first_rows]
+        found = self._latest(codes, times[instances.last_rows], starts, asked, times[slot.first_rows])
+        stacks.barriers[where] = np.maximum(stacks.barriers[where], found)
+
+    def _latest(self, codes: Ints, ends: Ints, starts: Ints, asked: Ints, times: Ints) -> Ints:
+        usable = codes >= 0
+        order = np.flatnonzero(usable)[np.lexsort((ends[usable], codes[usable]))]
+        n_codes = int(codes.max(initial=-1)) + 1
+        groups = np.concatenate(([0], np.cumsum(np.bincount(codes[usable], minlength=n_codes)))).astype(np.int64)
+        return latest_starts(groups, ends[order], starts[order], asked, times)
+
+    def _clauses(self, clauses: list[Clause], slots: list[Instances], when: type[min] | type[max]) -> Clauses:  # type: ignore[valid-type]
+        """Clauses as tables; each is checked at the first slot at which all its slots are chosen (`when` of them)."""
+        levels = [when(_slots_of(clause)) for clause in clauses]
+        order = np.argsort(levels, kind="stable") if clauses else []
+        bounds, tests, values, n_values = [0], [], [], 0
+        for c in order:
+            for atom in clauses[c]:
+                if isinstance(atom, Atom):
+                    left, right = rank_pair(
+                        self._column(atom.left, slots[atom.left_slot]), self._column(atom.right, slots[atom.right_slot]), self.evaluator
+                    )
+                    sides = (OPS[atom.op], atom.left_slot, n_values, atom.right_slot, n_values + len(left))
+                else:
+                    slot = slots[atom.slot]
+                    left = self.evaluator.true([atom.predicate], slot.rows, len(slot)).astype(np.int64)
+                    right = np.ones(len(slot), np.int64)
+                    sides = (OPS["="], atom.slot, n_values, atom.slot, n_values + len(left))
+                tests.append(sides)
+                values += [left, right]
+                n_values += len(left) + len(right)
+            bounds.append(len(tests))
+        at = np.searchsorted(np.sort(levels), np.arange(len(slots) + 1)).astype(np.int64)
+        return Clauses(
+            at,
+            np.array(bounds, np.int64),
+            np.array(tests, np.int64).reshape(-1, 5),
+            np.concatenate([np.empty(0, np.int64), *values]),
+        )
+
+    def _column(self, value: Value, slot: Instances) -> pa.Array:
+        return self.evaluator.array(value, slot.rows, len(slot))
+
+    # ------------------------------------------------------------ negations that are checked
+
+    def _root_reach(self, piece: Instances) -> Reach:
+        size, clocks, window = len(piece), self._batch.clocks, self._batch.window
+        return Reach(
+            np.full(size, LOWEST),
+            np.full(size, HIGHEST),
+            minus(clocks[piece.last_rows], window),
+            plus(clocks[piece.first_rows], window),
+        )
+
+    def _cancelled(self, absence: Absence, rows: Bindings, size: int, reach: Reach) -> Mask:
+        """Which matches an instance of the negated expression cancels. `reach` is the scope the enclosing expression hands on."""
+        if absence.when:
+            taken = _taken(absence.when, rows)
+            result = np.zeros(size, np.bool_)
+            chosen = {name: column[taken] for name, column in rows.items()}
+            result[taken] = self._cancelled_in(absence, chosen, int(taken.sum()), reach.select(taken))
+            return result
+        return self._cancelled_in(absence, rows, size, reach)
+
+    def _cancelled_in(self, absence: Absence, rows: Bindings, size: int, reach: Reach) -> Mask:
+        reach = self._narrow(absence.scope, rows, reach)
+        inner = self._instances(absence.instance)
+        asked, codes = self._link_codes(absence, inner, rows, size)
+        if not absence.filters and not absence.checks and not self._batch.counts_events:
+            times = self._times
+            before = np.minimum(reach.before_times, reach.before_clocks)
+            after = np.maximum(reach.after_times, reach.after_clocks)
+            return self._latest(codes, times[inner.last_rows], times[inner.first_rows], asked, before) > after
+        return self._search(absence, inner, codes, rows, asked, reach)
+
+    def _narrow(self, scope: Scope, rows: Bindings, reach: Reach) -> Reach:
+        """The scope of a negation inside an expression that has the scope `reach`."""
+        after_times, before_times = reach.after_times, reach.before_times
+        after_clocks, before_clocks = reach.after_clocks, reach.before_clocks
+        if scope.after is not None:
+            after_times, after_clocks = self._times[_span(scope.after, rows).last_rows], np.full_like(after_clocks, LOWEST)
+        if scope.before is not None:
+            before_times, before_clocks = self._times[_span(scope.before, rows).first_rows], np.full_like(before_clocks, HIGHEST)
+        if scope.around is not None:
+            ends = _span(scope.around, rows).last_rows
+            before_times = np.minimum(before_times, self._times[ends] + 1)
+            after_clocks = np.maximum(after_clocks, minus(self._batch.clocks[ends], self._batch.window))
+        return Reach(after_times, before_times, after_clocks, before_clocks)
+
+    def _link_codes(self, absence: Absence, inner: Instances, rows: Bindings, size: int) -> tuple[Ints, Ints]:
+        """Codes of the matches and of the instances that may cancel them: only equal codes meet; null meets nothing."""
+        outer_columns = [self.evaluator.array(link.outer, rows, size) for link in absence.links]
+        inner_columns = [self.evaluator.array(link.inner, inner.rows, len(inner)) for link in absence.links]
+        if self._batch.partitions is not None:
+            anywhere = np.maximum.reduce(list(rows.values()))
+            outer_columns.append(pa.array(self._batch.partitions[anywhere]))
+            inner_columns += self._partition_column(inner)
+        if not outer_columns:
+            return np.zeros(size, np.int64), np.zeros(len(inner), np.int64)
+        (asked, codes), n_codes = code_columns([outer_columns, inner_columns])
+        return np.where(asked < 0, n_codes, asked), codes
+
+    def _search(self, absence: Absence, inner: Instances, codes: Ints, rows: Bindings, asked: Ints, reach: Reach) -> Mask:
+        """Look at the candidates in scope, match by match, in rounds: most matches are decided by their first few candidates."""
+        times, clocks = self._times, self._batch.clocks
+        order = np.lexsort((inner.last_rows, codes))
+        inner, codes = inner.select(order), codes[order]
+        # Within one code (and so one partition), rows, times and clocks ascend together: scopes are ranges.
+        keys = _Keys(codes, times[inner.last_rows], clocks[inner.last_rows])
+        begins, ends = keys.ranges(asked, reach)
+        cancelled = np.zeros(len(asked), np.bool_)
+        width = FIRST_PAIRS
+        while True:
+            open_ = np.flatnonzero(~cancelled & (begins < ends))
+            if not len(open_):
+                return cancelled
+            for block in np.array_split(open_, max(1, len(open_) * width // PIECE)):
+                counts = np.minimum(ends[block] - begins[block], width)
+                outer = np.repeat(block, counts)
+                within = np.arange(len(outer)) - np.repeat(np.cumsum(counts) - counts, counts)
+                candidates = inner.select(np.repeat(begins[block], counts) + within)
+                here = reach.select(outer)
+                fits = times[candidates.first_rows] > here.after_times
+                fits &= clocks[candidates.first_rows] > here.after_clocks
+                outer, candidates, here = outer[fits], candidates.select(fits), here.select(fits)
+                pairs = {name: column[outer] for name, column in rows.items()} | candidates.rows
+                alive = self._passes(absence.filters, Instances(pairs, candidates.first_rows, candidates.last_rows))
+                for check in absence.checks:
+                    kept = np.flatnonzero(alive)
+                    if len(kept):
+                        chosen = {name: column[kept] for name, column in pairs.items()}
+                        alive[kept] &= ~self._cancelled(check, chosen, len(kept), here.select(kept))
+                cancelled[outer[alive]] = True
+            begins = begins + width
+            width *= 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Instances sorted by (code, last row), searched for the ones of a code that end inside a scope."""
+
+    codes: Ints
+    ends: Ints
+    lasts: Ints
+
+    def ranges(self, asked: Ints, reach: Reach) -> tuple[Ints, Ints]:
+        begin, end = np.searchsorted(self.codes, asked, "left"), np.searchsorted(self.codes, asked, "right")
+        low = np.maximum(_bisect(self.ends, reach.after_times, begin, end, True), _bisect(self.lasts, reach.after_clocks, begin, end, True))
+        high = np.minimum(_bisect(self.ends, reach.before_times, begin, end, False), _bisect(self.lasts, reach.before_clocks, begin, end, False))
+        return low, high
+
+
+def _bisect(values: Ints, bounds: Ints, begin: Ints, end: Ints, right: bool) -> Ints:
+    """Binary search of many bounds, each in its own range begin .. end, all at once."""
+    low, high = begin.copy(), end.copy()
+    while True:
+        open_ = low < high
+        if not open_.any():
+            return low
+        middle = np.where(open_, (low + high) // 2, 0)
+        below = values[middle] <= bounds if right else values[middle] < bounds
+        low = np.where(open_ & below, middle + 1, low)
+        high = np.where(open_ & ~below, middle, high)
+
+
+# ---------------------------------------------------------------- arrays of instances
+
+
+def _taken(when: frozenset[str], rows: Bindings) -> Mask:
+    """Where one of these variables is bound."""
+    return np.logical_or.reduce([rows[name] >= 0 for name in sorted(when)])
+
+
+def _span(names: Sequence[str], rows: Bindings) -> Instances:
+    return spanning({name: rows[name] for name in names})
+
+
+def _gather(pieces: list[Instances], names: Sequence[str]) -> Instances:
+    """Pieces as one, ascending by last row."""
+    if not pieces:
+        empty = np.empty(0, np.int64)
+        return Instances({name: empty for name in names}, empty, empty)
+    rows = {name: np.concatenate([piece.rows[name] for piece in pieces]) for name in names}
+    first_rows = np.concatenate([piece.first_rows for piece in pieces])
+    last_rows = np.concatenate([piece.last_rows for piece in pieces])
+    return Instances(rows, first_rows, last_rows).select(np.argsort(last_rows, kind="stable"))
+
+
+def _sorted_by_group(slots: list[Instances], codes: list[Ints], drop_null: bool) -> tuple[list[Instances], list[Ints]]:
+    """Slots sorted by (code, last row); instances without a key can join nothing and are dropped."""
+    sorted_slots, sorted_codes = [], []
+    for slot, code in zip(slots, codes, strict=True):
+        if drop_null and len(code) and code.min() < 0:
+            slot, code = slot.select(code >= 0), code[code >= 0]
+        if len(code) and code.min() != code.max():
+            narrow = code.astype(np.uint16) if code.max() < 65_536 else code  # NumPy sorts 16 bits by radix
+            order = np.argsort(narrow, kind="stable")
+            slot, code = slot.select(order), code[order]
+        sorted_slots.append(slot)
+        sorted_codes.append(code)
+    return sorted_slots, sorted_codes
+
+
+def _expand(slots: list[Instances], ids: Ints, in_order: bool) -> Instances:
+    """Matches from the ids written for each slot. In SEQ the first and last slot tell where a match begins and ends."""
+    rows: dict[str, Ints] = {}
+    for slot, chosen in zip(slots, ids, strict=True):
+        if len(slot.rows) == 1:
+            rows[next(iter(slot.rows))] = chosen.copy()
+        else:
+            rows |= {name: column[chosen] for name, column in slot.rows.items()}
+    if not in_order:
+        return spanning(rows)
+    ends = [
+        rows[next(iter(slot.rows))] if len(slot.rows) == 1 else side[chosen]
+        for slot, side, chosen in ((slots[0], slots[0].first_rows, ids[0]), (slots[-1], slots[-1].last_rows, ids[-1]))
+    ]
+    return Instances(rows, ends[0], ends[1])
+
+
+def _slots_of(clause: Clause) -> set[int]:
+    return {
+        slot for atom in clause for slot in ((atom.left_slot, atom.right_slot) if isinstance(atom, Atom) else (atom.slot,))
+    }
+
+
+def _may_share(nodes: Sequence[Node]) -> bool:
+    """Whether two slots can hold the same event."""
+    types = [frozenset().union(*(scan.types for scan in scans(node) if scan.variable in variables(node))) for node in nodes]
+    return any(types[i] & types[j] for i in range(len(types)) for j in range(i))
+
+
+def _members(slots: list[Instances]) -> Members:
+    widths = np.array([len(slot.rows) for slot in slots], np.int64)
+    flat = [np.stack(list(slot.rows.values()), axis=1).ravel() for slot in slots]
+    bases = np.concatenate(([0], np.cumsum([len(part) for part in flat])[:-1])).astype(np.int64)
+    return Members(widths, bases, np.concatenate(flat))

@@ -1,0 +1,75 @@
+"""From rows to result columns: `start`, `end` and a struct per variable, or what RETURN asks for.
+
+A struct repeats the event's own columns. Columns that are fixed in width are gathered by NumPy, the type of a variable that stands for
+one type is written once and repeated, all else is Arrow's `take`.
+
+Cost: one gather per column and variable.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+from seqube.engine.nested import Instances
+from seqube.engine.predicates import UNBOUND, Evaluator, Ints, take
+from seqube.errors import PlanError
+from seqube.events import Events
+from seqube.plan.physical import MatchPlan, Scan, scans, variables
+
+START, END = "start", "end"
+
+
+class MatchWriter:
+    """Writes matches of one plan over one batch as Arrow tables."""
+
+    def __init__(self, plan: MatchPlan, events: Events, evaluator: Evaluator) -> None:
+        self._plan = plan
+        self._events = events
+        self._evaluator = evaluator
+        names = variables(plan.pattern)
+        if not plan.returns and (clash := {START, END} & set(names)):
+            raise PlanError(
+                f"the variable {min(clash)!r} has the name of a result column\n  hint: call it otherwise, or say what to RETURN"
+            )
+        # Variables of one single type: their type column is a constant.
+        self._constant = {scan.variable: scan.name for scan in scans(plan.pattern) if scan.types == {scan.name}}
+
+    def write(self, piece: Instances) -> pa.Table:
+        if self._plan.returns:
+            columns = [self._evaluator.array(item.value, piece.rows, len(piece)) for item in self._plan.returns]
+            return pa.table(columns, names=[item.name or "" for item in self._plan.returns])
+        time = self._events.column("ts")
+        columns = {START: gather(time, piece.first_rows), END: gather(time, piece.last_rows)}
+        for name in self._plan.variables:
+            columns[name] = self._struct(name, piece.rows[name])
+        return pa.table(columns)
+
+    def empty(self) -> pa.Table:
+        """The result without a row: its column names and types."""
+        none = np.empty(0, np.int64)
+        return self.write(Instances({name: none for name in self._plan.variables}, none, none))
+
+    def _struct(self, variable: str, rows: Ints) -> pa.StructArray:
+        table = self._events.table
+        fields, columns = list(table.schema), []
+        unbound = rows == UNBOUND
+        partly = bool(unbound.any())
+        for field in fields:
+            column = table.column(field.name).chunk(0)
+            if field.name == self._events.type_column and variable in self._constant and pat.is_string(field.type) and not partly:
+                columns.append(pa.repeat(pa.scalar(self._constant[variable], field.type), len(rows)))
+            else:
+                columns.append(take(column, rows) if partly else gather(column, rows))
+        return pa.StructArray.from_arrays(columns, fields=fields, mask=pa.array(unbound) if partly else None)
+
+
+def gather(column: pa.Array, rows: Ints) -> pa.Array:
+    """The column at these rows, all of which are bound."""
+    kind = column.type
+    if column.null_count or not (pat.is_integer(kind) or pat.is_floating(kind) or pat.is_timestamp(kind)) or pat.is_float16(kind):
+        return column.take(pa.array(rows))
+    width = np.dtype(f"i{kind.bit_width // 8}")
+    values = np.frombuffer(column.buffers()[1], width, count=len(column), offset=column.offset * width.itemsize)
+    return pa.Array.from_buffers(kind, len(rows), [None, pa.py_buffer(values[rows])])

@@ -1,0 +1,278 @@
+"""SEQ as array stacks: one sorted array of instances per slot, joined by pointers, enumerated from the last slot to the first.
+
+Linking (`link`) walks the slots once from left to right. For every instance it notes the range of instances in the slot before it that
+may precede it: those that end before it starts (`high`), and that no forbidden instance lies behind (`low`, from the barrier: the latest
+start of a forbidden instance that ends before this one starts). An instance with an empty range is dropped at once. `reach` is the
+latest start of any chain that ends here or earlier in the stack: since it never falls, a binary search tells where chains still lie in a
+window, and no dead branch is ever walked.
+
+    A1   A2   B3   A4   B5          low high reach      window 3: for B5, chains must start after 2
+    stack A: A1 A2 A4               B3:  A1..A2    2
+    stack B: B3 B5                  B5:  A1..A4    4    -> only A4
+
+Enumeration (`enumerate_matches`) is a resumable depth-first walk over these ranges; it fills a buffer and returns, so memory does not
+depend on the number of matches. Keys cost nothing here: instances are sorted by (key, time) and ranges never leave their key.
+
+Cost: linear in the instances, plus the matches; with clauses, plus the chains that fail them.
+Invariant: within a slot and key, instances ascend by end (time and clock alike). Bounds are exclusive; `-inf` and `+inf` are the ends
+of the 64-bit range, which no event has as its time.
+
+    Paper (stack-based SEQ)            | Here
+    active instance stack of type Ei   | slot i: instances offsets[i] .. offsets[i] + sizes[i]
+    most recent instance pointer (RIP) | high
+    sequence construction              | enumerate_matches
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from seqube.engine.jit import kernel
+from seqube.engine.predicates import NULL, Ints
+
+LOWEST = np.iinfo(np.int64).min
+HIGHEST = np.iinfo(np.int64).max
+
+OPS = {"=": 0, "!=": 1, "<": 2, "<=": 3, ">": 4, ">=": 5}
+
+
+class Stacks(NamedTuple):
+    """The instances of all slots behind each other; slot i begins at `offsets[i]`. Times order, clocks measure the window."""
+
+    offsets: Ints
+    groups: Ints  # (n_groups + 1, n_slots): where each key begins in each slot
+    starts: Ints
+    ends: Ints
+    firsts: Ints  # clock of the first event
+    lasts: Ints  # clock of the last event
+    barriers: Ints  # slot i > 0: the predecessor must not end before this; slot 0: clock that the window must not reach back to
+    limits: Ints  # last slot: the match must not have begun after this clock (a trailing negation); elsewhere unused
+    ids: Ints  # what is written out for the instance
+
+
+class Clauses(NamedTuple):
+    """Tests inside the loop. Clause c is `tests[bounds[c]] .. tests[bounds[c + 1] - 1]`, true if any of them is."""
+
+    at: Ints  # n_slots + 1: clauses at[i] .. at[i + 1] - 1 are checked when slot i has been chosen
+    bounds: Ints
+    tests: Ints  # (n_tests, 5): op, left slot, left base, right slot, right base
+    values: Ints  # values[base + number of the instance in its slot]
+
+
+class Links(NamedTuple):
+    """What linking found out. `origins` numbers an instance within its slot as it was given, before any were dropped."""
+
+    sizes: Ints  # instances of each slot that remain
+    low: Ints
+    high: Ints
+    reach: Ints
+    origins: Ints
+
+
+@kernel
+def link(stacks: Stacks) -> Links:
+    offsets, groups, starts, ends, firsts = stacks.offsets, stacks.groups, stacks.starts, stacks.ends, stacks.firsts
+    n_slots = groups.shape[1]
+    n_groups = groups.shape[0] - 1
+    size = len(starts)
+    low = np.zeros(size, np.int64)
+    high = np.zeros(size, np.int64)
+    reach = np.empty(size, np.int64)
+    origins = np.empty(size, np.int64)
+    sizes = np.empty(n_slots, np.int64)
+    for i in range(n_slots):
+        write = offsets[i]
+        for g in range(n_groups):
+            begin, end = offsets[i] + groups[g, i], offsets[i] + groups[g + 1, i]
+            groups[g, i] = write - offsets[i]
+            best = LOWEST
+            if i > 0:
+                left, right = offsets[i - 1] + groups[g, i - 1], offsets[i - 1] + groups[g + 1, i - 1]
+                pointer, floor = left, left
+            for j in range(begin, end):
+                if i > 0:
+                    # Starts of composite instances do not ascend with their ends, so both pointers may have to move back.
+                    while pointer < right and ends[pointer] < starts[j]:
+                        pointer += 1
+                    while pointer > left and ends[pointer - 1] >= starts[j]:
+                        pointer -= 1
+                    while floor < right and ends[floor] < stacks.barriers[j]:
+                        floor += 1
+                    while floor > left and ends[floor - 1] >= stacks.barriers[j]:
+                        floor -= 1
+                    if floor >= pointer:
+                        continue
+                    low[write], high[write] = floor, pointer
+                    best = max(best, reach[pointer - 1])
+                else:
+                    best = max(best, firsts[j])
+                reach[write] = best
+                origins[write] = j - offsets[i]
+                write += 1
+        groups[n_groups, i] = write - offsets[i]
+        sizes[i] = write - offsets[i]
+        # The instances that remain move up; what was noted about them is in place already.
+        for k in range(offsets[i], write):
+            j = offsets[i] + origins[k]
+            if j != k:
+                starts[k], ends[k] = starts[j], ends[j]
+                firsts[k], stacks.lasts[k] = firsts[j], stacks.lasts[j]
+                stacks.barriers[k], stacks.limits[k] = stacks.barriers[j], stacks.limits[j]
+                stacks.ids[k] = stacks.ids[j]
+    return Links(sizes, low, high, reach, origins)
+
+
+@kernel
+def holds(clauses: Clauses, slot: int, chosen: Ints) -> bool:
+    """Whether all clauses of `slot` hold; `chosen[i]` is the number of the instance within slot i."""
+    for c in range(clauses.at[slot], clauses.at[slot + 1]):
+        any_true = False
+        for t in range(clauses.bounds[c], clauses.bounds[c + 1]):
+            op = clauses.tests[t, 0]
+            left = clauses.values[clauses.tests[t, 2] + chosen[clauses.tests[t, 1]]]
+            right = clauses.values[clauses.tests[t, 4] + chosen[clauses.tests[t, 3]]]
+            if left == NULL or right == NULL:
+                continue
+            if op == 0:
+                any_true = left == right
+            elif op == 1:
+                any_true = left != right
+            elif op == 2:
+                any_true = left < right
+            elif op == 3:
+                any_true = left <= right
+            elif op == 4:
+                any_true = left > right
+            else:
+                any_true = left >= right
+            if any_true:
+                break
+        if not any_true:
+            return False
+    return True
+
+
+# The cursor of a walk: current instance and end of range per slot, the lower end of live chains per slot, then group, level and last.
+def new_cursor(n_slots: int) -> Ints:
+    return np.full(3 * n_slots + 3, -1, np.int64)
+
+
+@kernel
+def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: int, cursor: Ints, out: Ints) -> int:
+    """Fill `out` (n_slots, capacity) with ids of the next matches and return how many; fewer than the capacity means the end."""
+    offsets, groups, firsts, lasts, ids = stacks.offsets, stacks.groups, stacks.firsts, stacks.lasts, stacks.ids
+    low, high, reach, origins = links.low, links.high, links.reach, links.origins
+    n_slots, capacity = out.shape
+    n_groups = groups.shape[0] - 1
+    top = n_slots - 1
+    tested = len(clauses.bounds) > 1
+    chosen = np.zeros(n_slots, np.int64)
+    # Views into the cursor: the walk can stop anywhere and go on with the next buffer.
+    current, stop, floor = cursor[:n_slots], cursor[n_slots : 2 * n_slots], cursor[2 * n_slots : 3 * n_slots]
+    group, level, last = cursor[-3], cursor[-2], cursor[-1]
+    count = 0
+    if tested and last >= 0:
+        for i in range(max(level, 0), n_slots):
+            chosen[i] = origins[current[i]]
+    while True:
+        if level < 0 or level >= top:  # the walk from the present last instance is over: take the next one
+            last += 1
+            while group < 0 or last >= offsets[top] + groups[group + 1, top]:
+                group += 1
+                if group >= n_groups:
+                    cursor[-3], cursor[-2], cursor[-1] = n_groups - 1, -1, offsets[top] + links.sizes[top]
+                    return count
+                last = offsets[top] + groups[group, top]
+                for i in range(n_slots):
+                    floor[i] = offsets[i] + groups[group, i]
+            current[top] = last
+            if tested:
+                chosen[top] = origins[last]
+                if not holds(clauses, top, chosen):
+                    level = -1
+                    continue
+            bound = lasts[last] - window if lasts[last] >= LOWEST + window else LOWEST
+            for i in range(top):
+                while floor[i] < offsets[i] + groups[group + 1, i] and reach[floor[i]] <= bound:
+                    floor[i] += 1
+            if top == 0:
+                level = -1
+                if stacks.barriers[last] <= bound and firsts[last] <= stacks.limits[last] and firsts[last] > bound:
+                    out[0, count] = ids[last]
+                    count += 1
+                    if count == capacity:
+                        cursor[-3], cursor[-2], cursor[-1] = group, level, last
+                        return count
+                continue
+            level = top - 1
+            current[level] = max(low[last], floor[level]) - 1
+            stop[level] = high[last]
+        bound = lasts[last] - window if lasts[last] >= LOWEST + window else LOWEST
+        if level > 0:
+            current[level] += 1
+            c = current[level]
+            if c >= stop[level]:
+                level += 1
+                continue
+            if tested:
+                chosen[level] = origins[c]
+                if not holds(clauses, level, chosen):
+                    continue
+            level -= 1
+            current[level] = max(low[c], floor[level]) - 1
+            stop[level] = high[c]
+            continue
+        # The first slot: its range is written out in one go.
+        limit = stacks.limits[last]
+        begin = count
+        c = current[0] + 1
+        while c < stop[0] and count < capacity:
+            if firsts[c] > bound and stacks.barriers[c] <= bound and firsts[c] <= limit:
+                if tested:
+                    chosen[0] = origins[c]
+                if not tested or holds(clauses, 0, chosen):
+                    out[0, count] = ids[c]
+                    count += 1
+            c += 1
+        for i in range(1, n_slots):
+            value = ids[current[i]]
+            for k in range(begin, count):
+                out[i, k] = value
+        current[0] = c - 1
+        if c >= stop[0]:
+            level = 1
+        if count == capacity:
+            cursor[-3], cursor[-2], cursor[-1] = group, level, last
+            return count
+
+
+@kernel
+def latest_starts(groups: Ints, ends: Ints, starts: Ints, query_groups: Ints, query_times: Ints) -> Ints:
+    """For every question (key, t): the latest start of an instance of that key that ends before t; LOWEST where there is none.
+
+    Instances ascend by (key, end). `groups[g] .. groups[g + 1]` are those of key g; a key outside of 0 .. has no instances.
+    """
+    latest = np.empty(len(starts), np.int64)
+    for g in range(len(groups) - 1):
+        best = LOWEST
+        for j in range(groups[g], groups[g + 1]):
+            best = max(best, starts[j])
+            latest[j] = best
+    out = np.empty(len(query_times), np.int64)
+    for q in range(len(query_times)):
+        g = query_groups[q]
+        out[q] = LOWEST
+        if 0 <= g < len(groups) - 1:
+            begin, end = groups[g], groups[g + 1]
+            first = begin
+            while begin < end:
+                middle = (begin + end) // 2
+                if ends[middle] < query_times[q]:
+                    begin = middle + 1
+                else:
+                    end = middle
+            if begin > first:
+                out[q] = latest[begin - 1]
+    return out

@@ -1,0 +1,251 @@
+"""A query as a state machine: feed batches in time order, get each match exactly once, when it is final.
+
+`step` takes a batch and decides every match that ends before the batch's last timestamp (more events may still come at that time);
+`finish` decides what a watermark allows, or, at the end of the stream, everything. A match with a trailing negation is decided when the
+window that began with it is over. However a stream is cut, the same matches come out.
+
+Between steps only events remain that a later match can still bind or be cancelled by: those of the plan's types inside the window (one
+more window back where a match waits for its end and a negation looks back from there). The state is a table and a few numbers and is
+written as Arrow bytes.
+
+Cost of a step: the events kept and the new ones, plus the matches decided.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from seqube.engine.nested import Batch, Evaluation, Instances, minus, plus
+from seqube.engine.output import MatchWriter
+from seqube.engine.predicates import Ints, Mask, code_columns, normalise
+from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.errors import DataError
+from seqube.events import Events
+from seqube.events.schema import UNITS
+from seqube.language.tree import Window
+from seqube.plan.physical import MatchPlan
+
+_NUMBER = "#number"  # the column of event numbers that travels with the kept events of a tuple-count window
+
+
+def ticks(window: Window, unit: str) -> int:
+    """The window in ticks of the time column, rounded up: `te - ts < W` holds for whole ticks exactly when it holds for W."""
+    if window.unit != "us":
+        return window.length
+    return -(-window.length * 1_000 // UNITS[unit])
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What must be remembered of a stream: events inside the window, how far it is decided, and how many events there were."""
+
+    events: Events | None = None
+    numbers: Ints | None = None  # of the kept events, with a tuple-count window
+    decided: int = LOWEST  # all matches that end up to here (or whose window ends here) are out
+    # With a tuple-count window: how many events there were, now and at the last decision; per partition in `counted`
+    # (the key columns, `seen` and `settled`).
+    n_seen: int = 0
+    n_settled: int = 0
+    counted: pa.Table | None = None
+
+    def to_bytes(self) -> bytes:
+        """The state as Arrow IPC; never pickled."""
+        if self.events is None:
+            raise DataError("a stream that has not begun has no state to write")
+        schema = self.events.schema
+        table = self.events.table
+        if self.numbers is not None:
+            table = table.append_column(_NUMBER, pa.array(self.numbers))
+        about = {
+            "type": schema.type_column,
+            "time": schema.time_column,
+            "unit": schema.unit,
+            "decided": self.decided,
+            "seen": self.n_seen,
+            "settled": self.n_settled,
+        }
+        table = table.replace_schema_metadata({b"seqube": json.dumps(about).encode()})
+        sink = pa.BufferOutputStream()
+        for part in (table, self.counted if self.counted is not None else pa.table({})):
+            with pa.ipc.new_stream(sink, part.schema) as writer:
+                writer.write_table(part)
+        return sink.getvalue().to_pybytes()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> State:
+        source = pa.BufferReader(data)
+        table, counted = (pa.ipc.open_stream(source).read_all() for _ in range(2))
+        about = json.loads(table.schema.metadata[b"seqube"])
+        numbers = None
+        if _NUMBER in table.column_names:
+            numbers = table.column(_NUMBER).to_numpy()
+            table = table.drop_columns([_NUMBER])
+        table = table.replace_schema_metadata(None)
+        events = Events(table, type=about["type"], time=about["time"], unit=about["unit"])
+        counts = counted if counted.num_columns else None
+        return State(events, numbers, about["decided"], about["seen"], about["settled"], counts)
+
+
+class Matcher:
+    """Runs a plan over a stream that comes in batches."""
+
+    def __init__(self, plan: MatchPlan) -> None:
+        self._plan = plan
+
+    def start(self) -> State:
+        return State()
+
+    def run(self, events: Events) -> pa.Table:
+        """The matches of a whole stream."""
+        return self._decide(self._add(self.start(), events), HIGHEST, final=True)[1]
+
+    def step(self, state: State, batch: Events) -> tuple[State, pa.Table]:
+        """Take the next batch, which must not begin before the last one ended."""
+        state = self._add(state, batch)
+        assert state.events is not None
+        newest = int(batch.times[-1]) - 1 if len(batch) else state.decided
+        return self._decide(state, max(state.decided, newest), final=False)
+
+    def finish(self, state: State, watermark: int | None = None) -> tuple[State, pa.Table | None]:
+        """Decide all that ends before the watermark, or, without one, all that is left; None if the stream never began."""
+        if state.events is None:
+            return state, None
+        if watermark is None:
+            return self._decide(state, HIGHEST, final=True)
+        return self._decide(state, max(state.decided, watermark - 1), final=False)
+
+    # ------------------------------------------------------------ adding
+
+    def _add(self, state: State, batch: Events) -> State:
+        if state.events is not None and len(batch) and int(batch.times[0]) <= state.decided:
+            raise DataError(
+                f"an event at {int(batch.times[0])} comes after the stream was decided up to {state.decided}\n"
+                "  hint: feed events in time order; late ones belong to the late output"
+            )
+        numbers, counted = self._number(state, batch)
+        kept = batch if state.events is None else Events.concat([state.events, batch])
+        if state.numbers is not None and numbers is not None:
+            numbers = np.concatenate([state.numbers, numbers])
+        return replace(state, events=kept, numbers=numbers, counted=counted, n_seen=state.n_seen + len(batch))
+
+    def _number(self, state: State, batch: Events) -> tuple[Ints | None, pa.Table | None]:
+        """The numbers of the batch's events in the stream, or in their partition."""
+        if self._plan.window.unit != "events":
+            return None, None
+        if not self._plan.partition_by:
+            return np.arange(state.n_seen, state.n_seen + len(batch), dtype=np.int64), None
+        names = list(self._plan.partition_by)
+        keys = pa.table({name: normalise(batch.column(name)) for name in names})
+        none = pa.array([], pa.int64())
+        known = state.counted
+        if known is None:
+            known = keys.slice(0, 0).append_column("seen", none).append_column("settled", none)
+        (old, new), n_codes = code_columns([[_one(known.column(name)) for name in names], [_one(keys.column(name)) for name in names]])
+        counts = np.zeros((2, n_codes + 1), np.int64)  # seen and settled; the last column is for rows in no partition
+        counts[:, old] = known.column("seen").to_numpy(), known.column("settled").to_numpy()
+        new = np.where(new < 0, n_codes, new)
+        order = np.argsort(new, kind="stable")
+        sizes = np.bincount(new, minlength=n_codes + 1)
+        numbers = np.empty(len(new), np.int64)
+        numbers[order] = np.arange(len(new)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        numbers += counts[0, new]
+        counts[0] += sizes
+        # One row for every partition: those known before, then the first row of each new one.
+        fresh, first = np.unique(new, return_index=True)
+        unknown = first[~np.isin(fresh, np.append(old, n_codes))]
+        seen, settled = counts[:, np.concatenate([old, new[unknown]])]
+        table = pa.concat_tables([known.select(names), keys.take(pa.array(unknown))])
+        return numbers, table.append_column("seen", pa.array(seen)).append_column("settled", pa.array(settled))
+
+    # ------------------------------------------------------------ deciding
+
+    def _decide(self, state: State, upto: int, final: bool) -> tuple[State, pa.Table]:
+        assert state.events is not None
+        plan, batch, progress = self._plan, *self._prepare(state)
+        # Where matches wait, their end does not tell when they are final: all are found, and those that are ready now are taken.
+        evaluation = Evaluation(plan, batch) if plan.waits else Evaluation(plan, batch, state.decided, upto)
+        writer = MatchWriter(plan, state.events, evaluation.evaluator)
+        tables = [writer.empty()]
+        for piece in evaluation.matches():
+            if plan.waits:
+                ready = progress.ready(piece, upto, progress.seen) if not final else np.ones(len(piece), np.bool_)
+                piece = piece.select(ready & ~progress.ready(piece, state.decided, progress.settled))
+            tables.append(writer.write(piece))
+        if final:
+            return State(state.events.slice(0, 0), decided=upto, n_seen=state.n_seen), pa.concat_tables(tables)
+        return self._purge(state, batch, progress, upto), pa.concat_tables(tables)
+
+    def _prepare(self, state: State) -> tuple[Batch, _Progress]:
+        assert state.events is not None
+        events, plan = state.events, self._plan
+        window = ticks(plan.window, events.unit)
+        partitions = None
+        seen, settled = np.full(len(events), state.n_seen), np.full(len(events), state.n_settled)
+        if plan.partition_by:
+            keys = [[normalise(events.column(name)) for name in plan.partition_by]]
+            if state.counted is not None:
+                keys.append([_one(state.counted.column(name)) for name in plan.partition_by])
+            codes, n_codes = code_columns(keys)
+            partitions = codes[0]
+            if state.counted is not None:
+                of_code = np.zeros((2, n_codes + 1), np.int64)
+                of_code[0, codes[1]] = state.counted.column("seen").to_numpy()
+                of_code[1, codes[1]] = state.counted.column("settled").to_numpy()
+                seen, settled = of_code[:, partitions]
+        clocks = events.times if state.numbers is None else state.numbers
+        batch = Batch(events, window, clocks, partitions)
+        return batch, _Progress(batch, seen, settled)
+
+    def _purge(self, state: State, batch: Batch, progress: _Progress, upto: int) -> State:
+        """Forget what no later match can bind or be cancelled by."""
+        assert state.events is not None
+        plan, events = self._plan, state.events
+        span = batch.window * (2 if plan.waits and plan.looks_back else 1)
+        rows = events.rows_of(plan.types)
+        if batch.partitions is not None:
+            rows = rows[batch.partitions[rows] >= 0]
+        if state.numbers is None:
+            rows = rows[events.times[rows] > minus(np.array([upto]), span)[0]]
+            return replace(state, events=events.take(rows), decided=upto)
+        rows = rows[state.numbers[rows] > progress.oldest_open(upto)[rows] - span]
+        counted = state.counted
+        if counted is not None:
+            counted = counted.set_column(counted.schema.get_field_index("settled"), "settled", counted.column("seen"))
+        return replace(
+            state, events=events.take(rows), numbers=state.numbers[rows], decided=upto, counted=counted, n_settled=state.n_seen
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """How far the stream had come at the last decision (`settled`) and is now (`seen`): the events of each row's partition, per row."""
+
+    batch: Batch
+    seen: Ints
+    settled: Ints
+
+    def ready(self, piece: Instances, upto: int, counts: Ints) -> Mask:
+        """Matches whose window is over: no event can come any more that lies in it."""
+        batch = self.batch
+        firsts = batch.clocks[piece.first_rows]
+        if not batch.counts_events:
+            return plus(firsts, batch.window) - 1 <= upto
+        return (batch.events.times[piece.last_rows] <= upto) & (firsts + batch.window <= counts[piece.first_rows])
+
+    def oldest_open(self, upto: int) -> Ints:
+        """Per row, the smallest number in its partition that a match still to be decided can end with."""
+        batch = self.batch
+        codes = np.zeros(len(batch.events), np.int64) if batch.partitions is None else np.maximum(batch.partitions, 0)
+        oldest = np.full(int(codes.max(initial=0)) + 1, HIGHEST)
+        np.minimum.at(oldest, codes, self.seen)
+        open_ = np.flatnonzero(batch.events.times > upto)
+        np.minimum.at(oldest, codes[open_], batch.clocks[open_])
+        return oldest[codes]
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -1,0 +1,1 @@
+"""Bound trees and statistics become one physical plan, with its reasons."""

@@ -1,0 +1,161 @@
+"""A plan in words and as a graph: what is done at each node, with how many events, and why.
+
+The text is for people; `graph` has the same nodes and edges as plain data, for drawing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seqube.events import Statistics
+from seqube.language.tree import Predicate, Value, Window
+from seqube.language.writer import write_predicate, write_value
+from seqube.plan.physical import (
+    Absence,
+    Clause,
+    Guarded,
+    LocalAtom,
+    MatchAlternatives,
+    MatchConjunction,
+    MatchPlan,
+    MatchSequence,
+    Node,
+    Scan,
+    Scope,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One node of an explained plan: a headline, what is noted about it, and the steps it builds on."""
+
+    title: str
+    notes: tuple[str, ...] = ()
+    children: tuple[Step, ...] = ()
+
+    def lines(self, first: str = "", rest: str = "") -> Iterable[str]:
+        yield first + self.title
+        stem = rest + ("│ " if self.children else "  ")
+        for note in self.notes:
+            yield stem + "  " + note
+        for number, child in enumerate(self.children):
+            last = number == len(self.children) - 1
+            yield from child.lines(rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`print` it, or draw its `graph`."""
+
+    root: Step
+
+    def __str__(self) -> str:
+        return "\n".join(self.root.lines())
+
+    __repr__ = __str__
+
+    @property
+    def graph(self) -> dict[str, Any]:
+        """Nodes (id, title, notes) and edges (source, target): what flows from where to where."""
+        nodes: list[dict[str, Any]] = []
+        edges: list[dict[str, int]] = []
+
+        def add(step: Step) -> int:
+            number = len(nodes)
+            nodes.append({"id": number, "title": step.title, "notes": list(step.notes)})
+            for child in step.children:
+                edges.append({"source": add(child), "target": number})
+            return number
+
+        add(self.root)
+        return {"nodes": nodes, "edges": edges}
+
+    @staticmethod
+    def join(parts: Mapping[str, Explanation]) -> Explanation:
+        """The explanations of a workload as one; a single unnamed one stays as it is."""
+        if set(parts) == {""}:
+            return parts[""]
+        return Explanation(Step("workload", (), tuple(Step(f"query {name}", (), (part.root,)) for name, part in parts.items())))
+
+
+def explain_matches(plan: MatchPlan, statistics: Statistics | None = None) -> Explanation:
+    notes = [f"window: {_window(plan.window)}"]
+    if plan.partition_by:
+        notes.append(f"partitioned by {', '.join(plan.partition_by)}: each partition is a stream of its own")
+    if plan.waits:
+        notes.append("trailing negation: a match is final when the window that began with it is over")
+    children = [_step(plan.pattern, statistics), *(_absence(check, statistics) for check in plan.checks)]
+    title = "return matches" if not plan.returns else f"return {', '.join(str(item.name) for item in plan.returns)}"
+    return Explanation(Step(title, tuple(notes), tuple(children)))
+
+
+def _step(node: Node, statistics: Statistics | None) -> Step:
+    match node:
+        case Scan():
+            notes = [f"where {write_predicate(predicate)}" for predicate in node.filters]
+            if node.types != {node.name}:
+                notes.append(f"{len(node.types)} types: {_some(sorted(node.types))}")
+            count = f", {statistics.count(node.types):,} events" if statistics else ""
+            return Step(f"scan {node.name} as {node.variable}{count}", tuple(notes))
+        case MatchSequence():
+            notes = [*_keys(node.key), *map(_clause, node.clauses), *map(_filter, node.filters)]
+            children = [_step(slot, statistics) for slot in node.slots]
+            for gap in node.gaps:
+                where = "before the first" if gap.position == 0 else "after the last" if gap.position == len(node.slots) else ""
+                where = where or f"between slot {gap.position} and slot {gap.position + 1}"
+                why = "of the same key" if gap.key is not None else "uncorrelated"
+                children.append(
+                    Step(f"nothing {where}", (f"latest start: one number per event answers it ({why})",), (_step(gap.instance, statistics),))
+                )
+            return Step(f"match sequence of {len(node.slots)}", ("array stacks, enumerated from the last slot", *notes), tuple(children))
+        case MatchConjunction():
+            notes = [*_keys(node.key), *map(_clause, node.clauses), *map(_filter, node.filters)]
+            return Step(f"match all {len(node.slots)} in any order", tuple(notes), tuple(_step(slot, statistics) for slot in node.slots))
+        case MatchAlternatives():
+            notes = [_filter(guarded) for guarded in node.filters]
+            return Step("match any", tuple(notes), tuple(_step(branch, statistics) for branch in node.branches))
+
+
+def _absence(absence: Absence, statistics: Statistics | None) -> Step:
+    notes = [_scope(absence.scope)]
+    notes += [f"equal {write_value(link.inner)} and {write_value(link.outer)}: only those are looked at" for link in absence.links]
+    notes += [_filter(guarded) for guarded in absence.filters]
+    checked = "candidates in scope are looked at match by match" if absence.filters or absence.checks else "latest start: a search per match"
+    children = (_step(absence.instance, statistics), *(_absence(check, statistics) for check in absence.checks))
+    return Step("nothing in scope", (*notes, checked), children)
+
+
+def _scope(scope: Scope) -> str:
+    parts = []
+    if scope.around is not None:
+        parts.append(f"in the window that ends with {', '.join(scope.around)}")
+    parts.append(f"after {', '.join(scope.after)}" if scope.after is not None else "from where the enclosing scope begins")
+    parts.append(f"before {', '.join(scope.before)}" if scope.before is not None else "to where it ends")
+    return ", ".join(parts)
+
+
+def _keys(key: Iterable[tuple[Value, ...]]) -> list[str]:
+    return [f"key: {' = '.join(write_value(value) for value in column)} (sorted by key, then time)" for column in key]
+
+
+def _clause(clause: Clause) -> str:
+    texts = [
+        write_predicate(atom.predicate) if isinstance(atom, LocalAtom) else f"{write_value(atom.left)} {atom.op} {write_value(atom.right)}"
+        for atom in clause
+    ]
+    return f"in the loop: {' OR '.join(texts)}"
+
+
+def _filter(guarded: Guarded) -> str:
+    guard = f" (where {' or '.join(sorted(guarded.when))} is there)" if guarded.when else ""
+    return f"filter: {write_predicate(guarded.predicate)}{guard}"
+
+
+def _window(window: Window) -> str:
+    return {"us": f"{window.length:,} microseconds", "ticks": f"{window.length:,} ticks", "events": f"{window.length:,} events"}[window.unit]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")

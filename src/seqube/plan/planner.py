@@ -1,0 +1,325 @@
+"""From a bound query to a physical plan: every predicate and every negation finds the earliest place where it is right.
+
+Predicates travel twice. Downwards, a predicate goes to the lowest node that binds all its variables, but never into the branch of an OR
+(where the branch is not taken its variables are null, and the match must fail). Upwards, a predicate written inside an expression that
+names a variable from outside is lifted to the node that binds both; out of an OR branch it takes a guard along, because it only holds
+when that branch was taken. At the border of a negation what is still on its way up is a correlated predicate of that negation.
+
+At a node with several slots a predicate becomes, in order of preference: part of the key (an equality that reaches every slot), a
+clause of the loop, or a filter on the node's results. A negation becomes a gap of its sequence when one number per event answers it
+(not correlated, or only through the sequence's own key); otherwise it is checked against complete matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from seqube.events import Hierarchy
+from seqube.language.tree import (
+    And,
+    AnyOf,
+    Comparison,
+    Not,
+    Or,
+    Pattern,
+    Predicate,
+    Query,
+    Seq,
+    Type,
+    Value,
+    attributes,
+    positives,
+)
+from seqube.plan.physical import (
+    Absence,
+    Atom,
+    Clause,
+    Gap,
+    Guarded,
+    KeyColumn,
+    Link,
+    LocalAtom,
+    MatchAlternatives,
+    MatchConjunction,
+    MatchPlan,
+    MatchSequence,
+    Node,
+    Scan,
+    Scope,
+    variables,
+)
+from seqube.plan.rewrite import conjuncts, rooted
+
+
+def plan_matches(query: Query, hierarchy: Hierarchy | None = None) -> MatchPlan:
+    """The plan that finds the matches of a query."""
+    pattern = rooted(query)
+    built = _Builder(hierarchy).build(pattern, (), Scope(), is_root=True)
+    assert not built.lifted, "the binder lets no predicate name a variable that nothing binds"
+    return MatchPlan(built.node, query.window, built.checks, query.partition_by, query.returns)
+
+
+def named(node: Value | Predicate) -> frozenset[str]:
+    """The variables that a value or predicate names."""
+    return frozenset(attribute.variable for attribute in attributes(node) if attribute.variable is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A node, and what it could not settle by itself: predicates on outer variables, negations to be checked per match."""
+
+    node: Node
+    lifted: tuple[Guarded, ...] = ()
+    checks: tuple[Absence, ...] = ()
+
+
+@dataclass(slots=True)
+class _Sorted:
+    """Predicates at an operator by where they go: into a slot, into a negation, here, or further up."""
+
+    into_slot: list[list[Predicate]]
+    into_negation: dict[int, list[Guarded]] = field(default_factory=dict)
+    here: list[Guarded] = field(default_factory=list)
+    lifted: list[Guarded] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    hierarchy: Hierarchy | None
+
+    def build(self, part: Pattern, given: Sequence[Predicate], scope: Scope, is_root: bool = False) -> _Built:
+        """Plan one positive expression. `given` are predicates from above over its variables alone; `scope` is what stands around it."""
+        if isinstance(part, Type):
+            return _Built(self._scan(part, given))
+        own = [Guarded(conjunct) for predicate in part.where for conjunct in conjuncts(predicate)]
+        own += [Guarded(predicate) for predicate in given]
+        if isinstance(part, Or):
+            return self._alternatives(part, own, scope)
+        return self._joined(part, own, scope, is_root)
+
+    def _scan(self, part: Type, filters: Sequence[Predicate]) -> Scan:
+        assert part.variable is not None
+        types = self.hierarchy.covers(part.name) if self.hierarchy else frozenset({part.name})
+        return Scan(part.variable, part.name, types, tuple(filters))
+
+    def _alternatives(self, part: Or, own: list[Guarded], scope: Scope) -> _Built:
+        branches = [self.build(branch, (), scope) for branch in part.parts]
+        lifted: list[Guarded] = []
+        checks: list[Absence] = []
+        for branch in branches:
+            taken = frozenset(variables(branch.node))
+            own += [replace(guarded, when=guarded.when or taken) for guarded in branch.lifted]
+            checks += [replace(check, when=check.when or taken) for check in branch.checks]
+        bound = frozenset(name for branch in branches for name in variables(branch.node))
+        here = []
+        for guarded in own:
+            (here if named(guarded.predicate) <= bound else lifted).append(guarded)
+        node = MatchAlternatives(tuple(branch.node for branch in branches), tuple(here))
+        return _Built(node, tuple(lifted), tuple(checks))
+
+    def _joined(self, part: Seq | And, own: list[Guarded], scope: Scope, is_root: bool) -> _Built:
+        """SEQ and AND: slots joined by order or by window, with negations between or around them."""
+        components = [child for child in part.parts if not isinstance(child, Not)]
+        negations = [child for child in part.parts if isinstance(child, Not)]
+        names = [frozenset(_names(component)) for component in components]
+        scopes = [self._slot_scope(part, i, components, scope) for i in range(len(components))]
+
+        # Downwards first; what the slots then lift is settled here, also where it names a single slot: that slot is planned already.
+        placed = self._sort(own, components, negations, names)
+        slots = [self.build(components[i], placed.into_slot[i], scopes[i]) for i in range(len(components))]
+        risen = self._sort([guarded for slot in slots for guarded in slot.lifted], components, negations, names)
+        here = [*placed.here, *risen.here, *(Guarded(predicate) for into in risen.into_slot for predicate in into)]
+        absences = [
+            self._absence(
+                negation,
+                placed.into_negation.get(number, []) + risen.into_negation.get(number, []),
+                self._negation_scope(part, negation, components, scope),
+            )
+            for number, negation in enumerate(negations)
+        ]
+        key, clauses, filters = _join_conditions(here, names)
+        if isinstance(part, Seq) and len(components) == 1:  # nothing to join, but a key tells apart which instances may cancel
+            key = tuple((outer,) for outer in dict.fromkeys(link.outer for absence in absences for link in absence.links))
+        gaps: list[Gap] = []
+        checks = [check for slot in slots for check in slot.checks]
+        for negation, absence in zip(negations, absences, strict=True):
+            gap = _as_gap(absence, part, negation, key, is_root) if isinstance(part, Seq) else None
+            if gap is not None:
+                gaps.append(gap)
+            else:
+                checks.append(absence)
+        nodes = tuple(slot.node for slot in slots)
+        node = (
+            MatchSequence(nodes, clauses, key, tuple(gaps), filters)
+            if isinstance(part, Seq)
+            else MatchConjunction(nodes, clauses, key, filters)
+        )
+        return _Built(node, (*placed.lifted, *risen.lifted), tuple(checks))
+
+    def _sort(
+        self, predicates: Iterable[Guarded], components: list[Pattern], negations: list[Not], names: list[frozenset[str]]
+    ) -> _Sorted:
+        result = _Sorted([[] for _ in components])
+        bound = frozenset().union(*names)
+        for guarded in predicates:
+            used = named(guarded.predicate)
+            negation = next((n for n, negated in enumerate(negations) if used & frozenset(_names(negated.part))), None)
+            slot = next((i for i, slot_names in enumerate(names) if used and used <= slot_names), None)
+            if negation is not None:
+                result.into_negation.setdefault(negation, []).append(guarded)
+            elif not used <= bound:
+                result.lifted.append(guarded)
+            elif slot is not None and not guarded.when:
+                result.into_slot[slot].append(guarded.predicate)
+            else:
+                result.here.append(guarded)
+        return result
+
+    def _slot_scope(self, part: Seq | And, i: int, components: list[Pattern], scope: Scope) -> Scope:
+        """What a negation at the edge of slot `i` inherits: its neighbours in SEQ; AND and OR pass on what they have."""
+        if isinstance(part, And):
+            return scope
+        after = _names(components[i - 1]) if i > 0 else scope.after
+        before = _names(components[i + 1]) if i + 1 < len(components) else scope.before
+        return Scope(after, before)
+
+    def _negation_scope(self, part: Seq | And, negation: Not, components: list[Pattern], scope: Scope) -> Scope:
+        if isinstance(part, And):
+            around = tuple(name for component in components for name in _names(component))
+            return Scope(scope.after, scope.before, around)
+        position = _position(part, negation)
+        after = _names(components[position - 1]) if position > 0 else scope.after
+        before = _names(components[position]) if position < len(components) else scope.before
+        return Scope(after, before)
+
+    def _absence(self, negation: Not, predicates: list[Guarded], scope: Scope) -> Absence:
+        inner_names = frozenset(_names(negation.part))
+        local = [g.predicate for g in predicates if named(g.predicate) <= inner_names and not g.when]
+        correlated = [g for g in predicates if not (named(g.predicate) <= inner_names and not g.when)]
+        built = self.build(negation.part, local, Scope())
+        links: list[Link] = []
+        filters: list[Guarded] = []
+        for guarded in [*correlated, *built.lifted]:
+            link = _as_link(guarded, inner_names)
+            if link is not None:
+                links.append(link)
+            else:
+                filters.append(guarded)
+        return Absence(built.node, scope, tuple(links), tuple(filters), built.checks)
+
+
+def _names(part: Pattern) -> tuple[str, ...]:
+    """The variables that an instance of a bound pattern binds."""
+    return tuple(leaf.variable for leaf in positives(part) if leaf.variable is not None)
+
+
+def _position(part: Seq, negation: Not) -> int:
+    """How many positive components stand left of a negation."""
+    count = 0
+    for child in part.parts:
+        if child is negation:
+            break
+        count += not isinstance(child, Not)
+    return count
+
+
+# ---------------------------------------------------------------- joining slots
+
+
+def _join_conditions(
+    predicates: Iterable[Guarded], names: list[frozenset[str]]
+) -> tuple[tuple[KeyColumn, ...], tuple[Clause, ...], tuple[Guarded, ...]]:
+    """Predicates over several slots as key columns, loop clauses, and filters for what neither can hold."""
+    slot_of = {name: i for i, slot_names in enumerate(names) for name in slot_names}
+    clauses: list[Clause] = []
+    filters: list[Guarded] = []
+    for guarded in predicates:
+        clause = None if guarded.when else _as_clause(guarded.predicate, slot_of)
+        if clause is None:
+            filters.append(guarded)
+        else:
+            clauses.append(clause)
+    key = _key_columns([clause[0] for clause in clauses if _is_equality(clause)], len(names))  # type: ignore[misc]
+    implied = {(slot, value) for column in key for slot, value in enumerate(column)}
+    rest = [clause for clause in clauses if not (_is_equality(clause) and _sides(clause[0]) <= implied)]  # type: ignore[arg-type]
+    return key, tuple(rest), tuple(filters)
+
+
+def _as_clause(predicate: Predicate, slot_of: dict[str, int]) -> Clause | None:
+    """A disjunction of tests, each with sides that belong to one slot; None if it is not of that form."""
+    atoms: list[Atom | LocalAtom] = []
+    for part in predicate.parts if isinstance(predicate, AnyOf) else (predicate,):
+        slots = {slot_of[name] for name in named(part)}
+        if len(slots) == 1:
+            atoms.append(LocalAtom(slots.pop(), part))
+        elif isinstance(part, Comparison):
+            left = {slot_of[name] for name in named(part.left)}
+            right = {slot_of[name] for name in named(part.right)}
+            if len(left) != 1 or len(right) != 1:
+                return None
+            atoms.append(Atom(part.op, left.pop(), part.left, right.pop(), part.right))
+        else:
+            return None
+    return tuple(atoms)
+
+
+def _is_equality(clause: Clause) -> bool:
+    return len(clause) == 1 and isinstance(clause[0], Atom) and clause[0].op == "="
+
+
+def _sides(atom: Atom) -> set[tuple[int, Value]]:
+    return {(atom.left_slot, atom.left), (atom.right_slot, atom.right)}
+
+
+def _key_columns(equalities: list[Atom], n_slots: int) -> tuple[KeyColumn, ...]:
+    """Chains of equalities that reach every slot, each as one value per slot."""
+    classes: list[list[tuple[int, Value]]] = []
+    for atom in equalities:
+        joined = [side for side in ((atom.left_slot, atom.left), (atom.right_slot, atom.right))]
+        touching = [members for members in classes if any(side in members for side in joined)]
+        merged = [side for members in touching for side in members]
+        merged += [side for side in joined if side not in merged]
+        classes = [members for members in classes if members not in touching] + [merged]
+    columns: list[KeyColumn] = []
+    for members in classes:
+        by_slot: dict[int, Value] = {}
+        for slot, value in members:
+            by_slot.setdefault(slot, value)
+        if len(by_slot) == n_slots:
+            columns.append(tuple(by_slot[slot] for slot in range(n_slots)))
+    return tuple(columns)
+
+
+# ---------------------------------------------------------------- negations
+
+
+def _as_link(guarded: Guarded, inner: frozenset[str]) -> Link | None:
+    """A correlated equality with one side inside the negation and the other outside."""
+    predicate = guarded.predicate
+    if guarded.when or not isinstance(predicate, Comparison) or predicate.op != "=":
+        return None
+    for inside, outside in ((predicate.left, predicate.right), (predicate.right, predicate.left)):
+        if named(inside) and named(inside) <= inner and named(outside) and not named(outside) & inner:
+            return Link(inside, outside)
+    return None
+
+
+def _as_gap(absence: Absence, part: Seq, negation: Not, key: tuple[KeyColumn, ...], is_root: bool) -> Gap | None:
+    """The negation as one number per event, or None where its instances must be looked at match by match."""
+    position = _position(part, negation)
+    n_slots = sum(not isinstance(child, Not) for child in part.parts)
+    at_edge = position in (0, n_slots)
+    if absence.checks or absence.filters or (at_edge and not is_root):
+        return None
+    if not absence.links:
+        return Gap(position, absence.instance)
+    keyed: list[Value] = []
+    for column in key:
+        link = next((link for link in absence.links if link.outer in column), None)
+        if link is None:
+            return None
+        keyed.append(link.inner)
+    if len(absence.links) != len(keyed):
+        return None
+    return Gap(position, absence.instance, tuple(keyed))

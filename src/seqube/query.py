@@ -1,0 +1,137 @@
+"""The story on one screen: text is parsed and bound, bound queries are planned, plans are run, and a plan can explain itself.
+
+    parse    text -> Query                     language
+    check    Query against the columns         language, events
+    plan     Query -> physical plan            plan
+    run      plan, events -> result            engine
+    explain  plan, statistics -> its reasons   plan
+
+The engine is loaded when something is run, so that importing Seqube compiles nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, overload
+
+from seqube.errors import PlanError, Problem, QueryError
+from seqube.events import Events, Hierarchy
+from seqube.language import Query, check, parse
+from seqube.language.tree import leaves
+from seqube.plan.explain import Explanation, explain_matches
+from seqube.plan.physical import MatchPlan
+from seqube.plan.planner import plan_matches
+
+if TYPE_CHECKING:
+    from seqube.engine.results import Result, Results
+
+Workload = Mapping[str, str | Query]
+
+STRATEGIES = ("auto",)
+
+
+@overload
+def run(
+    query: str | Query,
+    events: Any,
+    *,
+    type: str = ...,
+    time: str = ...,
+    unit: str = ...,
+    hierarchy: Hierarchy | None = ...,
+    strategy: str = ...,
+) -> Result: ...
+@overload
+def run(
+    query: Workload,
+    events: Any,
+    *,
+    type: str = ...,
+    time: str = ...,
+    unit: str = ...,
+    hierarchy: Hierarchy | None = ...,
+    strategy: str = ...,
+) -> Results: ...
+def run(
+    query: str | Query | Workload,
+    events: Any,
+    *,
+    type: str = "type",
+    time: str = "ts",
+    unit: str = "ms",
+    hierarchy: Hierarchy | None = None,
+    strategy: str = "auto",
+) -> Result | Results:
+    """Run a query, or several by name, over events: a table, a data frame, a path, or an `Events` made before."""
+    from seqube.engine.results import Result, Results
+    from seqube.engine.state import Matcher
+
+    stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
+    plans = {name: prepare(text, stream, hierarchy, strategy) for name, text in _by_name(query).items()}
+    results = {name: Result(Matcher(plan).run(stream), stream.rejected) for name, plan in plans.items()}
+    return Results(results) if isinstance(query, Mapping) else results[""]
+
+
+def explain(
+    query: str | Query | Workload,
+    events: Any = None,
+    *,
+    type: str = "type",
+    time: str = "ts",
+    unit: str = "ms",
+    hierarchy: Hierarchy | None = None,
+    strategy: str = "auto",
+) -> Explanation:
+    """How a query is run over these events, and why."""
+    stream = events if events is None or isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
+    statistics = stream.statistics if stream is not None else None
+    plans = {name: prepare(text, stream, hierarchy, strategy) for name, text in _by_name(query).items()}
+    return Explanation.join({name: explain_matches(plan, statistics) for name, plan in plans.items()})
+
+
+def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> MatchPlan:
+    """A query checked against the events it is for, and planned."""
+    bound = parse(query) if isinstance(query, str) else query
+    if strategy not in STRATEGIES:
+        raise PlanError(f"strategy {strategy!r} does not apply to this query\n  hint: one of {', '.join(STRATEGIES)}")
+    if events is not None:
+        check(bound, events.schema)
+        _check_types(bound, events.type_names, hierarchy)
+    return plan_matches(bound, hierarchy)
+
+
+def _by_name(query: str | Query | Workload) -> Workload:
+    return query if isinstance(query, Mapping) else {"": query}
+
+
+# ---------------------------------------------------------------- misspelt types
+
+
+def _check_types(query: Query, present: Iterable[str], hierarchy: Hierarchy | None) -> None:
+    """Refuse a type that no event has when it looks like a misspelling of one that some have.
+
+    A type without events is nothing wrong: a quiet day has no matches. So it is only called unknown when it differs in case alone
+    from a type that is there, or in a letter or so of a long name, and the query does not use that other type as well.
+    """
+    names = set(present) | (set(hierarchy.names) if hierarchy else set())
+    used = {leaf.name for leaf in leaves(query.pattern)}
+    problems = []
+    for leaf in leaves(query.pattern):
+        if leaf.name not in names:
+            meant = next((name for name in sorted(names - used) if _looks_like(leaf.name, name)), None)
+            if meant is not None:
+                problems.append(Problem(f"unknown event type {leaf.name!r}", leaf.at, f"did you mean {meant!r}?"))
+    if problems:
+        raise QueryError(problems, query.source)
+
+
+def _looks_like(name: str, other: str) -> bool:
+    if name.casefold() == other.casefold():
+        return True
+    letters = [text.translate({ord(digit): None for digit in "0123456789"}) for text in (name, other)]
+    return (
+        min(len(name), len(other)) >= 5
+        and letters[0] != letters[1]  # sensor1 and sensor2 are two names, not one misspelt
+        and difflib.SequenceMatcher(None, name, other).ratio() >= 0.85
+    )
