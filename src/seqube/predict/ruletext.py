@@ -1,0 +1,210 @@
+"""The small texts of a rule file: events with conditions, arrows, durations, and YAML with places.
+
+`Sensor WHERE flow > 40` is an event type with a condition on its own attributes, in the words of the query language. A type name may
+hold spaces; one that holds a comma, an arrow or the word WHERE stands in double quotes or backticks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from seqube.errors import Problem, Span
+from seqube.language.tree import Window
+
+_QUOTED = r"\"[^\"]*\"|`[^`]*`|'(?:[^']|'')*'"
+_LAYER_TOKENS = re.compile(rf"{_QUOTED}|->|[(),]|[^\"`'(),-]+|.", re.DOTALL)
+_WHERE = re.compile(rf"({_QUOTED})|\bWHERE\b", re.IGNORECASE)
+_LENGTH_PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zµμ]+)\s*", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+
+_SECOND = 1_000_000
+_UNIT_US = {
+    **dict.fromkeys(("us", "µs", "μs", "microsecond", "microseconds"), 1),
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1_000),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), _SECOND),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60 * _SECOND),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3_600 * _SECOND),
+    **dict.fromkeys(("d", "day", "days"), 86_400 * _SECOND),
+    **dict.fromkeys(("w", "week", "weeks"), 7 * 86_400 * _SECOND),
+}
+_LONGEST = 2**62  # so that a time plus a length stays in 64 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Vertex:
+    """An event of a rule: a type (or a name of the hierarchy above types), and a condition on its attributes or None."""
+
+    alias: str
+    type: str
+    where: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The event as written, with quotes only where they are needed."""
+        return _quote(self.type) + (f" WHERE {self.where}" if self.where else "")
+
+    @classmethod
+    def read(cls, text: Any, alias: str = "") -> Vertex:
+        """From `Type` or `Type WHERE condition`; ValueError says what is wrong with it."""
+        if not isinstance(text, str):
+            text = str(text) if isinstance(text, int) and not isinstance(text, bool) else None
+        if not text or not text.strip():
+            raise ValueError("an event has a type name, such as 'Login' or 'Sensor WHERE flow > 40'")
+        where = None
+        name = text
+        for found in _WHERE.finditer(text):
+            if found[1] is None:
+                name, where = text[: found.start()], " ".join(text[found.end() :].split())
+                if not where:
+                    raise ValueError(f"{text.strip()!r} has WHERE without a condition")
+                break
+        name = name.strip()
+        if len(name) > 1 and name[0] == name[-1] and name[0] in "\"`":
+            name = name[1:-1]
+        if not name:
+            raise ValueError(f"{text.strip()!r} has a condition but no event type")
+        return cls(alias, name, where)
+
+
+def _quote(name: str) -> str:
+    plain = not re.search(r"[,()'\"`]|->|\bwhere\b", name, re.IGNORECASE) and name == name.strip()
+    if plain:
+        return name
+    return f"`{name}`" if '"' in name else f'"{name}"'
+
+
+# ---------------------------------------------------------------- arrows
+
+
+def split_layers(text: str) -> list[list[str]]:
+    """`"A, B -> C"` as `[["A", "B"], ["C"]]`; quotes and parentheses hide what they hold."""
+    layers: list[list[str]] = [[""]]
+    depth = 0
+    for token in _LAYER_TOKENS.findall(text):
+        depth += (token == "(") - (token == ")")
+        if token == "->" and depth == 0:
+            layers.append([""])
+        elif token == "," and depth == 0:
+            layers[-1].append("")
+        else:
+            layers[-1][-1] += token
+    if any(not event.strip() for layer in layers for event in layer):
+        raise ValueError(f"{text!r} lacks an event beside an arrow or a comma")
+    return [[event.strip() for event in layer] for layer in layers]
+
+
+def join_layers(vertices: Sequence[Vertex], edges: Iterable[tuple[str, str]]) -> str | None:
+    """The shorthand that reads back as exactly these vertices and edges, or None where there is none."""
+    if any(vertex.alias != vertex.text for vertex in vertices):
+        return None
+    wanted = set(edges)
+    targets = {alias for _, alias in wanted}
+    layers: list[list[str]] = []
+    for vertex in vertices:
+        # A layer ends where a vertex follows one of it.
+        if not layers or any((u, vertex.alias) in wanted for u in layers[-1]):
+            layers.append([])
+        layers[-1].append(vertex.alias)
+    if {(u, v) for a, b in zip(layers, layers[1:], strict=False) for u in a for v in b} != wanted or (layers and targets & set(layers[0])):
+        return None
+    return " -> ".join(", ".join(layer) for layer in layers)
+
+
+# ---------------------------------------------------------------- durations
+
+
+def read_length(value: Any) -> Window:
+    """`"10 min"`, `"1h30m"` (microseconds), or a bare number (ticks of the time column); ValueError says what is wrong."""
+    if isinstance(value, Window):
+        if value.unit == "events":
+            raise ValueError("rules have windows of time, not of events")
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(f"{value!r} is not a length of time")
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise ValueError(f"{value!r} is not a whole number")
+        value = int(value)
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        value = int(value)
+    if isinstance(value, int):
+        return _checked(Window(value, "ticks"), value)
+    text, position, total = value, 0, Fraction(0)
+    while position < len(text):
+        part = _LENGTH_PART.match(text, position)
+        if part is None or part[2].lower() not in _UNIT_US:
+            raise ValueError(f"{value!r} is not a length of time")
+        total += Fraction(part[1]) * _UNIT_US[part[2].lower()]
+        position = part.end()
+    if not text.strip() or total.denominator != 1:
+        raise ValueError(f"{value!r} is not a length of time in whole microseconds")
+    return _checked(Window(int(total), "us"), value)
+
+
+def _checked(window: Window, value: object) -> Window:
+    if abs(window.length) > _LONGEST:
+        raise ValueError(f"{value!r} is longer than time itself here")
+    return window
+
+
+def write_length(window: Window) -> int | str:
+    """The length as `read_length` reads it, in the largest unit that holds it whole."""
+    if window.unit == "ticks":
+        return window.length
+    for name in ("days", "hours", "min", "s", "ms"):
+        if window.length and window.length % _UNIT_US[name] == 0:
+            number = window.length // _UNIT_US[name]
+            return f"{number} {name[:-1] if number == 1 and name in ('days', 'hours') else name}"
+    return f"{window.length} us"
+
+
+# ---------------------------------------------------------------- YAML with places
+
+_DEEPEST = 32
+
+
+def read_yaml(text: str) -> tuple[Any, dict[tuple[Any, ...], Span], list[Problem]]:
+    """The document, where each of its values stands (by path of keys), and the problems met: bad YAML, a key given twice."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = base(text)
+    places: dict[tuple[Any, ...], Span] = {}
+    problems: list[Problem] = []
+
+    def span(node: Any) -> Span:
+        same_line = node.end_mark.line == node.start_mark.line
+        length = node.end_mark.column - node.start_mark.column if same_line else 1
+        return Span(node.start_mark.line + 1, node.start_mark.column + 1, max(1, length))
+
+    def build(node: Any, path: tuple[Any, ...]) -> Any:
+        places[path] = span(node)
+        if len(path) > _DEEPEST:
+            raise yaml.constructor.ConstructorError(None, None, "the file is nested too deeply", node.start_mark)
+        if isinstance(node, yaml.SequenceNode):
+            return [build(child, (*path, number)) for number, child in enumerate(node.value)]
+        if not isinstance(node, yaml.MappingNode):
+            return loader.construct_object(node, deep=True)
+        result: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = loader.construct_object(key_node, deep=True) if isinstance(key_node, yaml.ScalarNode) else str(key_node.value)
+            if key in result:
+                problems.append(Problem(f"key {key!r} is given twice", span(key_node), "keep one of the two"))
+            result[key] = build(value_node, (*path, key))
+        return result
+
+    try:
+        root = loader.get_single_node()
+        document = build(root, ()) if root is not None else None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = Span(mark.line + 1, mark.column + 1) if mark is not None else None
+        what = getattr(error, "problem", None) or str(error)
+        return None, places, [Problem(f"the rule file is not YAML: {what}", place, "check indentation, colons and quotes")]
+    finally:
+        loader.dispose()
+    return document, places, problems
