@@ -1,8 +1,8 @@
 """The language: text to bound tree, and back.
 
-`parse` reads a query and resolves its names; `check` compares it with the columns of the events; `parse_file` reads a file of queries;
-`writer.write` (or `str(query)`) is the canonical text. The way is grammar, parser (a draft, names as written), binder (names resolved),
-types (kinds of values); each collects what is wrong with its place in the text.
+`parse` reads a query and resolves its names; `check` compares it with the columns of the events; `parse_file` reads a file of
+queries; `writer.write` (or `str(query)`) is the canonical text. The way is grammar, parser (a draft, names as written), binder
+(names resolved), types (kinds of values); each collects what is wrong with its place in the text.
 """
 
 from __future__ import annotations

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
 from seqube.language import tree
 from seqube.language.names import column_name, default_variables
-from seqube.language.parser import CLAUSES, Draft
+from seqube.language.parser import CLAUSES, Draft, in_order
 from seqube.language.tree import Aggregate, Attribute, Emit, Output, Part, Pattern, Predicate, Query, Type, Value, Window
 
 _Leaf = Callable[[Attribute | Aggregate], Value]
@@ -43,9 +44,7 @@ def bind(draft: Draft, source: str) -> Query:
     binder = _Binder(draft, source)
     query = binder.query()
     if binder.problems:
-        # A name in the middle of a chain is looked up twice.
-        distinct = dict.fromkeys(binder.problems)
-        raise QueryError(sorted(distinct, key=lambda problem: (problem.at.line, problem.at.column) if problem.at else (0, 0)), source)
+        raise QueryError(in_order(binder.problems), source)
     return query
 
 
@@ -120,7 +119,8 @@ class _Binder:
         where = tuple(conjunct for item in part.where for conjunct in self._conjuncts(item, visible, negations))
         if isinstance(part, tree.Or):
             # A negated component here is already a problem, so what becomes of it no longer matters.
-            inner = [child.part if isinstance(child, tree.Not) else child for child in part.parts]
+            children: tuple[Part, ...] = part.parts
+            inner = [child.part if isinstance(child, tree.Not) else child for child in children]
             return replace(part, parts=tuple(self._pattern(child, visible, negations) for child in inner), where=where)
         parts: list[Part] = []
         for child in part.parts:
@@ -155,10 +155,18 @@ class _Binder:
     def _check_same(self, predicate: Predicate) -> None:
         for part in _walk(predicate):
             if isinstance(part, tree.Same) and part is not predicate:
-                self.fail(f"[{part.attribute}] can only be joined to other predicates by AND", part.at, "compare the variables one by one here")
+                self.fail(
+                    f"[{part.attribute}] can only be joined to other predicates by AND",
+                    part.at,
+                    "compare the variables one by one here",
+                )
 
     def _check_negations(self, predicate: Predicate, visible: Mapping[str, _Variable], negations: tuple[int, ...]) -> None:
-        named = {leaf.variable: visible[leaf.variable] for leaf in tree.attributes(predicate) if leaf.variable in visible}
+        named = {
+            leaf.variable: visible[leaf.variable]
+            for leaf in tree.attributes(predicate)
+            if leaf.variable and leaf.variable in visible
+        }
         deepest = max((variable.negations for variable in named.values()), key=len, default=())
         if len(deepest) < len(negations):
             deepest = negations
@@ -183,7 +191,9 @@ class _Binder:
             self.fail(f'"{leaf.name}" is a name, not a string', leaf.at, f"strings take single quotes: '{leaf.name}'")
             return
         example = next(iter(visible), "v")
-        hint = f"write {leaf.name}.x for an attribute x of it" if leaf.name in visible else f"write whose it is: {example}.{leaf.name}"
+        hint = (
+            f"write {leaf.name}.x for an attribute x of it" if leaf.name in visible else f"write whose it is: {example}.{leaf.name}"
+        )
         self.fail(f"{leaf.name!r} has no variable", leaf.at, hint)
 
     def _fail_variable(self, leaf: Attribute, visible: Mapping[str, _Variable], in_where: bool) -> None:
@@ -202,8 +212,8 @@ class _Binder:
             self.fail(f"{name!r} could mean several components of that type", leaf.at, f"give them variables: {name} x, {name} y")
         else:
             named = [variable.name for variable in self.variables.values() if variable.leaf.name == name]
-            hint = f"the component of type {name} has the variable {named[0]!r}" if named else did_you_mean(name, visible)
-            self.fail(f"there is no variable {name!r}", leaf.at, hint)
+            known = f"the component of type {name} has the variable {named[0]!r}" if named else did_you_mean(name, visible)
+            self.fail(f"there is no variable {name!r}", leaf.at, known)
 
     def _positive(self, leaf: Attribute, clause: str) -> Attribute:
         """An attribute of a positive variable, or a partition key."""
@@ -220,7 +230,9 @@ class _Binder:
             declared = self.variables.get(leaf.variable)
             if declared is not None:
                 self.fail(
-                    f"{clause} names {leaf.variable!r}, which is negated: a match has no event for it", leaf.at, "name a component that is not negated"
+                    f"{clause} names {leaf.variable!r}, which is negated: a match has no event for it",
+                    leaf.at,
+                    "name a component that is not negated",
                 )
             else:
                 self._fail_variable(leaf, self.positive, in_where=True)
@@ -288,7 +300,11 @@ class _Binder:
             elif _is_count(leaf):
                 return Aggregate("COUNT", None, leaf.at)
             else:
-                hint = f"strings take single quotes: '{leaf.name}'" if self._quoted(leaf.at) else did_you_mean(leaf.name, filter(None, by_name))
+                hint = (
+                    f"strings take single quotes: '{leaf.name}'"
+                    if self._quoted(leaf.at)
+                    else did_you_mean(leaf.name, filter(None, by_name))
+                )
                 self.fail(f"{leaf.name!r} in HAVING is not the name of an aggregate", leaf.at, hint)
             return leaf
 
@@ -309,7 +325,11 @@ class _Binder:
 
     def _returns(self) -> tuple[Output, ...]:
         if self.draft.returns and "aggregates" in self.draft.places:
-            self.fail("RETURN and AGG do not go together", self.draft.places["returns"], "leave one of them out; GROUP BY adds columns to AGG")
+            self.fail(
+                "RETURN and AGG do not go together",
+                self.draft.places["returns"],
+                "leave one of them out; GROUP BY adds columns to AGG",
+            )
 
         def resolve(leaf: Attribute | Aggregate) -> Value:
             if isinstance(leaf, Aggregate):
@@ -366,7 +386,7 @@ def _split(predicate: Predicate) -> Iterator[Predicate]:
 
 
 def _links(operands: tuple[Value, ...]) -> Iterator[tree.Comparison]:
-    for left, right in zip(operands, operands[1:], strict=False):
+    for left, right in pairwise(operands):
         at = left.at
         if left.at and right.at and left.at.line == right.at.line:
             at = Span(left.at.line, left.at.column, right.at.column + right.at.length - left.at.column)

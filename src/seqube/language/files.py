@@ -1,7 +1,7 @@
 """Queries from text and from files.
 
-A `*.sqb` file holds one query, or several, each headed by a line `-- name: hygiene`. Every query keeps its line numbers in the file: its
-source is the file with everything else blanked out, so a mistake found much later still points into the file.
+A `*.sqb` file holds one query, or several, each headed by a line `-- name: hygiene`. Every query keeps its line numbers in the
+file: its source is the file with everything else blanked out, so a mistake found much later still points into the file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def parse_file(text: str) -> dict[str, Query]:
         if not name:
             problems.append(Problem("a query without a name", at, "write the name after the colon: -- name: hygiene"))
         elif name in first:
-            problems.append(Problem(f"two queries are called {name!r} (the first in line {first[name]})", at, "give one another name"))
+            problems.append(
+                Problem(f"two queries are called {name!r} (the first in line {first[name]})", at, "give one another name")
+            )
         first.setdefault(name, at.line)
         if _is_blank(text[body:end]):
             problems.append(Problem(f"there is no query under the name {name!r}", at, "write it below, or remove this line"))

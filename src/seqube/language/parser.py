@@ -1,17 +1,18 @@
 """Text to a draft of a query: names as they were written, nothing resolved yet.
 
-The grammar (`grammar.lark`) is parsed by LALR with an embedded builder: each reduction makes a tree node at once, so nothing recurses
-while parsing, whatever the text nests, and cost is linear in the text. The parser is made at the first parse and kept.
+The grammar (`grammar.lark`) is parsed by LALR with an embedded builder: each reduction makes a tree node at once, so nothing
+recurses while parsing, whatever the text nests, and cost is linear in the text. The parser is made at the first parse and kept.
 
-Invariant: a draft is at most `MAX_DEPTH` levels deep and its integers fit 64 bits, so everything after this module may recurse over
-it. `draft` is the only door: the text's length and characters are checked before, depth and numbers (without recursion) after.
+Invariant: a draft is at most `MAX_DEPTH` levels deep and its integers fit 64 bits, so everything after this module may recurse
+over it. `draft` is the only door: the text's length and characters are checked before, depth and numbers (without recursion)
+after.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib.resources import files
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from seqube.errors import Problem, QueryError, Span
 from seqube.language import tree
-from seqube.language.tree import Attribute, Emit, Output, Part, Predicate, Value, Window
+from seqube.language.tree import Attribute, Emit, Output, Part, Pattern, Predicate, Value, Window
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -47,7 +48,7 @@ UNIT_US = {
 class Draft:
     """A query as written. `places` says where each clause starts; `problems` are mistakes that need no names to be seen."""
 
-    pattern: Part
+    pattern: Pattern
     window: Window | None = None
     where: Predicate | None = None
     partition_by: tuple[Attribute, ...] = ()
@@ -89,6 +90,11 @@ def _parser() -> Lark:
 def place(text: str, offset: int, length: int = 1) -> Span:
     """The span that starts at `offset` in `text`."""
     return Span(text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset), length)
+
+
+def in_order(problems: Iterable[Problem]) -> list[Problem]:
+    """Each problem once (a name in the middle of a chain is looked up twice), in the order of their places."""
+    return sorted(dict.fromkeys(problems), key=lambda problem: (problem.at.line, problem.at.column) if problem.at else (0, 0))
 
 
 def _fail(message: str, at: Span | None, hint: str | None = None) -> NoReturn:
@@ -170,7 +176,7 @@ def _cover(first: Span | None, last: Span | None) -> Span | None:
 
 def _name(token: Token) -> str:
     quote = token[0]
-    if quote not in "\"`":
+    if quote not in '"`':
         return str(token)
     name = token[1:-1].replace(quote * 2, quote)
     if not name:
@@ -337,8 +343,13 @@ class _Builder:
                 _fail("a component stands after a predicate", item.at, "inside an operator, components come first, then predicates")
         if n_parts == 0:
             _fail(f"{token.upper()} has no component", _at(token), f"write event types first: {token.upper()}(A a, B b, a.x = b.x)")
-        kind: Callable[..., tree.Pattern] = {"SEQ": tree.Seq, "AND": tree.And, "OR": tree.Or}[token.upper()]
-        return kind(tuple(items[:n_parts]), tuple(map(_predicate, items[n_parts:])), _at(token))
+        parts, where = tuple(items[:n_parts]), tuple(map(_predicate, items[n_parts:]))
+        match token.upper():
+            case "SEQ":
+                return tree.Seq(parts, where, _at(token))
+            case "AND":
+                return tree.And(parts, where, _at(token))
+        return tree.Or(parts, where, _at(token))
 
     # ---- clauses: (field of Draft, place, content)
 

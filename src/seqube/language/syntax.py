@@ -1,3 +1,183 @@
-from seqube.errors import Problem, Span
-def explain(error, text):
-    return Problem(str(error), Span(error.line, error.column))
+"""Syntax errors in the user's words.
+
+The parser knows which terminals it could have taken where it stopped; here these become a short phrase ("expected ',' or ')'
+after 'a'"), and the mistakes people really make (a double-quoted string, a misspelt clause, an unknown unit, a forgotten quote)
+get a message or a hint of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seqube.errors import Problem, Span, nearest
+from seqube.language.parser import UNIT_US, place
+
+if TYPE_CHECKING:
+    from lark.exceptions import UnexpectedInput
+
+_START = "a query starts with its pattern: PATTERN SEQ(A a, B b) WITHIN 10 min"
+_SPECIAL = 'a name with special characters takes double quotes: "ER-Triage"'
+_STRAIGHT = "strings take straight single quotes: 'A'"
+_UNITS = "us, ms, s, min, hours, days and weeks, and in WITHIN also EVENTS"
+_CLAUSE_WORDS = ("WITHIN", "WHERE", "PARTITION", "GROUP", "GROUPBY", "AGG", "HAVING", "EMIT", "RETURN")
+_CALLED = ("SEQ", "AND", "OR", "COUNT", "SUM", "AVG", "MIN", "MAX")
+_COMMENT = re.compile(r"--[^\n]*")
+
+# What stands for a terminal in "expected ... or ...", in this order.
+_AFTER_VALUE = {"COMMA": "','", "RPAR": "')'", "RSQB": "']'", "_AS": "AS", "WITHIN": "a clause such as WITHIN"}
+_SPELLED = {
+    **_AFTER_VALUE,
+    "LPAR": "'('",
+    "DOT": "'.'",
+    "_BY": "BY",
+    "_IN": "IN",
+    "_BETWEEN": "BETWEEN",
+    "_AND": "AND",
+    "_ON": "ON TRIGGER",
+    "TRIGGER": "TRIGGER",
+    "EVERY": "EVERY",
+    "TOTAL": "TOTAL",
+    "NULL": "NULL",
+}
+_CHARACTERS = {
+    "'": ("this string is not closed", "end it with a single quote; a quote inside a string is written twice: 'it''s'"),
+    '"': ("this name is not closed", "end it with a double quote; strings take single quotes: 'A'"),
+    "`": ("this name is not closed", "end it with a backtick"),
+    "&": ("'&' is not an operator", "write AND"),
+    "|": ("'|' is not an operator", "write OR"),
+    "#": ("unexpected character '#'", "comments start with --"),
+    **{quote: (f"{quote} is a typographic quote", _STRAIGHT) for quote in "‘’“”"},
+}
+
+
+def explain(error: UnexpectedInput, text: str) -> Problem:
+    """What is wrong where the parser stopped."""
+    from lark.exceptions import UnexpectedCharacters, UnexpectedToken
+
+    if not _COMMENT.sub("", text).strip("\ufeff \t\r\n;"):
+        return Problem("the query is empty", Span(1, 1), _START)
+    if isinstance(error, UnexpectedCharacters):
+        position = error.pos_in_stream or 0
+        char = text[position]
+        wrong, advice = _CHARACTERS.get(char, (f"unexpected character {char!r}", _SPECIAL))
+        return Problem(wrong, place(text, position), advice)
+    assert isinstance(error, UnexpectedToken)
+    token = error.token
+    parser = error.interactive_parser
+    accepts: set[str] = set(parser.accepts() if parser is not None else error.expected)  # type: ignore[no-untyped-call]
+    if token.type == "$END":
+        end = token.end_pos or 0  # the end borrows the place of the last token
+        message = f"the query ends too early: expected {_phrase(accepts)} after '{_previous(text, end)}'"
+        return Problem(message, place(text, end), "is a ')' missing?" if "RPAR" in accepts else None)
+    start = token.start_pos or 0
+    found = str(token)
+    stop = _Stop(token.type, found, _previous(text, start), accepts, text[:start])
+    message, hint = _recognise(stop) or (
+        f"expected {_phrase(accepts)} after '{stop.before}', found '{_shorten(found)}'"
+        if stop.before
+        else f"unexpected '{_shorten(found)}'",
+        _hint(stop),
+    )
+    return Problem(message, place(text, start, len(found.split("\n", 1)[0])), hint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """Where the parser stopped: the token it found (and its terminal), the word before it, and what it could have taken."""
+
+    kind: str
+    found: str
+    before: str
+    accepts: set[str]
+    text_before: str
+
+    @property
+    def is_word(self) -> bool:
+        return re.fullmatch(r"[^\W\d]\w*", self.found) is not None
+
+
+def _recognise(stop: _Stop) -> tuple[str, str | None] | None:
+    """Mistakes that deserve a message of their own."""
+    word = stop.found.upper()
+    words = re.findall(r"\w+", _COMMENT.sub("", stop.text_before[:1000]))
+    first = words[0].upper() if words else word
+    if first in _CLAUSE_WORDS and len(words) <= 3:
+        return f"{first} stands before the pattern", _START
+    if stop.before.upper() in _CLAUSE_WORDS and "WITHIN" in stop.accepts:
+        return f"a value is missing before {stop.before.upper()}", f'a name that is a keyword takes double quotes: "{stop.before}"'
+    if stop.kind == "LPAR" and re.fullmatch(r"[^\W\d]\w*", stop.before):
+        near = nearest(stop.before.upper(), _CALLED)
+        return (
+            f"there is no operator or function '{stop.before}'",
+            f"did you mean {near}?" if near else f"there are {', '.join(_CALLED)}",
+        )
+    if stop.kind == "STAR" and stop.before == "/":
+        return "'/*' does not start a comment", "comments start with --"
+    if "STRING" in stop.accepts and stop.found.startswith('"'):
+        return f"{stop.found} is a name, not a string", f"strings take single quotes: '{stop.found[1:-1]}'"
+    if "STRING" in stop.accepts and stop.is_word and "VARIABLE" not in stop.accepts:
+        return f"IN takes plain values, not '{stop.found}'", f"strings take single quotes: '{stop.found}'; join comparisons with OR"
+    if "STRING" in stop.accepts and stop.is_word and "NAME" not in stop.accepts:
+        return f"{stop.found!r} has no variable", f"write whose it is: a.{stop.found}; a string takes single quotes: '{stop.found}'"
+    if stop.is_word and stop.before.isdecimal() and not nearest(word, _CLAUSE_WORDS) and not stop.accepts & {word, f"_{word}"}:
+        near = nearest(stop.found, UNIT_US)
+        if near or "COMMA" not in stop.accepts:
+            return f"{stop.found!r} is not a unit of time", f"did you mean {near!r}?" if near else f"there are {_UNITS}"
+    return None
+
+
+def _hint(stop: _Stop) -> str | None:
+    accepts = stop.accepts
+    if stop.kind == "DOT":
+        return 'a name with a dot in it takes double quotes: "com.acme.Order"'
+    if stop.kind == "SEMICOLON" or stop.before == ";":
+        return "one query at a time; a file holds several, each headed by a line -- name: hygiene"
+    if stop.kind == "MINUS" and stop.text_before[-1:].isalnum():
+        return _SPECIAL
+    if stop.kind in ("DURATION", "EVENTS", "NUMBER") and "WITHIN" in accepts:
+        parts = re.fullmatch(r"\d+[^\W\d]+", stop.before)
+        return "every part of a duration takes a unit: 1h30m" if parts else f"a window is written WITHIN {stop.found}"
+    if "WITHIN" in accepts and stop.is_word:
+        near = nearest(stop.found.upper(), (*_CLAUSE_WORDS, "AND", "OR"))
+        return f"did you mean {near}?" if near else f"a column is named with AS {stop.found}" if "_AS" in accepts else None
+    if "WITHIN" in accepts and stop.kind == "COMMA":
+        return "join predicates with AND"
+    if "COMMA" in accepts and "NAME" not in accepts and stop.kind in ("NAME", "VARIABLE", "OPERATOR", "BANG", "NOT"):
+        return "is a comma missing before it?"
+    if stop.is_word and (accepts == {"NAME"} or "OPERATOR" in accepts):
+        return f'a name that is a keyword takes double quotes: "{stop.found}"'
+    return None
+
+
+def _phrase(accepts: set[str]) -> str:
+    """A few words for what could have followed."""
+    words = []
+    spelled = _SPELLED
+    if "STRING" in accepts:
+        words.append("an event type or a predicate" if "OPERATOR" in accepts else "a value")
+        spelled = {}
+    elif "OPERATOR" in accepts:
+        words.append("an event type, SEQ, AND")
+        spelled = {"OPERATOR": "OR"}
+    elif "NAME" in accepts:
+        words.append("a variable" if accepts & {"COMMA", "WITHIN"} else "a name")
+    elif "EVENTS" in accepts:
+        words.append("a length of time")
+        spelled = {}
+    elif "PLUS" in accepts:
+        words.append("an operator" if "COMPARE" in accepts or "_AND" not in accepts else "AND")
+        spelled = _AFTER_VALUE
+    words += [text for terminal, text in spelled.items() if terminal in accepts]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}" if words else "the end of the query"
+
+
+def _previous(text: str, position: int) -> str:
+    """The word or sign before a place; empty at the start. Comments do not count."""
+    found = re.search(r"(\w+|\S)\s*$", _COMMENT.sub("", text[max(0, position - 1000) : position]))
+    return _shorten(found[1]) if found else ""
+
+
+def _shorten(word: str) -> str:
+    return word if len(word) <= 40 else word[:40] + "..."

@@ -1,4 +1,290 @@
-"""placeholder"""
+"""Kinds of values: whether a query makes sense for the columns the events have.
+
+Every value has a kind (`Kind`), or none when it cannot be known (an attribute without a schema, NULL): what is not known fits
+everything, so the same walk finds `'a' + 1` without a schema and `r.ward > 3` with one. All mistakes are collected.
+
+A duration in the text (`10 min`) is a "period": a duration where times are timestamps; where the time column is an integer, a
+number in its unit. Cost: linear in the query.
+
+    time - time      duration        duration * number, / number      duration
+    time +- duration time            duration / duration              number
+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
+from itertools import pairwise
 from typing import Literal as OneOf
+
+from seqube.errors import Problem, QueryError, Span, did_you_mean
+from seqube.language import tree
+from seqube.language.parser import draft, in_order
+from seqube.language.tree import TIME_ATTRIBUTE, TYPE_ATTRIBUTE, Attribute, Predicate, Query, Value
+
 Kind = OneOf["number", "string", "boolean", "time", "duration", "other"]
-def check(query, schema, known_types=None): pass
+_Kind = Kind | OneOf["period"] | None
+
+_ARTICLES: dict[_Kind, str] = {
+    "number": "a number",
+    "string": "a string",
+    "boolean": "a boolean",
+    "time": "a time",
+    "duration": "a duration",
+    "period": "a duration",
+    "other": "a value that cannot be compared",
+}
+_ISO = "write times in single quotes as '2024-03-01' or '2024-03-01T08:30:00'"
+
+
+def check(query: Query, schema: Mapping[str, Kind] | None, known_types: Collection[str] | None = None) -> None:
+    """Check a bound query against the kinds of the events' columns; raise a `QueryError` with every problem found.
+
+    `schema` maps column names to kinds, with `v.type` and `v.ts` under their own names; None checks what needs no schema.
+    `known_types` are the event types (and concepts) there are; None leaves types unchecked.
+    """
+    checker = _Checker(query, schema)
+    if known_types is not None:
+        checker.check_types(known_types)
+    checker.check_query()
+    if checker.problems:
+        raise QueryError(in_order(checker.problems), query.source)
+
+
+class _Checker:
+    def __init__(self, query: Query, schema: Mapping[str, Kind] | None) -> None:
+        self.query = query
+        self.schema = schema
+        self.integer_time = schema is not None and schema.get(TIME_ATTRIBUTE) == "number"
+        self.problems: list[Problem] = []
+
+    def fail(self, message: str, at: Span | None, hint: str | None = None) -> None:
+        self.problems.append(Problem(message, at, hint))
+
+    def check_types(self, known: Collection[str]) -> None:
+        for leaf in tree.leaves(self.query.pattern):
+            if leaf.name not in known:
+                self.fail(f"unknown event type {leaf.name!r}", leaf.at, did_you_mean(leaf.name, known))
+
+    def check_query(self) -> None:
+        query = self.query
+        for predicate in (*_inner_predicates(query.pattern), *query.where):
+            self.predicate(predicate)
+        self.partition_keys()
+        for attribute in query.group_by:
+            self.key(attribute.name, attribute.at, "GROUP BY")
+        for output in (*query.aggregates, *query.returns):
+            self.kind(output.value)
+        for predicate in query.having:
+            self.predicate(predicate)
+
+    # ---------------------------------------------------------------- columns
+
+    def column(self, name: str, at: Span | None) -> _Kind:
+        if self.schema is None:
+            return "string" if name == TYPE_ATTRIBUTE else None
+        if name not in self.schema:
+            self.fail(f"the events have no column {name!r}", at, did_you_mean(name, self.schema))
+        return self.schema.get(name)
+
+    def key(self, name: str, at: Span | None, place: str) -> None:
+        if self.column(name, at) == "other":
+            self.fail(
+                f"{place} needs plain values, and {name!r} holds nested or binary ones",
+                at,
+                "use a column of numbers, strings or times",
+            )
+
+    def partition_keys(self) -> None:
+        places: dict[str, Span | None] = {}
+        if (
+            self.schema is not None
+            and self.query.source
+            and any(self.schema.get(name, "other") == "other" for name in self.query.partition_by)
+        ):
+            # The tree keeps the keys' names only; their places are looked up when there is something to show.
+            places = {key.name: key.at for key in draft(self.query.source).partition_by}
+        for name in self.query.partition_by:
+            self.key(name, places.get(name), "PARTITION BY")
+
+    # ---------------------------------------------------------------- predicates
+
+    def predicate(self, node: Predicate) -> None:
+        match node:
+            case tree.AllOf(parts) | tree.AnyOf(parts):
+                for part in parts:
+                    self.predicate(part)
+            case tree.Inverse(part):
+                self.predicate(part)
+            case tree.Same(attribute, at):
+                self.key(attribute, at, f"[{attribute}]")
+            case tree.Comparison(_, left, right):
+                self.comparable(left, right, node.at)
+            case tree.Chain(operands):
+                for left, right in pairwise(operands):
+                    self.comparable(left, right, node.at)
+            case tree.Between(operand, low, high):
+                self.comparable(operand, low, node.at)
+                self.comparable(operand, high, node.at)
+            case tree.Among(operand, values):
+                self.among(operand, values)
+            case tree.IsNull(operand):
+                self.kind(operand)
+            case tree.IsTrue(operand):
+                kind = self.kind(operand)
+                if kind not in (None, "boolean"):
+                    self.fail(f"{_ARTICLES[kind]} is not a condition", operand.at, "compare it with something")
+
+    def among(self, operand: Value, values: tuple[tree.Literal, ...]) -> None:
+        kind = self.kind(operand)
+        for value in values:
+            if not self.fits(kind, operand, self.kind(value), value):
+                return self.fail_comparison(kind, operand, self.kind(value), value, value.at)
+        return None
+
+    def comparable(self, left: Value, right: Value, at: Span | None) -> None:
+        kinds = self.kind(left), self.kind(right)
+        if not self.fits(kinds[0], left, kinds[1], right):
+            self.fail_comparison(kinds[0], left, kinds[1], right, at)
+
+    def fits(self, left_kind: _Kind, left: Value, right_kind: _Kind, right: Value) -> bool:
+        if "other" in (left_kind, right_kind):
+            return False
+        first, second = self.settle(left_kind, right_kind)
+        if first is None or second is None or first == second:
+            return True
+        return (first == "time" and _is_time_text(right)) or (second == "time" and _is_time_text(left))
+
+    def fail_comparison(self, left_kind: _Kind, left: Value, right_kind: _Kind, right: Value, at: Span | None) -> None:
+        kinds = (left_kind, right_kind)
+        if "other" in kinds:
+            self.fail("nested or binary values cannot be compared", at, "only IS NULL and RETURN take them")
+            return
+        hint = None
+        if "time" in kinds and "string" in kinds:
+            text = right if right_kind == "string" else left
+            if isinstance(text, tree.Literal):
+                self.fail(f"{text.value!r} is not a date or time", text.at or at, _ISO)
+                return
+        elif "time" in kinds and "number" in kinds:
+            hint = _ISO
+        elif "number" in kinds and "string" in kinds:
+            text = right if right_kind == "string" else left
+            hint = (
+                "numbers are written without quotes" if isinstance(text, tree.Literal) else "strings are written in single quotes"
+            )
+        self.fail(f"{_describe(left, left_kind)} is compared with {_describe(right, right_kind)}", at, hint)
+
+    def settle(self, left: _Kind, right: _Kind) -> tuple[_Kind, _Kind]:
+        """Decide what a period is, seeing what it meets."""
+
+        def decide(kind: _Kind, other: _Kind) -> _Kind:
+            if kind != "period":
+                return kind
+            return "number" if self.integer_time and other == "number" else "duration"
+
+        return decide(left, right), decide(right, left)
+
+    # ---------------------------------------------------------------- values
+
+    def kind(self, node: Value) -> _Kind:
+        match node:
+            case tree.Literal(None):
+                return None
+            case tree.Literal(bool()):
+                return "boolean"
+            case tree.Literal(str()):
+                return "string"
+            case tree.Literal():
+                return "number"
+            case tree.Duration():
+                # Without a schema nobody knows yet whether time is a number.
+                return None if self.schema is None else "period"
+            case Attribute(_, name, at):
+                return self.column(name, at)
+            case tree.FirstOf(values):
+                return self.kind(values[0])
+            case tree.Minus(operand):
+                kind = self.kind(operand)
+                if kind not in (None, "number", "duration", "period"):
+                    self.fail(f"minus {_describe(operand, kind)}", node.at, "only numbers and durations have a sign")
+                    return None
+                return kind
+            case tree.Aggregate():
+                return self.aggregate(node)
+            case tree.Arithmetic():
+                return self.arithmetic(node)
+
+    def arithmetic(self, node: tree.Arithmetic) -> _Kind:
+        found = self.kind(node.left), self.kind(node.right)
+        left, right = ("duration", "duration") if found == ("period", "period") else self.settle(*found)
+        bad = [kind for kind in (left, right) if kind in ("string", "boolean", "other")]
+        if bad:
+            self.fail(
+                f"{_ARTICLES[bad[0]]} in a calculation with {node.op}", node.at, "calculate with numbers, times and durations"
+            )
+            return None
+        if left is None or right is None:
+            return None
+        result: _Kind
+        match left, node.op, right:
+            case "number", _, "number":
+                result = "number"
+            case ("time", "-", "time") | ("duration", "+" | "-" | "%", "duration"):
+                result = "duration"
+            case ("duration", "*" | "/", "number") | ("number", "*", "duration"):
+                result = "duration"
+            case ("time", "+" | "-", "duration") | ("duration", "+", "time"):
+                result = "time"
+            case "duration", "/", "duration":
+                result = "number"
+            case _:
+                hint = "give the number a unit: 10 min" if "number" in (left, right) else "a time minus a time is a duration"
+                self.fail(f"{_ARTICLES[left]} {node.op} {_ARTICLES[right]} has no meaning", node.at, hint)
+                return None
+        # With integer time, what is made of periods alone can still meet a number.
+        alone = set(found) <= {"period", "number"} and "period" in found and result == "duration"
+        return "period" if alone else result
+
+    def aggregate(self, node: tree.Aggregate) -> _Kind:
+        if node.argument is None:
+            return "number"
+        kind = self.kind(node.argument)
+        allowed = ("number", "duration") if node.function in ("SUM", "AVG") else ("number", "duration", "time")
+        if kind is not None and kind not in allowed:
+            self.fail(f"{node.function} of {_describe(node.argument, kind)}", node.at, f"{node.function} takes {_either(allowed)}s")
+            return None
+        return kind
+
+
+def _either(words: tuple[str, ...]) -> str:
+    return "s, ".join(words[:-1]) + "s or " + words[-1]
+
+
+def _describe(node: Value, kind: _Kind) -> str:
+    """`r.ward, a string`: the words a message uses for a value."""
+    from seqube.language.writer import write_value
+
+    article = _ARTICLES[kind]
+    return f"{write_value(node)} ({article})" if isinstance(node, Attribute | tree.Aggregate) else article
+
+
+def _is_time_text(node: Value) -> bool:
+    if not isinstance(node, tree.Literal) or not isinstance(node.value, str):
+        return False
+    try:
+        datetime.fromisoformat(node.value)
+    except ValueError:
+        return False
+    return True
+
+
+def _inner_predicates(part: tree.Part) -> Iterator[Predicate]:
+    match part:
+        case tree.Not(inner):
+            yield from _inner_predicates(inner)
+        case tree.Seq() | tree.And() | tree.Or():
+            for child in part.parts:
+                yield from _inner_predicates(child)
+            yield from part.where

@@ -1,8 +1,8 @@
 """A bound query to its canonical text, which parses back to an equal query.
 
-One clause a line, in the order of the language's own description. Names are quoted only where they must be, what the binder would add
-by itself (a variable that is its type's name, a column's default name, EMIT ON TRIGGER) is left out, and parentheses stand only where
-the tree needs them. Cost: linear in the query.
+One clause a line, in the order of the language's own description. Names are quoted only where they must be, what the binder would
+add by itself (a variable that is its type's name, a column's default name, EMIT ON TRIGGER) is left out, and parentheses stand
+only where the tree needs them. Cost: linear in the query.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _SUM, _PRODUCT, _SIGN, _ATOM = range(4)
 
 def write(query: Query) -> str:
     """The canonical text of a bound query."""
-    lines = [f"PATTERN {_pattern(query.pattern, _quote_keyword)}"]
+    lines = [f"PATTERN {write_pattern(query.pattern, _quote_keyword)}"]
     if query.where:
         lines.append(f"WHERE {_conjunction(query.where)}")
     if query.partition_by:
         lines.append(f"PARTITION BY {', '.join(map(quote, query.partition_by))}")
     if query.group_by:
-        lines.append(f"GROUP BY {', '.join(map(_value, query.group_by))}")
+        lines.append(f"GROUP BY {', '.join(map(write_value, query.group_by))}")
     if query.aggregates:
         lines.append(f"AGG {_outputs(query.aggregates)}")
     if query.having:
@@ -60,13 +60,14 @@ def _quote_keyword(name: str) -> str:
     return f'"{name}"' if _KEYWORD.fullmatch(name) else quote(name)
 
 
-def _pattern(part: Part, variable_quote: Callable[[str], str] = quote) -> str:
+def write_pattern(part: Part, variable_quote: Callable[[str], str] = quote) -> str:
+    """A pattern or a component of one, with its predicates."""
     match part:
         case tree.Type(name, variable):
             return _quote_keyword(name) + ("" if variable in (None, name) else f" {variable_quote(variable)}")
         case tree.Not(inner):
-            return f"!{_pattern(inner)}"
-    items = [*map(_pattern, part.parts), *map(_predicate, part.where)]
+            return f"!{write_pattern(inner)}"
+    items = [*map(write_pattern, part.parts), *map(write_predicate, part.where)]
     return f"{type(part).__name__.upper()}({', '.join(items)})"
 
 
@@ -92,7 +93,7 @@ def duration(microseconds: int) -> str:
 def _outputs(outputs: tuple[Output, ...]) -> str:
     texts = []
     for position, output in enumerate(outputs, 1):
-        text = _value(output.value)
+        text = write_value(output.value)
         if output.name is not None and output.name != column_name(output.value, position):
             text += f" AS {quote(output.name)}"
         texts.append(text)
@@ -100,36 +101,38 @@ def _outputs(outputs: tuple[Output, ...]) -> str:
 
 
 def _conjunction(predicates: tuple[Predicate, ...]) -> str:
-    return " AND ".join(_predicate(predicate, _NOT) for predicate in predicates)
+    return " AND ".join(write_predicate(predicate, _NOT) for predicate in predicates)
 
 
-def _predicate(node: Predicate, least: int = _OR) -> str:
+def write_predicate(node: Predicate, least: int = _OR) -> str:
+    """A predicate, in parentheses if it binds looser than `least`."""
     binds = _COMPARISON
     match node:
         case tree.AnyOf(parts):
-            binds, text = _OR, " OR ".join(_predicate(part, _AND) for part in parts)
+            binds, text = _OR, " OR ".join(write_predicate(part, _AND) for part in parts)
         case tree.AllOf(parts):
-            binds, text = _AND, " AND ".join(_predicate(part, _NOT) for part in parts)
+            binds, text = _AND, " AND ".join(write_predicate(part, _NOT) for part in parts)
         case tree.Inverse(part):
-            binds, text = _NOT, f"NOT {_predicate(part, _NOT)}"
+            binds, text = _NOT, f"NOT {write_predicate(part, _NOT)}"
         case tree.Comparison(op, left, right):
-            text = f"{_value(left)} {op} {_value(right)}"
+            text = f"{write_value(left)} {op} {write_value(right)}"
         case tree.Chain(operands):
-            text = " = ".join(map(_value, operands))
+            text = " = ".join(map(write_value, operands))
         case tree.Among(operand, values, negated):
-            text = f"{_value(operand)} {'NOT ' * negated}IN ({', '.join(map(_value, values))})"
+            text = f"{write_value(operand)} {'NOT ' * negated}IN ({', '.join(map(write_value, values))})"
         case tree.Between(operand, low, high, negated):
-            text = f"{_value(operand)} {'NOT ' * negated}BETWEEN {_value(low)} AND {_value(high)}"
+            text = f"{write_value(operand)} {'NOT ' * negated}BETWEEN {write_value(low)} AND {write_value(high)}"
         case tree.IsNull(operand, negated):
-            text = f"{_value(operand)} IS {'NOT ' * negated}NULL"
+            text = f"{write_value(operand)} IS {'NOT ' * negated}NULL"
         case tree.IsTrue(operand):
-            text = _value(operand)
+            text = write_value(operand)
         case tree.Same(attribute):
             text = f"[{quote(attribute)}]"
     return f"({text})" if binds < least else text
 
 
-def _value(node: Value, least: int = _SUM) -> str:
+def write_value(node: Value, least: int = _SUM) -> str:
+    """A value, in parentheses if it binds looser than `least`."""
     binds = _ATOM
     match node:
         case tree.Literal(None):
@@ -146,10 +149,12 @@ def _value(node: Value, least: int = _SUM) -> str:
         case Attribute(variable, name):
             text = _quote_keyword(name) if variable is None else f"{quote(variable)}.{quote(name)}"
         case tree.Aggregate(function, argument):
-            text = f"{function}({'*' if argument is None else _value(argument)})"
+            text = f"{function}({'*' if argument is None else write_value(argument)})"
+        case tree.FirstOf(values):
+            text = f"FIRST({', '.join(map(write_value, values))})"
         case tree.Minus(operand):
-            binds, text = _SIGN, f"-{_value(operand, _ATOM)}"
+            binds, text = _SIGN, f"-{write_value(operand, _ATOM)}"
         case tree.Arithmetic(op, left, right):
             binds = _SUM if op in "+-" else _PRODUCT
-            text = f"{_value(left, binds)} {op} {_value(right, binds + 1)}"
+            text = f"{write_value(left, binds)} {op} {write_value(right, binds + 1)}"
     return f"({text})" if binds < least else text
