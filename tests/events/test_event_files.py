@@ -154,6 +154,32 @@ def test_bytes_that_are_no_utf8_do_not_spoil_the_column(tmp_path: Path) -> None:
     assert events.rejected.reasons == {"no type": 1}
 
 
+def test_a_quote_that_is_never_closed(tmp_path: Path) -> None:
+    path = tmp_path / "e.csv"
+    path.write_text('type,ts,x\nA,1,"fine\n"\nD\nB,2,"oops\nC,3,y\n')
+    events = Events(path)
+    assert events.table.to_pylist() == [{"type": "A", "ts": 1, "x": "fine\n"}]
+    assert events.rejected.reasons == {"1 fields instead of 3": 1, "a quote is never closed": 1}
+    assert events.rejected.table.column("text").to_pylist() == ["D", 'B,2,"oops\nC,3,y\n']
+    assert events.rejected.table.column("row").to_pylist() == [1, 2]
+
+
+def test_types_of_csv_are_taken_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "e.csv"
+    for names in (["007", "1.50"], ["True", "false"], ["2020-01-01", "12:00"], ["NA", "null"]):
+        path.write_text(f"type,ts\n{names[0]},1\n{names[1]},2\n,3\n")
+        events = Events(path)
+        assert events.column("type").to_pylist() == names
+        assert events.rejected.reasons == {"no type": 1}
+
+
+def test_folders_without_a_value_and_with_texts(tmp_path: Path) -> None:
+    for number, folder in enumerate(["ward=A", "ward=7", "ward=__HIVE_DEFAULT_PARTITION__"]):
+        write(tmp_path / folder / "part.csv", pa.table({"type": ["T"], "ts": [number]}))
+    events = Events(tmp_path)
+    assert dict(zip(events.times.tolist(), events.table.column("ward").to_pylist(), strict=True)) == {0: "A", 1: "7", 2: None}
+
+
 LINES = st.lists(st.sampled_from(["A,1,x", "B,2,", ",3,y", "C,,z", "D", "E,5,x,y", "F,oops,z", '"G,g",-7,"q"']), max_size=20)
 
 

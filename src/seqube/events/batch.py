@@ -62,7 +62,7 @@ class Events:
         if isinstance(data, Events):
             self.__dict__.update(data.__dict__)
             return
-        raw, malformed = load(data)
+        raw, malformed = load(data, type)
         schema = Schema(raw.schema, type, time, unit)
         codes, names, untyped = _code_types(raw.column(type).chunk(0))
         clock = read_times(raw.column(time).chunk(0))
@@ -116,7 +116,7 @@ class Events:
     def __repr__(self) -> str:
         span = f", {self.time_column} {self._show(0)} to {self._show(-1)}" if len(self) else ""
         rejected = f", {self.rejected.count} rejected" if self.rejected else ""
-        return f"Events({len(self)} events of {len(self.type_names)} types{span}{rejected})"
+        return f"Events({len(self)} events of {np.count_nonzero(self._counts)} types{span}{rejected})"
 
     def _show(self, row: int) -> str:
         time = int(self.times[row])

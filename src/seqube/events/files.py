@@ -27,6 +27,7 @@ from seqube.errors import DataError
 
 _COMPRESSED = {".gz", ".bz2", ".zst"}
 _KNOWN = "csv, csv.gz, json, jsonl, ndjson and parquet"
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _BLOCK = 8 << 20  # no row may be longer than a block
 
 
@@ -43,10 +44,11 @@ class _File(NamedTuple):
     malformed: Malformed | None = None
 
 
-def read_files(paths: Sequence[str | os.PathLike[str]]) -> tuple[pa.Table, Malformed | None]:
-    """The rows of all files that these paths stand for, in order."""
-    found = [(path, keys) for given in paths for path, keys in _expand(os.fspath(given))]
-    files = [_read(path, keys) for path, keys in found]
+def read_files(paths: Sequence[str | os.PathLike[str]], text_column: str) -> tuple[pa.Table, Malformed | None]:
+    """The rows of all files that these paths stand for, in order. CSV has no types: `text_column` is not guessed to be numbers."""
+    found = [entry for given in paths for entry in _expand(os.fspath(given))]
+    files = [_read(path, text_column) for path, _ in found]
+    files = _add_keys(files, [keys for _, keys in found])
     malformed = _number_on(files)
     if len(files) == 1:
         return files[0].table, malformed
@@ -57,6 +59,20 @@ def read_files(paths: Sequence[str | os.PathLike[str]]) -> tuple[pa.Table, Malfo
             f"the files of {os.fspath(paths[0])!r} do not fit together: {problem}\n"
             "  hint: a column must hold one kind of value in all files"
         ) from problem
+
+
+def _add_keys(files: list[_File], keys: list[dict[str, str]]) -> list[_File]:
+    """Give the rows of every file the `key=value` folders it lies in, as columns: numbers where all values are."""
+    names = dict.fromkeys(name for found in keys for name in found)
+    for name in names:
+        texts = [None if found.get(name) == _NULL_FOLDER else found.get(name) for found in keys]
+        is_number = all(text is None or (text.isdecimal() and len(text) < 19) for text in texts)
+        arrow = pa.int64() if is_number else pa.string()
+        for number, (file, text) in enumerate(zip(files, texts, strict=True)):
+            if name not in file.table.column_names:
+                column = pa.repeat(pa.scalar(text, pa.string()).cast(arrow), file.table.num_rows)
+                files[number] = file._replace(table=file.table.append_column(name, column))
+    return files
 
 
 def _number_on(files: Sequence[_File]) -> Malformed | None:
@@ -118,27 +134,22 @@ def _format(path: Path) -> str | None:
 # ---------------------------------------------------------------- reading
 
 
-def _read(path: Path, keys: dict[str, str]) -> _File:
+def _read(path: Path, text_column: str) -> _File:
     kind = _format(path)
     if kind is None:
         raise DataError(f"cannot tell what kind of file {str(path)!r} is\n  hint: the name should end in one of {_KNOWN}")
     try:
         if path.stat().st_size == 0:
             raise DataError(f"the file {str(path)!r} is empty\n  hint: it should hold at least the names of the columns")
-        file = {"csv": _read_csv, "json": _read_json, "parquet": _read_parquet}[kind](path)
+        if kind == "csv":
+            file = _read_csv(path, text_column)
+        else:
+            file = _read_json(path) if kind == "json" else _read_parquet(path)
     except (pa.ArrowException, OSError, EOFError, ValueError) as problem:
         raise DataError(f"the file {str(path)!r} cannot be read: {problem}\n  hint: is it whole, and really {kind}?") from problem
-    table = file.table
-    if not table.num_columns:
+    if not file.table.num_columns:
         raise DataError(f"the file {str(path)!r} holds no columns\n  hint: is it whole, and really {kind}?")
-    for name, value in keys.items():
-        if name not in table.column_names:
-            table = table.append_column(name, pa.array([_number_or_text(value)] * table.num_rows))
-    return file._replace(table=table)
-
-
-def _number_or_text(value: str) -> int | str:
-    return int(value) if value.isdecimal() and len(value) < 19 else value
+    return file
 
 
 def _read_parquet(path: Path) -> _File:
@@ -148,7 +159,7 @@ def _read_parquet(path: Path) -> _File:
         return _File(file.read())
 
 
-def _read_csv(path: Path) -> _File:
+def _read_csv(path: Path, text_column: str) -> _File:
     from pyarrow import csv
 
     def read(threads: bool) -> tuple[pa.Table, list[Any]]:
@@ -163,19 +174,41 @@ def _read_csv(path: Path) -> _File:
                 stream,
                 csv.ReadOptions(use_threads=threads, block_size=_BLOCK),
                 csv.ParseOptions(newlines_in_values=True, invalid_row_handler=set_aside),
+                csv.ConvertOptions(column_types={text_column: pa.binary()}),  # `_clean_texts` forgives bytes that are no UTF-8
             )
         return table, broken
 
     table, broken = read(threads=True)
-    malformed = None
     if broken:
         table, broken = read(threads=False)  # rows are numbered only when they are read one after the other
-        reasons = [f"{row.actual_columns} fields instead of {row.expected_columns}" for row in broken]
-        # Arrow counts from 1, and the names of the columns are its first row.
-        malformed = Malformed(
-            np.array([row.number - 2 for row in broken], np.int64), pa.array([row.text for row in broken]), pa.array(reasons)
-        )
+    # Arrow counts from 1, and the names of the columns are its first row.
+    rows = [row.number - 2 for row in broken]
+    texts = [row.text for row in broken]
+    reasons = [f"{row.actual_columns} fields instead of {row.expected_columns}" for row in broken]
+    unclosed = _find_unclosed(path, table)
+    if unclosed is not None:
+        table = table.slice(0, table.num_rows - 1)
+        rows.append(table.num_rows + len(broken))
+        texts.append(unclosed)
+        reasons.append("a quote is never closed")
+    malformed = Malformed(np.array(rows, np.int64), pa.array(texts), pa.array(reasons)) if rows else None
     return _File(_clean_texts(table), malformed)
+
+
+def _find_unclosed(path: Path, table: pa.Table) -> str | None:
+    """The text of a last row whose open quote has swallowed the rest of the file, which Arrow takes for one long value."""
+    last = table.column(table.num_columns - 1)
+    if not len(last) or not (pat.is_string(last.type) or pat.is_binary(last.type)):
+        return None
+    value = last[-1].cast(pa.binary()).as_py() or b""
+    if b"\n" not in value:
+        return None
+    with pa.input_stream(str(path)) as stream:
+        content = stream.read()
+    if content.count(b'"') % 2 == 0:
+        return None
+    quote = content.rfind(b'"' + value.partition(b"\n")[0].rstrip(b"\r"))
+    return str(content[content.rfind(b"\n", 0, quote) + 1 :].decode("utf-8", "replace"))
 
 
 def _clean_texts(table: pa.Table) -> pa.Table:
@@ -183,14 +216,21 @@ def _clean_texts(table: pa.Table) -> pa.Table:
     for number, field in enumerate(table.schema):
         column = table.column(number)
         if pat.is_binary(field.type):
-            texts = [None if value is None else value.decode("utf-8", "replace") for value in column.to_pylist()]
-            column = pa.chunked_array([pa.array(texts, pa.string())])
+            column = _decode(column)
         elif not pat.is_string(field.type):
             continue
         empty = pc.equal(column, "")
         if column.type != field.type or pc.any(empty).as_py():
             table = table.set_column(number, field.name, pc.if_else(empty, None, column))
     return table
+
+
+def _decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [None if value is None else value.decode("utf-8", "replace") for value in column.to_pylist()]
+        return pa.chunked_array([pa.array(texts, pa.string())])
 
 
 # ---------------------------------------------------------------- JSON
@@ -226,13 +266,14 @@ def _mend_json(content: bytes) -> _File:
 
 
 def _split_records(content: bytes) -> Iterable[bytes]:
+    content = content.removeprefix(b"\xef\xbb\xbf")
     if content.lstrip()[:1] == b"[":
         # One array of records instead of a record a line.
         try:
             return [json.dumps(record).encode() for record in json.loads(content)]
         except (ValueError, RecursionError):
             pass
-    return [line for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
+    return [line for line in content.split(b"\n") if line.strip()]
 
 
 def _record(line: bytes) -> dict[str, Any]:

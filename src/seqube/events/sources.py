@@ -20,13 +20,13 @@ from seqube.events.schema import check_unique
 _BIG = 1 << 31  # what the 32-bit offsets of Arrow's plain strings can reach
 
 
-def load(data: Any) -> tuple[pa.Table, Malformed | None]:
+def load(data: Any, type_column: str) -> tuple[pa.Table, Malformed | None]:
     """The rows of `data` as a table with one chunk per column, and the lines of its files that are no rows."""
     malformed = None
     if isinstance(data, (str, os.PathLike)):
-        table, malformed = read_files([data])
+        table, malformed = read_files([data], type_column)
     elif isinstance(data, (list, tuple)) and data and all(isinstance(path, (str, os.PathLike)) for path in data):
-        table, malformed = read_files(data)
+        table, malformed = read_files(data, type_column)
     else:
         table = _as_table(data)
     return one_chunk(table.replace_schema_metadata(None)), malformed
