@@ -144,7 +144,7 @@ def run(
         if name in written:
             out.print(f"{name}: {table.num_rows:,} rows in {written[name]}", highlight=False, soft_wrap=True, markup=False)
         else:
-            _show(table, SHOWN_ROWS if limit is None else limit, title=f"{name}: {totals[name]:,} rows")
+            _show(name, table.slice(0, SHOWN_ROWS if limit is None else limit), totals[name])
 
 
 @program.command()
@@ -309,16 +309,20 @@ def _print_json(document: dict[str, Any]) -> None:
     print(json.dumps(document))  # noqa: T201
 
 
-def _show(table: pa.Table, limit: int, title: str) -> None:
-    """The first rows as a table on the terminal; a struct is shown as its own columns' values."""
-    shown = Table(title=escape(title), title_justify="left", header_style="bold")
-    for name in table.column_names:
-        shown.add_column(escape(name), overflow="fold")
-    for row in table.slice(0, limit).to_pylist():
+def _show(name: str, table: pa.Table, total: int) -> None:
+    """The first rows as a table on the terminal; a struct is shown as its columns' values."""
+    out.print(f"{name}: {total:,} rows", style="bold", highlight=False, markup=False)
+    shown = Table(header_style="bold")
+    for column in table.column_names:
+        shown.add_column(escape(column), overflow="fold")
+    for row in table.to_pylist():
         shown.add_row(*(escape(_brief(value)) for value in row.values()))
-    out.print(shown)
-    if table.num_rows > limit:
-        out.print(f"... and {table.num_rows - limit:,} more rows (--limit, --out)", style="dim")
+    if table.num_rows:
+        out.print(shown)
+    if total > table.num_rows:
+        out.print(
+            f"... and {total - table.num_rows:,} more (--limit N shows N, --out DIR writes all)", style="dim", highlight=False
+        )
 
 
 def _brief(value: Any) -> str:

@@ -20,26 +20,28 @@ import seqube as sq
 from seqube.generate import generate, hierarchy
 
 HYGIENE = """\
-PATTERN   SEQ(Recycle r, Wash w, !SEQ(Sharpen s, Disinfect d, Check c, s.id = d.id = c.id = o.id), Operate o,
-              r.id = w.id = o.id)
+PATTERN   SEQ(Recycle r, Wash w,
+              !SEQ(Sharpen s, Disinfect d, Check c, s.id = d.id = c.id = o.id),
+              Operate o, r.id = w.id = o.id)
 WHERE     o.instrument = 'surgery'
 WITHIN    90 min
 RETURN    r.id AS tool, o.ward AS ward, o.ts AS used, o.ts - r.ts AS lag"""
 
 SHOCK_WAVE = """\
 PATTERN   SEQ(Jam a, Jam b, Jam c)
-WHERE     b.station = a.station - 1 AND c.station = b.station - 1 AND a.lane = 1 AND b.lane = 1 AND c.lane = 1
+WHERE     b.station = a.station - 1 AND c.station = b.station - 1
+          AND a.lane = b.lane = c.lane
 WITHIN    5 min
-RETURN    a.station AS station, a.ts AS began, c.occupancy AS occupancy"""
+RETURN    a.station AS station, a.lane AS lane, a.ts AS began, c.ts AS arrived"""
 
 TRADES = "SEQ(DELL, IPIX, QQQ) WITHIN 100 ms"
 
 JOURNEYS = {
-    "from Texas to Oklahoma": "SEQ(TX a, OK b, [id]) WITHIN 48 hours",
-    "Dallas, then Tulsa": "SEQ(D a, T b, [id]) WITHIN 48 hours",
-    "Galveston, Austin, Tulsa": "SEQ(G a, A b, T c, [id]) WITHIN 48 hours",
-    "... without Dallas's bus station": "SEQ(G a, !DBusStation x, A b, T c, [id]) WITHIN 48 hours",
-    "Galveston, Austin, Dallas, Tulsa": "SEQ(G a, A b, D c, T d, [id]) WITHIN 48 hours",
+    "Texas, Oklahoma": "SEQ(TX a, OK b, [id]) WITHIN 2 days",
+    "Dallas, Tulsa": "SEQ(D a, T b, [id]) WITHIN 2 days",
+    "Galveston, Austin, Tulsa": "SEQ(G a, A b, T c, [id]) WITHIN 2 days",
+    "... not by Dallas": "SEQ(G a, A b, !D x, T c, [id]) WITHIN 2 days",
+    "... by Dallas": "SEQ(G a, A b, D c, T d, [id]) WITHIN 2 days",
 }
 
 MISTAKE = "PATTERN SEQ(Recycle r, Wash w, r.id = x.id) WITHIN 1 hour"

@@ -1,0 +1,5 @@
+"""`python -m seqube` is `seqube`."""
+
+from seqube.cli import app
+
+app()

@@ -1,0 +1,280 @@
+"""The command line: what it prints where, what it writes, and its exit codes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import seqube as sq
+from seqube import cli
+from seqube.generate import generate
+
+EVENTS = """\
+ts,type,id,note
+0,Recycle,1,
+60,Recycle,2,x
+120,Wash,1,
+180,Wash,2,
+200,Disinfect,2,
+300,Operate,1,
+360,Operate,2,
+"""
+CARE = """\
+-- name: undisinfected
+SEQ(Recycle r, Wash w, !Disinfect d, Operate o, [id]) WITHIN 10 min
+RETURN r.id AS tool, o.ts - r.ts AS lag
+
+-- name: washed
+SEQ(Wash w, Operate o, [id]) WITHIN 10 min
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+Command = Callable[..., Outcome]
+
+
+@pytest.fixture
+def seqube(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run a command in a folder with `events.csv` and `care.sqb`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    Path("events.csv").write_text(EVENTS)
+    Path("care.sqb").write_text(CARE)
+
+    def run(*arguments: str) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["seqube", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            cli.app()
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        return Outcome(int(stopped.value.code or 0), printed.out, printed.err)
+
+    return run
+
+
+RUN = ("run", "care.sqb", "--local", "--events", "events.csv", "--unit", "s")
+
+
+# ---------------------------------------------------------------- run
+
+
+def test_run_shows_each_result_as_a_table(seqube: Command) -> None:
+    done = seqube(*RUN)
+    assert done.code == 0
+    assert "undisinfected: 1 rows" in done.out
+    assert "washed: 2 rows" in done.out
+    assert "300" in done.out
+    assert done.err == ""
+
+
+def test_run_as_json_prints_one_object_and_nothing_else(seqube: Command) -> None:
+    done = seqube(*RUN, "--json")
+    assert done.code == 0
+    assert done.document["events"] == 7
+    assert done.document["rejected"] == {"count": 0, "reasons": {}}
+    assert done.document["results"]["undisinfected"] == {"count": 1, "columns": ["tool", "lag"], "rows": [{"tool": 1, "lag": 300}]}
+    washed = done.document["results"]["washed"]
+    assert washed["rows"][0]["w"] == {"ts": 120, "type": "Wash", "id": 1, "note": None}
+
+
+def test_the_query_may_be_given_as_text(seqube: Command) -> None:
+    done = seqube("run", "--local", "--query", "SEQ(A a, B b) WITHIN 1 s", "--events", "events.csv", "--json")
+    assert done.document["results"] == {"query": {"count": 0, "columns": ["start", "end", "a", "b"], "rows": []}}
+
+
+def test_limit_cuts_rows_but_not_the_count(seqube: Command) -> None:
+    washed = seqube(*RUN, "--json", "--limit", "1").document["results"]["washed"]
+    assert (washed["count"], len(washed["rows"])) == (2, 1)
+    assert "... and 1 more" in seqube(*RUN, "--limit", "1").out
+
+
+def test_parquet_files_hold_the_matches(seqube: Command) -> None:
+    done = seqube(*RUN, "--out", "found")
+    assert done.code == 0
+    assert "2 rows in found/washed.parquet" in done.out
+    assert sorted(path.name for path in Path("found").iterdir()) == ["undisinfected.parquet", "washed.parquet"]
+    table = pq.read_table("found/washed.parquet")
+    assert table.to_pylist()[0]["o"]["ts"] == 300
+
+
+def test_csv_files_have_a_column_for_each_attribute(seqube: Command) -> None:
+    seqube(*RUN, "--out", "found", "--format", "csv")
+    rows = list(csv.DictReader(Path("found/washed.csv").read_text().splitlines()))
+    assert {(row["w.id"], row["o.ts"], row["o.type"]) for row in rows} == {("1", "300", "Operate"), ("2", "360", "Operate")}
+
+
+def test_json_files_hold_a_match_a_line(seqube: Command) -> None:
+    done = seqube(*RUN, "--out", "found", "--format", "json", "--json")
+    assert done.document["results"]["washed"] == {"count": 2, "columns": ["start", "end", "w", "o"], "file": "found/washed.json"}
+    lines = [json.loads(line) for line in Path("found/washed.json").read_text().splitlines()]
+    assert [line["w"]["id"] for line in lines] == [1, 2]
+
+
+def test_rejected_rows_are_reported_and_kept(seqube: Command) -> None:
+    with Path("events.csv").open("a") as file:
+        file.write("400,,3,\n,Wash,3,\n")
+    done = seqube(*RUN, "--out", "found", "--format", "csv", "--json")
+    assert done.code == 0
+    assert done.document["events"] == 7
+    assert done.document["rejected"]["count"] == 2
+    assert sum(done.document["rejected"]["reasons"].values()) == 2
+    assert "2 rows are not events" in done.err
+    assert len(Path("found/_rejected.csv").read_text().splitlines()) == 3
+
+
+def test_a_hierarchy_is_read(seqube: Command) -> None:
+    Path("care.yaml").write_text("Care: [Wash, Disinfect]\n")
+    query = ("--query", "SEQ(Care c, Operate o, [id]) WITHIN 1 h")
+    done = seqube("run", *query, "--local", "--events", "events.csv", "--unit", "s", "--hierarchy", "care.yaml", "--json")
+    assert done.document["results"]["query"]["count"] == 3
+
+
+def test_columns_are_chosen(seqube: Command) -> None:
+    Path("events.csv").write_text(EVENTS.replace("ts,type", "clock,what"))
+    assert seqube(*RUN, "--type", "what", "--time", "clock", "--json").document["results"]["washed"]["count"] == 2
+
+
+# ---------------------------------------------------------------- what is wrong
+
+
+def test_a_wrong_query_is_2_with_its_place(seqube: Command) -> None:
+    Path("wrong.sqb").write_text("SEQ(Wash w, Operate o, w.id = x.id) WITHIN 1 h")
+    for command in (
+        ("check", "wrong.sqb"),
+        ("run", "wrong.sqb", "--events", "events.csv"),
+        ("explain", "wrong.sqb", "--events", "events.csv"),
+    ):
+        done = seqube(*command)
+        assert done.code == 2
+        assert done.out == ""
+        assert "wrong.sqb" in done.err
+        assert "line 1" in done.err
+        assert "^" in done.err
+
+
+def test_an_error_is_json_too_where_that_was_asked_for(seqube: Command) -> None:
+    done = seqube("run", "--query", "SEQ(", "--events", "events.csv", "--json")
+    assert done.code == 2
+    assert done.document["error"]["kind"] == "QueryError"
+    assert done.document["error"]["message"] in done.err
+
+
+def test_a_missing_column_is_2(seqube: Command) -> None:
+    done = seqube(*RUN, "--type", "tipe")
+    assert done.code == 2
+    assert "tipe" in done.err
+
+
+def test_a_strategy_that_does_not_exist_is_2(seqube: Command) -> None:
+    done = seqube(*RUN, "--strategy", "magic")
+    assert done.code == 2
+    assert "magic" in done.err
+
+
+@pytest.mark.parametrize("name", ["nowhere.csv", "broken.parquet"])
+def test_events_that_cannot_be_read_are_1(seqube: Command, name: str) -> None:
+    Path("broken.parquet").write_bytes(b"nothing")
+    done = seqube("run", "care.sqb", "--local", "--events", name)
+    assert done.code == 1
+    assert name in done.err
+
+
+def test_a_folder_that_cannot_be_written_is_1(seqube: Command) -> None:
+    done = seqube(*RUN, "--out", "events.csv")
+    assert done.code == 1
+    assert "events.csv" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "--events", "events.csv"),
+        ("run", "care.sqb", "--query", "SEQ(A a, B b) WITHIN 1 s", "--events", "events.csv"),
+        ("run", "nowhere.sqb", "--events", "events.csv"),
+        ("run", "care.sqb"),
+        ("run", "care.sqb", "--events", "events.csv", "--format", "xlsx"),
+        ("check",),
+        ("generate", "weather", "--out", "x.csv"),
+        ("generate", "stock", "--out", "x.xlsx"),
+        ("generate", "stock", "--events", "-5", "--out", "x.csv"),
+        ("nonsense",),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_2(seqube: Command, arguments: tuple[str, ...]) -> None:
+    done = seqube(*arguments)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err != ""
+
+
+def test_a_mistake_of_ours_is_1_without_a_traceback(seqube: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("surprise")
+
+    monkeypatch.setattr(sq, "run", fail)
+    done = seqube(*RUN)
+    assert done.code == 1
+    assert "surprise" in done.err
+    assert "SEQUBE_DEBUG" in done.err
+
+
+# ---------------------------------------------------------------- the other commands
+
+
+def test_check_prints_text_that_checks_again(seqube: Command) -> None:
+    first = seqube("check", "care.sqb")
+    assert first.code == 0
+    Path("again.sqb").write_text(first.out)
+    assert seqube("check", "again.sqb").out == first.out
+
+
+def test_explain_prints_a_plan_for_each_query(seqube: Command) -> None:
+    done = seqube("explain", "care.sqb", "--events", "events.csv", "--unit", "s")
+    assert done.code == 0
+    assert "-- name: undisinfected\n" in done.out
+    assert "-- name: washed\n" in done.out
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "json"])
+def test_generated_events_can_be_run(seqube: Command, ending: str) -> None:
+    path = f"trades.{ending}"
+    assert seqube("generate", "stock", "--events", "2000", "--seed", "3", "--out", path).code == 0
+    query = ("--query", "SEQ(DELL a, QQQ b) WITHIN 100 ms")
+    found = seqube("run", *query, "--local", "--events", path, "--json", "--limit", "0").document
+    types = generate("stock", 2000, seed=3)["type"].to_pylist()
+    pairs = sum(
+        types[late] == "QQQ" for early in range(2000) if types[early] == "DELL" for late in range(early + 1, min(early + 100, 2000))
+    )
+    assert found["events"] == 2000
+    assert found["results"]["query"]["count"] == pairs
+
+
+def test_version(seqube: Command) -> None:
+    assert seqube("--version").out == f"seqube {sq.__version__}\n"
+
+
+def test_the_tour_runs_through() -> None:
+    done = subprocess.run([sys.executable, "-m", "seqube", "demo"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "matches in 1,000,000 events" in done.stdout
+    assert "there is no variable 'x'" in done.stdout
