@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,28 +14,22 @@ import yaml
 
 import oracle
 import seqube as sq
-from seqube.language import parse
+from seqube.language import Query, parse_file
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
 def cases() -> list[Any]:
-    """Each query of each folder that holds expected answers: the folder, the query's text, the expected rows."""
+    """Each query of each folder that holds expected answers: the folder, the query, the expected rows."""
     found = []
     for folder in sorted(path.parent for path in EXAMPLES.glob("*/expected.json")):
         expected = json.loads((folder / "expected.json").read_text())
-        texts = named((folder / "query.sqb").read_text())
+        queries = parse_file((folder / "query.sqb").read_text())
         if isinstance(expected, list):
-            expected = dict.fromkeys(texts, expected)
-        assert texts.keys() == expected.keys(), f"{folder.name}: queries and expected answers have different names"
-        found += [pytest.param(folder, text, expected[name], id=f"{folder.name}:{name}") for name, text in texts.items()]
+            expected = dict.fromkeys(queries, expected)
+        assert queries.keys() == expected.keys(), f"{folder.name}: queries and expected answers have different names"
+        found += [pytest.param(folder, query, expected[name], id=f"{folder.name}:{name}") for name, query in queries.items()]
     return found
-
-
-def named(text: str) -> dict[str, str]:
-    """The queries of a file, by the names in their `-- name:` lines."""
-    _, *rest = re.split(r"^-- name:\s*(\S+)\s*$", text, flags=re.MULTILINE)
-    return dict(zip(rest[::2], rest[1::2], strict=True)) or {"query": text}
 
 
 def read(path: Path) -> tuple[list[oracle.Event], str]:
@@ -59,9 +52,8 @@ def bag(rows: list[dict[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:
     return Counter(tuple(row.items()) for row in rows)
 
 
-@pytest.mark.parametrize(("folder", "text", "expected"), cases())
-def test_the_oracle_agrees(folder: Path, text: str, expected: list[dict[str, Any]]) -> None:
-    query = parse(text)
+@pytest.mark.parametrize(("folder", "query", "expected"), cases())
+def test_the_oracle_agrees(folder: Path, query: Query, expected: list[dict[str, Any]]) -> None:
     events, unit = read(folder / "events.csv")
     hierarchy = folder / "hierarchy.yaml"
     tree = yaml.safe_load(hierarchy.read_text()) if hierarchy.exists() else None
@@ -69,9 +61,9 @@ def test_the_oracle_agrees(folder: Path, text: str, expected: list[dict[str, Any
     assert bag(answer(query, events, tree, unit)) == bag(expected)
 
 
-@pytest.mark.parametrize(("folder", "text", "expected"), cases())
-def test_the_engine_agrees(folder: Path, text: str, expected: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize(("folder", "query", "expected"), cases())
+def test_the_engine_agrees(folder: Path, query: Query, expected: list[dict[str, Any]]) -> None:
     hierarchy = folder / "hierarchy.yaml"
     tree = sq.Hierarchy.load(str(hierarchy)) if hierarchy.exists() else None
-    result = sq.run(text, str(folder / "events.csv"), hierarchy=tree)
+    result = sq.run(query, str(folder / "events.csv"), hierarchy=tree)
     assert bag(result.table.to_pylist()) == bag(expected)

@@ -73,6 +73,11 @@ def test_any_query(text: str, events: list[oracle.Event]) -> None:
     assert_equal_matches(text, events)
 
 
+@given(text=queries(predicates=False), events=streams())
+def test_structure_alone(text: str, events: list[oracle.Event]) -> None:
+    assert_equal_matches(text, events)
+
+
 @given(text=queries(depth=1, words=("SEQ",)), events=streams())
 def test_flat_sequences(text: str, events: list[oracle.Event]) -> None:
     assert_equal_matches(text, events)
