@@ -23,7 +23,8 @@ What the page on meaning leaves open is decided here:
     with), and an instance of any negation below it, however deep, counts only with that same id on all its events.
 (f) NaN is null. Division by zero is null, `/` is true division, `%` has the sign of the dividend, integers are exact.
 (g) A predicate belongs to the innermost negation among those its variables stand under, else to the operator it stands in. In an
-    operator below OR it applies only when that branch is taken.
+    operator below OR it applies only when that branch is taken; one that belongs to a negation stays part of it, whatever branch
+    is taken.
 (h) Aggregates are grouped by GROUP BY alone: PARTITION BY restricts what matches, it does not split the result.
 (i) An emission at t looks at the matches of the events up to and including t ("not cancelled up to t"). In a tuple-count window,
     the window that ends at t is the last n events (of the partition) with timestamps up to t.
@@ -381,22 +382,22 @@ def _assign_predicates(query: tree.Query) -> dict[tree.Part, list[tree.Predicate
     """Every predicate with the operator or negation that it belongs to; WHERE stands at the root."""
     owned: dict[tree.Part, list[tree.Predicate | SameAs]] = {}
 
-    def visit(node: tree.Pattern, standing: tuple[tree.Predicate, ...]) -> None:
+    def visit(node: tree.Pattern, standing: tuple[tree.Predicate, ...], around: tuple[tree.Not, ...]) -> None:
         for predicate in standing:
             if isinstance(predicate, tree.Same):
                 owned.setdefault(node, []).append(SameAs(predicate.attribute, (node,)))
                 for negation in _negations(node):
                     owned.setdefault(negation, []).append(SameAs(predicate.attribute, (node, negation.part)))
             else:
-                paths = [_negations_above(node, a.variable) for a in tree.attributes(predicate)]
-                innermost = max(paths, key=len, default=())
+                paths = [around, *(_negations_above(query.pattern, a.variable) for a in tree.attributes(predicate))]
+                innermost = max(paths, key=len)
                 assert all(innermost[: len(path)] == path for path in paths), "a predicate on two different negations"
-                owned.setdefault(innermost[-1] if innermost else node, []).append(predicate)
+                owned.setdefault(innermost[-1] if len(innermost) > len(around) else node, []).append(predicate)
         for part in () if isinstance(node, tree.Type) else node.parts:
-            child = part.part if isinstance(part, tree.Not) else part
-            visit(child, () if isinstance(child, tree.Type) else child.where)
+            child, inside = (part.part, (*around, part)) if isinstance(part, tree.Not) else (part, around)
+            visit(child, () if isinstance(child, tree.Type) else child.where, inside)
 
-    visit(query.pattern, query.where + (() if isinstance(query.pattern, tree.Type) else query.pattern.where))
+    visit(query.pattern, query.where + (() if isinstance(query.pattern, tree.Type) else query.pattern.where), ())
     return owned
 
 
@@ -411,7 +412,7 @@ def _negations(part: tree.Part) -> Iterator[tree.Not]:
 
 
 def _negations_above(node: tree.Part, variable: str | None) -> tuple[tree.Not, ...]:
-    """The negations between `node` and the variable, from the outermost to the innermost; none for a variable from outside."""
+    """The negations between `node` and the variable, from the outermost to the innermost."""
     if isinstance(node, tree.Type) or variable is None:
         return ()
     if isinstance(node, tree.Not):

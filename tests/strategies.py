@@ -112,7 +112,7 @@ def queries(
     """
     pattern = draw(_skeletons(tuple(names), depth, tuple(words)))
     positives = _positives(pattern)
-    lines = [f"PATTERN {_write(draw, pattern, [], predicates)}"]
+    lines = [f"PATTERN {_write(draw, pattern, [], [], predicates)}"]
     if predicates and (where := _predicates(draw, positives, [])):
         lines.append("WHERE " + where)
     if predicates and draw(st.integers(0, 4)) == 4:
@@ -162,15 +162,18 @@ def _positives(part: Leaf | Operator) -> list[str]:
     return [variable for negated, child in part.parts if not negated for variable in _positives(child)]
 
 
-def _write(draw: st.DrawFn, node: Operator, outer: list[str], with_predicates: bool) -> str:
-    """The operator as text. `outer` holds the variables that the enclosing expressions make visible."""
-    own = [child.variable for negated, child in node.parts if isinstance(child, Leaf) and not negated]
-    negated_own = [child.variable for negated, child in node.parts if isinstance(child, Leaf) and negated]
+def _write(draw: st.DrawFn, node: Operator, outer: list[str], outer_negated: list[str], with_predicates: bool) -> str:
+    """The operator as text. `outer` and `outer_negated` hold the variables that the enclosing expressions make visible."""
+    visible = outer + [child.variable for negated, child in node.parts if isinstance(child, Leaf) and not negated]
+    negations = outer_negated + [child.variable for negated, child in node.parts if isinstance(child, Leaf) and negated]
     items = []
     for negated, child in node.parts:
-        text = f"{child.name} {child.variable}" if isinstance(child, Leaf) else _write(draw, child, outer + own, with_predicates)
+        if isinstance(child, Leaf):
+            text = f"{child.name} {child.variable}"
+        else:  # inside a negation, a predicate on another negation would name two of them
+            text = _write(draw, child, visible, [] if negated else negations, with_predicates)
         items.append("!" + text if negated else text)
-    if with_predicates and (predicates := _predicates(draw, outer + own, negated_own)):
+    if with_predicates and (predicates := _predicates(draw, visible, negations)):
         items.append(predicates)
     return f"{node.word}({', '.join(items)})"
 
