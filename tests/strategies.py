@@ -247,7 +247,7 @@ def _values(draw: st.DrawFn, variables: Sequence[str]) -> str:
     u, v = draw(st.sampled_from(variables)), draw(st.sampled_from(variables))
     a, b = draw(st.sampled_from(NUMBERS)), draw(st.sampled_from(NUMBERS))
     choices = [
-        f"{u}.{draw(st.sampled_from(['row', 'id', 'x', 'y', 's', 'f', 'type', 'ts']))}",
+        f"{u}.{draw(st.sampled_from(['id', 'x', 'y', 's', 'f', 'type', 'ts']))}",
         f"{u}.ts - {v}.ts",
         f"{u}.{a} {draw(st.sampled_from(['+', '-', '*', '/']))} {v}.{b}",
         f"-{u}.{a} % 2",
