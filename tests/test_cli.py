@@ -141,6 +141,23 @@ def test_rejected_rows_are_reported_and_kept(seqube: Command) -> None:
     assert len(Path("found/_rejected.csv").read_text().splitlines()) == 3
 
 
+def test_times_and_lengths_of_time_are_written_in_every_format(seqube: Command) -> None:
+    seqube("generate", "hospital", "--events", "500", "--out", "tools.parquet")
+    query = ("--query", "SEQ(Wash w, Operate o, [id]) WITHIN 2 h RETURN w.ts AS washed, o.ts - w.ts AS lag, o.duration AS duration")
+    for name in ("parquet", "csv", "json"):
+        done = seqube("run", *query, "--local", "--events", "tools.parquet", "--out", "found", "--format", name)
+        assert done.code == 0, done.err
+        assert Path(f"found/query.{name}").stat().st_size > 1000
+
+
+def test_two_results_never_share_a_file(seqube: Command) -> None:
+    Path("care.sqb").write_text(CARE.replace("undisinfected", "a b").replace("washed", "a/b"))
+    done = seqube(*RUN, "--out", "found")
+    assert done.code == 2
+    assert "a_b.parquet" in done.err
+    assert not Path("found").exists()
+
+
 def test_a_hierarchy_is_read(seqube: Command) -> None:
     Path("care.yaml").write_text("Care: [Wash, Disinfect]\n")
     query = ("--query", "SEQ(Care c, Operate o, [id]) WITHIN 1 h")

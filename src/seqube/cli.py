@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from seqube.errors import DataError, QueryError, SequbeError
+from seqube.errors import DataError, PlanError, QueryError, SequbeError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 out = Console()
 err = Console(stderr=True)
 
-DONE, FAILED, WRONG = 0, 1, 2
+FAILED, WRONG = 1, 2
 SHOWN_ROWS = 20
-
+REJECTED = "_rejected"
 
 program = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -112,8 +112,9 @@ def run(
 
     queries = _read_queries(query, text)
     concepts = _read_hierarchy(hierarchy)
+    places = _places(folder, [*queries, REJECTED], file_format) if folder is not None else {}
     if not local:
-        _note("note: running in this process; --local says so without this note")
+        _note("note: running in this process, not on Spark")
     with err.status("Reading events"):
         stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
     with err.status(f"Matching {len(stream):,} events"):
@@ -121,12 +122,12 @@ def run(
     _report_rejected(stream)
     totals = {name: len(results[name]) for name in queries}
     tables = {name: results[name].table.slice(0, limit) for name in queries}
-    written: dict[str, str] = {}
-    if folder is not None:
+    if places:
         with err.status(f"Writing to {folder}"):
-            written = {name: str(_write(table, _place(folder, name, file_format))) for name, table in tables.items()}
+            for name, table in tables.items():
+                _write(table, places[name])
             if stream.rejected:
-                _write(stream.rejected.table, _place(folder, "_rejected", file_format))
+                _write(stream.rejected.table, places[REJECTED])
     if as_json:
         _print_json(
             {
@@ -134,15 +135,15 @@ def run(
                 "rejected": {"count": stream.rejected.count, "reasons": stream.rejected.reasons},
                 "results": {
                     name: {"count": totals[name], "columns": table.column_names}
-                    | ({"file": written[name]} if name in written else {"rows": _plain(table.to_pylist())})
+                    | ({"file": str(places[name])} if places else {"rows": _plain(table.to_pylist())})
                     for name, table in tables.items()
                 },
             }
         )
         return
     for name, table in tables.items():
-        if name in written:
-            out.print(f"{name}: {table.num_rows:,} rows in {written[name]}", highlight=False, soft_wrap=True, markup=False)
+        if places:
+            out.print(f"{name}: {table.num_rows:,} rows in {places[name]}", highlight=False, soft_wrap=True, markup=False)
         else:
             _show(name, table.slice(0, SHOWN_ROWS if limit is None else limit), totals[name])
 
@@ -236,17 +237,21 @@ def _read_hierarchy(path: Path | None) -> Hierarchy | None:
 def _report_rejected(stream: Events) -> None:
     if stream.rejected:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in stream.rejected.reasons.items())
-        err.print(
-            f"note: {stream.rejected.count:,} rows are not events and were set aside ({reasons})", markup=False, soft_wrap=True
-        )
+        _note(f"note: {stream.rejected.count:,} rows are not events and were set aside ({reasons})")
 
 
-def _place(folder: Path, name: str, file_format: Format) -> Path:
-    safe = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)
-    return folder / f"{safe}.{file_format}"
+def _places(folder: Path, names: list[str], file_format: Format) -> dict[str, Path]:
+    """A file for each name, without the characters that files cannot have."""
+    places: dict[str, Path] = {}
+    for name in names:
+        path = folder / ("".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name) + f".{file_format}")
+        if path in places.values():
+            raise PlanError(f"two results would be written to {path}\n  hint: give the query {name!r} another name")
+        places[name] = path
+    return places
 
 
-def _write(table: pa.Table, path: Path) -> Path:
+def _write(table: pa.Table, path: Path) -> None:
     """Write a table in the format that the path's ending names; a file is there whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -260,14 +265,13 @@ def _write(table: pa.Table, path: Path) -> Path:
                 from pyarrow import csv
 
                 csv.write_csv(_flatten(table), draft)
-            case _:
+            case _:  # JSON, an object a line
                 with draft.open("w", encoding="utf-8") as file:
                     for batch in table.to_batches(max_chunksize=10_000):
                         file.writelines(json.dumps(_plain(row)) + "\n" for row in batch.to_pylist())
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-    return path
 
 
 def _flatten(table: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""A Spark session in this machine, set up so that Seqube's own traps are out of the way. Your own session works too.
+"""A Spark session in this machine, set up so that Spark's usual traps are out of the way. Your own session works too.
 
 Python workers run this very interpreter, times are UTC everywhere, rows travel as Arrow, streaming state is kept in RocksDB, and
 Java is found or brought along (`seqube.spark.java`). The first call starts a JVM (some seconds); later calls return the session
