@@ -38,9 +38,10 @@ def parse_file(text: str) -> dict[str, Query]:
         return {"query": parse(text)}
 
     problems: list[Problem] = []
-    if not _is_blank(text[: headers[0][1]]):
-        start = len(text) - len(text.lstrip())
-        problems.append(Problem("a query stands before the first '-- name:' line", place(text, start), "give it a name of its own"))
+    stray = _code(text[: headers[0][1]])
+    if stray.strip():
+        at = place(text, len(stray) - len(stray.lstrip()))
+        problems.append(Problem("a query stands before the first '-- name:' line", at, "give it a name of its own"))
     queries: dict[str, Query] = {}
     first: dict[str, int] = {}
     ends = [start for _, start, _ in headers[1:]] + [len(text)]
@@ -53,7 +54,7 @@ def parse_file(text: str) -> dict[str, Query]:
                 Problem(f"two queries are called {name!r} (the first in line {first[name]})", at, "give one another name")
             )
         first.setdefault(name, at.line)
-        if _is_blank(text[body:end]):
+        if not _code(text[body:end]).strip():
             problems.append(Problem(f"there is no query under the name {name!r}", at, "write it below, or remove this line"))
             continue
         try:
@@ -65,5 +66,6 @@ def parse_file(text: str) -> dict[str, Query]:
     return queries
 
 
-def _is_blank(text: str) -> bool:
-    return not re.sub(r"--[^\n]*", "", text).strip("\ufeff \t\r\n")
+def _code(text: str) -> str:
+    """The text with its comments blanked out."""
+    return re.sub(r"--[^\n]*|\ufeff", lambda found: " " * len(found[0]), text)

@@ -72,7 +72,7 @@ def draft(text: str) -> Draft:
         try:
             result = cast(Draft, _parser().parse(text))
         except UnexpectedInput as error:
-            raise QueryError(explain(error, text)) from None
+            raise QueryError(explain(error, text, _parser())) from None
         _check_limits(result)
     except QueryError as error:
         raise QueryError(error.problems, text) from None

@@ -7,6 +7,7 @@ get a message or a hint of their own.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from seqube.errors import Problem, Span, nearest
 from seqube.language.parser import UNIT_US, place
 
 if TYPE_CHECKING:
+    from lark import Lark
     from lark.exceptions import UnexpectedInput
 
 _START = "a query starts with its pattern: PATTERN SEQ(A a, B b) WITHIN 10 min"
@@ -52,7 +54,7 @@ _CHARACTERS = {
 }
 
 
-def explain(error: UnexpectedInput, text: str) -> Problem:
+def explain(error: UnexpectedInput, text: str, parser: Lark) -> Problem:
     """What is wrong where the parser stopped."""
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
@@ -65,8 +67,7 @@ def explain(error: UnexpectedInput, text: str) -> Problem:
         return Problem(wrong, place(text, position), advice)
     assert isinstance(error, UnexpectedToken)
     token = error.token
-    parser = error.interactive_parser
-    accepts: set[str] = set(parser.accepts() if parser is not None else error.expected)  # type: ignore[no-untyped-call]
+    accepts = _accepted(parser, text, len(text) if token.type == "$END" else token.start_pos or 0)
     if token.type == "$END":
         end = token.end_pos or 0  # the end borrows the place of the last token
         message = f"the query ends too early: expected {_phrase(accepts)} after '{_previous(text, end)}'"
@@ -81,6 +82,21 @@ def explain(error: UnexpectedInput, text: str) -> Problem:
         _hint(stop),
     )
     return Problem(message, place(text, start, len(found.split("\n", 1)[0])), hint)
+
+
+def _accepted(parser: Lark, text: str, position: int) -> set[str]:
+    """What can follow the text before `position`.
+
+    The error itself knows less: the parser has then already closed what it could on sight of the wrong token.
+    """
+    from lark.exceptions import UnexpectedInput
+
+    state = parser.parse_interactive(text)
+    with contextlib.suppress(UnexpectedInput):
+        for token in state.iter_parse():
+            if (token.start_pos or 0) >= position:
+                break
+    return set(state.accepts())  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +156,7 @@ def _hint(stop: _Stop) -> str | None:
         parts = re.fullmatch(r"\d+[^\W\d]+", stop.before)
         return "every part of a duration takes a unit: 1h30m" if parts else f"a window is written WITHIN {stop.found}"
     if "WITHIN" in accepts and stop.is_word:
-        near = nearest(stop.found.upper(), (*_CLAUSE_WORDS, "AND", "OR"))
+        near = nearest(stop.found.upper(), _CLAUSE_WORDS) if len(stop.found) > 2 else None
         return f"did you mean {near}?" if near else f"a column is named with AS {stop.found}" if "_AS" in accepts else None
     if "WITHIN" in accepts and stop.kind == "COMMA":
         return "join predicates with AND"

@@ -1,0 +1,204 @@
+"""Random bound queries, straight as trees: every node, every kind of name, every clause, obeying the binding rules by construction.
+
+The path of a variable is the Nots around it; a predicate picks one variable first and then only others whose paths lie along
+the same line, as the language asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from seqube.language import tree
+from seqube.language.names import column_name
+from seqube.language.tree import Attribute, Emit, Output, Predicate, Query, Value, Window
+
+# fmt: off
+KEYWORDS = [
+    "SEQ", "and", "Or", "NOT", "in", "between", "IS", "null", "TRUE", "false", "pattern", "WHERE", "partition", "Group",
+    "GROUPBY", "by", "agg", "having", "within", "emit", "on", "trigger", "every", "total", "return", "as", "count", "SUM", "avg",
+    "min", "max", "events", "s", "m", "h",
+]
+# fmt: on
+odd_text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=6)
+names = st.sampled_from(["A", "B", "price", "é", "x_1", "start"]) | st.sampled_from(KEYWORDS) | odd_text
+int64 = st.integers(-(2**63), 2**63 - 1)
+strings = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
+numbers = st.integers(-5, 5) | int64 | st.floats(allow_nan=False, allow_infinity=False)
+literals = st.builds(tree.Literal, numbers | strings | st.booleans() | st.none())
+
+Visible = list[tuple[str, tuple[int, ...]]]
+
+
+@dataclass
+class Builder:
+    """One query in the making; `fresh` variables are those not used yet."""
+
+    draw: st.DrawFn
+    fresh: list[str]
+    n_negations: int = 0
+
+    def flip(self) -> bool:
+        return self.draw(st.booleans())
+
+    # ---- patterns
+
+    def leaf(self) -> tree.Type:
+        variable = self.fresh.pop()
+        return tree.Type(variable if self.flip() else self.draw(names), variable)
+
+    def pattern(self, depth: int, visible: Visible, path: tuple[int, ...]) -> tuple[tree.Pattern, Visible]:
+        """A pattern, and the positive variables in it."""
+        if depth == 0 or self.draw(st.integers(0, 3)) == 0:
+            leaf = self.leaf()
+            return leaf, [(leaf.variable or "", path)]
+        kind = self.draw(st.sampled_from([tree.Seq, tree.And, tree.Or]))
+        signs = [*self.draw(st.lists(st.booleans(), max_size=3)), True]
+        if kind is tree.Or:
+            signs = [True] * len(signs)
+        # The operator's own variables are known only when its components are made, so leaves come first.
+        shapes = []
+        own: Visible = []
+        for positive in signs:
+            inner_path = path
+            if not positive:
+                self.n_negations += 1
+                inner_path = (*path, self.n_negations)
+            leaf = self.leaf() if self.flip() else None
+            if leaf is not None:
+                own.append((leaf.variable or "", inner_path))
+            shapes.append((positive, inner_path, leaf))
+        seen = [*visible, *own]
+        parts: list[tree.Part] = []
+        inside: Visible = []
+        for positive, inner_path, leaf in shapes:
+            part: tree.Pattern
+            if leaf is not None:
+                part, found = leaf, [(leaf.variable or "", inner_path)]
+            else:
+                part, found = self.pattern(depth - 1, seen, inner_path)
+            if positive:
+                inside += found
+            parts.append(part if positive else tree.Not(part))
+        where = self.predicates(seen, path) if self.flip() else ()
+        return kind(tuple(parts), where), inside  # type: ignore[arg-type]
+
+    # ---- predicates
+
+    def predicates(self, visible: Visible, path: tuple[int, ...]) -> tuple[Predicate, ...]:
+        return tuple(self.conjunct(visible, path) for _ in range(self.draw(st.integers(1, 3))))
+
+    def conjunct(self, visible: Visible, path: tuple[int, ...]) -> Predicate:
+        if self.draw(st.integers(0, 5)) == 0:
+            return tree.Same(self.draw(names))
+        focus = self.draw(
+            st.sampled_from([line for _, line in visible if line[: len(path)] == path or path[: len(line)] == line] or [path])
+        )
+        line = max(focus, path, key=len)
+        usable = [name for name, other in visible if line[: len(other)] == other]
+        return self.predicate(usable, 2, top=True)
+
+    def predicate(self, usable: list[str], depth: int, top: bool = False) -> Predicate:
+        choice = self.draw(st.integers(0, 8 if depth else 5))
+        if choice == 0:
+            return tree.Comparison(
+                self.draw(st.sampled_from(["=", "!=", "<", "<=", ">", ">="])), self.value(usable, 2), self.value(usable, 2)
+            )
+        if choice == 1:
+            return tree.Comparison("=", self.attribute(usable), self.draw(literals))
+        if choice == 2:
+            return tree.Among(self.attribute(usable), tuple(self.draw(st.lists(literals, min_size=1, max_size=4))), self.flip())
+        if choice == 3:
+            return tree.Between(self.value(usable, 1), self.value(usable, 1), self.value(usable, 1), self.flip())
+        if choice == 4:
+            return tree.IsNull(self.value(usable, 1), self.flip())
+        if choice == 5:
+            return tree.IsTrue(self.attribute(usable) if usable else tree.Literal(self.flip()))
+        if choice == 6:
+            return tree.Inverse(self.predicate(usable, depth - 1))
+        parts = tuple(self.predicate(usable, depth - 1) for _ in range(self.draw(st.integers(2, 3))))
+        return tree.AnyOf(parts) if choice == 7 or top else tree.AllOf(parts)
+
+    def attribute(self, usable: list[str]) -> Value:
+        if not usable:
+            return tree.Literal(None)
+        return Attribute(self.draw(st.sampled_from(usable)), self.draw(names))
+
+    def value(self, usable: list[str], depth: int) -> Value:
+        choice = self.draw(st.integers(0, 5 if depth else 2))
+        if choice == 0:
+            return tree.Literal(self.draw(numbers))
+        if choice == 1:
+            return self.attribute(usable)
+        if choice == 2:
+            return tree.Duration(
+                self.draw(st.integers(-(2**63) + 1, 2**63 - 1) | st.sampled_from([0, 3_600_000_000, 172_800_000_000, -60_000_000]))
+            )
+        if choice == 3:
+            operand = self.value(usable, depth - 1)
+            return operand if isinstance(operand, (tree.Literal, tree.Duration)) else tree.Minus(operand)
+        return tree.Arithmetic(
+            self.draw(st.sampled_from(["+", "-", "*", "/", "%"])), self.value(usable, depth - 1), self.value(usable, depth - 1)
+        )
+
+    # ---- clauses
+
+    def window(self, units: tuple[str, ...]) -> Window:
+        length = self.draw(st.integers(1, 2**63 - 1) | st.sampled_from([1, 1_000, 60_000_000, 3_600_000_000, 86_400_000_000]))
+        return Window(length, self.draw(st.sampled_from(units)))  # type: ignore[arg-type]
+
+    def outputs(self, values: list[Value], taken: set[str]) -> tuple[Output, ...]:
+        outputs = []
+        for position, value in enumerate(values, 1):
+            name = column_name(value, position)
+            while name in taken or self.draw(st.integers(0, 3)) == 0:
+                name = self.draw(names) + "_" * self.draw(st.integers(0, 3))
+            taken.add(name)
+            outputs.append(Output(value, name))
+        return tuple(outputs)
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> Query:
+    """A bound query with any clauses."""
+    variables = draw(st.lists(names.filter(lambda name: name not in ("start", "end")), min_size=70, max_size=70, unique=True))
+    builder = Builder(draw, variables)
+    pattern, positive = builder.pattern(draw(st.integers(0, 3)), [], ())
+    own = [] if isinstance(pattern, tree.Type) else [part for part in pattern.parts if isinstance(part, tree.Type)]
+    usable = [name for name, _ in positive]
+    seen: Visible = list(dict.fromkeys([*positive, *((part.variable or "", ()) for part in own)]))
+    where = builder.predicates(seen, ()) if builder.flip() else ()
+    keys = tuple(draw(st.lists(names, max_size=2, unique=True)))
+
+    def grouped() -> Attribute:
+        if keys and builder.flip():
+            return Attribute(None, draw(st.sampled_from(keys)))
+        return Attribute(draw(st.sampled_from(usable)), draw(names))
+
+    query = Query(pattern, builder.window(("us", "ticks", "events")), where, keys)
+    shape = draw(st.sampled_from(["matches", "returns", "aggregates"]))
+    if shape == "returns":
+        values = [grouped() if builder.flip() else builder.value(usable, 2) for _ in range(draw(st.integers(1, 3)))]
+        return Query(pattern, query.window, where, keys, returns=builder.outputs(values, set()))
+    if shape == "matches":
+        return query
+    when = draw(st.sampled_from(["trigger", "every", "total"]))
+    emit = Emit(when, builder.window(("us", "ticks")) if when == "every" else None)
+    taken = set() if when == "total" else {"ts"}
+    groups = []
+    for key in (grouped() for _ in range(draw(st.integers(0, 2)))):
+        if column_name(key, 0) not in taken:
+            taken.add(column_name(key, 0))
+            groups.append(key)
+
+    def aggregate() -> tree.Aggregate:
+        function = draw(st.sampled_from(["COUNT", "SUM", "AVG", "MIN", "MAX"]))
+        attribute = Attribute(draw(st.sampled_from(usable)), draw(names))
+        return tree.Aggregate(function, None if function == "COUNT" else attribute)
+
+    aggregates = builder.outputs([aggregate() for _ in range(draw(st.integers(1, 3)))], taken)
+    having = tuple(
+        tree.Comparison(">", aggregate(), draw(st.builds(tree.Literal, numbers))) for _ in range(draw(st.integers(0, 2)))
+    )
+    return Query(pattern, query.window, where, keys, tuple(groups), aggregates, having, emit)

@@ -1,0 +1,176 @@
+"""Syntax errors: what is said, where, and what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from seqube.errors import QueryError
+from seqube.language import parse
+
+START = "a query starts with its pattern: PATTERN SEQ(A a, B b) WITHIN 10 min"
+QUOTES = "strings take single quotes: 'foo'"
+SPECIAL = 'a name with special characters takes double quotes: "ER-Triage"'
+DOT = 'a name with a dot in it takes double quotes: "com.acme.Order"'
+STRAIGHT = "strings take straight single quotes: 'A'"
+ONE = "one query at a time; a file holds several, each headed by a line -- name: hygiene"
+CLOSE = "end it with a single quote; a quote inside a string is written twice: 'it''s'"
+FUNCTIONS = "there are SEQ, AND, OR, COUNT, SUM, AVG, MIN, MAX"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line", "column", "hint"),
+    [
+        ("", "the query is empty", 1, 1, START),
+        (" -- nothing\n ;", "the query is empty", 1, 1, START),
+        ("SEQ(A a, B b", "the query ends too early: expected ',' or ')' after 'b'", 1, 13, "is a ')' missing?"),
+        ("SEQ(A) WITHIN", "the query ends too early: expected a length of time after 'WITHIN'", 1, 14, None),
+        ("A WHERE A.x = 3 AND -- more\n", "the query ends too early: expected a value after 'AND'", 1, 20, None),
+        ("SEQ(A a B b) WITHIN 5", "expected ',' or ')' after 'a', found 'B'", 1, 9, "is a comma missing before it?"),
+        ("SEQ(A,) WITHIN 5", "expected an event type or a predicate after ',', found ')'", 1, 7, None),
+        ("SEQ() WITHIN 5", "expected an event type or a predicate after '(', found ')'", 1, 5, None),
+        (
+            "SEQ(A a,\n a.x = 3 C c) WITHIN 5",
+            "expected an operator, ',' or ')' after '3', found 'C'",
+            2,
+            10,
+            "is a comma missing before it?",
+        ),
+        ("SEQ(A a)) WITHIN 5", "expected a clause such as WITHIN after ')', found ')'", 1, 9, None),
+        ("SEQ(A a) 5 min", "expected a clause such as WITHIN after ')', found '5 min'", 1, 10, "a window is written WITHIN 5 min"),
+        ("SEQ(A a) WITHN 5 min", "expected a clause such as WITHIN after ')', found 'WITHN'", 1, 10, "did you mean WITHIN?"),
+        ("WHERE a.x = 3 PATTERN A", "WHERE stands before the pattern", 1, 8, START),
+        ("SEQUENCE(A) WITHIN 5", "there is no operator or function 'SEQUENCE'", 1, 9, FUNCTIONS),
+        ("SEQ(A, XOR(B)) WITHIN 5", "there is no operator or function 'XOR'", 1, 11, "did you mean OR?"),
+        ("A WITHIN 5 AGG SUMM(A.x)", "there is no operator or function 'SUMM'", 1, 20, "did you mean SUM?"),
+        ('SEQ(A a, a.x = "foo") WITHIN 5', '"foo" is a name, not a string', 1, 16, QUOTES),
+        (
+            "SEQ(A a, a.x = foo) WITHIN 5",
+            "'foo' has no variable",
+            1,
+            16,
+            "write whose it is: a.foo; a string takes single quotes: 'foo'",
+        ),
+        ("A WHERE A.x IN (foo) WITHIN 5", "IN takes plain values, not 'foo'", 1, 17, QUOTES + "; join comparisons with OR"),
+        ("A WHERE A.x IN () WITHIN 5", "expected a value after '(', found ')'", 1, 17, None),
+        (
+            "A WHERE A.x IN (5 min) WITHIN 5",
+            "IN takes plain values: numbers, strings, TRUE, FALSE, NULL",
+            1,
+            17,
+            "join comparisons with OR instead",
+        ),
+        ("A WHERE A.x = 'foo WITHIN 5", "this string is not closed", 1, 15, CLOSE),
+        ('A WHERE "foo WITHIN 5', "this name is not closed", 1, 9, "end it with a double quote; strings take single quotes: 'A'"),
+        ("A WHERE `foo WITHIN 5", "this name is not closed", 1, 9, "end it with a backtick"),
+        ("A WHERE A.x = ‘foo’ WITHIN 5", "‘ is a typographic quote", 1, 15, STRAIGHT),
+        ("A WHERE A.x && A.y WITHIN 5", "'&' is not an operator", 1, 13, "write AND"),
+        ("A WHERE A.x || A.y WITHIN 5", "'|' is not an operator", 1, 13, "write OR"),
+        ("A # all\nWITHIN 5", "unexpected character '#'", 1, 3, "comments start with --"),
+        ("A WHERE A.x /* all */ WITHIN 5", "'/*' does not start a comment", 1, 14, "comments start with --"),
+        ("SEQ(ER-Triage) WITHIN 5", "expected a variable, ',' or ')' after 'ER', found '-'", 1, 7, SPECIAL),
+        ("A WHERE a.b.c = 3 WITHIN 5", "expected an operator or a clause such as WITHIN after 'b', found '.'", 1, 12, DOT),
+        ("A WITHIN 10 hurs", "'hurs' is not a unit of time", 1, 13, "did you mean 'hours'?"),
+        (
+            "A WITHIN 1h30",
+            "expected a clause such as WITHIN after '1h', found '30'",
+            1,
+            12,
+            "every part of a duration takes a unit: 1h30m",
+        ),
+        ("A WITHIN 1.5", "a window without a unit must be a whole number", 1, 10, "give it a unit: 1.5 s, 10 min, 2 days"),
+        ("A WITHIN -5 min", "a length of time cannot be negative", 1, 11, None),
+        (
+            "A WITHIN 1.5 us",
+            "this duration is not a whole number of microseconds",
+            1,
+            10,
+            "microseconds are the finest time there is",
+        ),
+        ("A WITHIN 9223372036854775808", "this number does not fit into 64 bits", 1, 10, None),
+        (
+            "A WHERE A.x > WITHIN 5",
+            "a value is missing before WITHIN",
+            1,
+            22,
+            'a name that is a keyword takes double quotes: "WITHIN"',
+        ),
+        (
+            "A WHERE A.x > 3, A.y > 4 WITHIN 5",
+            "expected an operator or a clause such as WITHIN after '3', found ','",
+            1,
+            16,
+            "join predicates with AND",
+        ),
+        ("A WHERE A.x BETWEEN 3 WITHIN 5", "expected AND after '3', found 'WITHIN'", 1, 23, None),
+        ("A WHERE A.x IS 3 WITHIN 5", "expected NULL after 'IS', found '3'", 1, 16, None),
+        ("A WHERE A.x NOT 3 WITHIN 5", "expected IN or BETWEEN after 'NOT', found '3'", 1, 17, None),
+        ("A WHERE [id WITHIN 5", "expected ',' or ']' after 'id', found 'WITHIN'", 1, 13, None),
+        ("A WITHIN 5 GROUP A.x", "expected BY after 'GROUP', found 'A'", 1, 18, None),
+        ("A WITHIN 5 EMIT ALWAYS", "expected ON TRIGGER, EVERY or TOTAL after 'EMIT', found 'ALWAYS'", 1, 17, None),
+        (
+            "A WITHIN 5 RETURN A.x it",
+            "expected an operator, ',', AS or a clause such as WITHIN after 'x', found 'it'",
+            1,
+            23,
+            "a column is named with AS it",
+        ),
+        ("A WITHIN 5; B WITHIN 5", "expected the end of the query after ';', found 'B'", 1, 13, ONE),
+        ("A WHERE 1 < A.x < 5 WITHIN 5", "only = can be chained", 1, 9, "join the comparisons with AND: a < b AND b < c"),
+        (
+            "A WHERE (A.x = 3) + 4 > 5 WITHIN 5",
+            "a condition stands where a value is needed",
+            1,
+            10,
+            "compare values, and join comparisons with AND or OR",
+        ),
+        ('SEQ(A, "") WITHIN 5', "a name cannot be empty", 1, 8, None),
+        (
+            "SEQ(A a, a.x = 3, B b) WITHIN 5",
+            "a component stands after a predicate",
+            1,
+            19,
+            "inside an operator, components come first, then predicates",
+        ),
+        ("SEQ(a.x = 3) WITHIN 5", "SEQ has no component", 1, 1, "write event types first: SEQ(A a, B b, a.x = b.x)"),
+        ("!A WITHIN 5", "the whole pattern cannot be negated", 1, 1, "negate a component: SEQ(A, !B)"),
+        (
+            "SEQ(A, NOT !B) WITHIN 5",
+            "a negation of a negation",
+            1,
+            8,
+            "one ! is enough; !SEQ(B, !C) negates a sequence that has a negation",
+        ),
+        ("A WITHIN 5 AGG COUNT(A.x)", "COUNT takes *: it counts matches", 1, 16, "write COUNT(*)"),
+        (
+            "A WITHIN 5 AGG SUM(x)",
+            "SUM takes one attribute of one variable",
+            1,
+            16,
+            "write SUM(v.x), with a variable of the pattern",
+        ),
+        (
+            "A WITHIN 5 AGG SUM(*)",
+            "SUM takes one attribute of one variable",
+            1,
+            16,
+            "write SUM(v.x), with a variable of the pattern",
+        ),
+    ],
+)
+def test_syntax_errors(text: str, message: str, line: int, column: int, hint: str | None) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse(text)
+    error = caught.value
+    assert (error.problems[0].message, error.line, error.column, error.hint) == (message, line, column, hint)
+    assert len(error.problems) == 1
+
+
+def test_the_caret_points_into_the_text() -> None:
+    with pytest.raises(QueryError) as caught:
+        parse("SEQ(A a,\n    B b C c)\nWITHIN 5")
+    assert str(caught.value) == (
+        "expected ',' or ')' after 'b', found 'C' (line 2, column 9)\n"
+        "      B b C c)\n"
+        "          ^\n"
+        "  hint: is a comma missing before it?"
+    )
