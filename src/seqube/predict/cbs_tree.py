@@ -161,17 +161,28 @@ def _number(leaf: int, head: int, n_leaves: int) -> int:
 
 
 @kernel
+def _push(stack: npt.NDArray[np.int64], depth: int, node: int, leaf: int, width: int, lt: int, rt: int) -> int:
+    """Note that the leaves `leaf .. leaf + width - 1` below a node are to be searched for numbers from lt to rt."""
+    stack[depth, 0] = node
+    stack[depth, 1] = leaf
+    stack[depth, 2] = width
+    stack[depth, 3] = lt
+    stack[depth, 4] = rt
+    return depth + 1
+
+
+@kernel
 def _find(symbol: int, lt: int, rt: int, head: int, stack: npt.NDArray[np.int64], tree: Tree) -> int:
     """The latest instance of a symbol numbered from lt to rt, or -1: FindLatestEventOccurrence, with a stack of nodes still to try."""
     n_leaves = tree.symbols.size
     newest = head & (n_leaves - 1)
     if rt < lt or not _holds(1, symbol, tree):
         return -1
-    stack[0] = (1, 0, n_leaves, lt, rt)
-    depth = 1
+    depth = _push(stack, 0, 1, 0, n_leaves, lt, rt)
     while depth:
         depth -= 1
-        node, leaf, width, lt, rt = stack[depth]
+        node, leaf, width = stack[depth, 0], stack[depth, 1], stack[depth, 2]
+        lt, rt = stack[depth, 3], stack[depth, 4]
         if width == 1:
             number = _number(leaf, head, n_leaves)
             if lt <= number <= rt:
@@ -187,18 +198,14 @@ def _find(symbol: int, lt: int, rt: int, head: int, stack: npt.NDArray[np.int64]
         if newest < leaf or newest >= leaf + width - 1:
             if rt == r_rmt:  # Case 1: one path
                 if in_right:
-                    stack[depth] = (right, middle, half, max(lt, r_lmt), rt)
-                    depth += 1
+                    depth = _push(stack, depth, right, middle, half, max(lt, r_lmt), rt)
                 elif in_left and lt <= l_rmt:
-                    stack[depth] = (left, leaf, half, lt, l_rmt)
-                    depth += 1
+                    depth = _push(stack, depth, left, leaf, half, lt, l_rmt)
             else:  # Cases 2 and 3: the right child as far as rt reaches into it, then the left one
                 if in_left and lt <= l_rmt:
-                    stack[depth] = (left, leaf, half, lt, min(rt, l_rmt))
-                    depth += 1
+                    depth = _push(stack, depth, left, leaf, half, lt, min(rt, l_rmt))
                 if in_right and rt >= r_lmt:
-                    stack[depth] = (right, middle, half, max(lt, r_lmt), rt)
-                    depth += 1
+                    depth = _push(stack, depth, right, middle, half, max(lt, r_lmt), rt)
             continue
         # Case 4: the newest leaf is not the right-most one; the leaves up to it are newer than those after it.
         is_split_left = newest < middle
@@ -207,24 +214,18 @@ def _find(symbol: int, lt: int, rt: int, head: int, stack: npt.NDArray[np.int64]
         if rt >= l_lmt:
             if node == 1:
                 if in_left and lt <= l_rmt:
-                    stack[depth] = (left, leaf, half, lt, min(rt, l_rmt))
-                    depth += 1
+                    depth = _push(stack, depth, left, leaf, half, lt, min(rt, l_rmt))
                 if in_right and lt <= r_rmt:
-                    stack[depth] = (right, middle, half, max(lt, r_smt), r_rmt)
-                    depth += 1
+                    depth = _push(stack, depth, right, middle, half, max(lt, r_smt), r_rmt)
             if in_left and lt <= l_lat:
-                stack[depth] = (left, leaf, half, lt, min(rt, l_lat))
-                depth += 1
+                depth = _push(stack, depth, left, leaf, half, lt, min(rt, l_lat))
             if in_right and not is_split_left and rt >= r_lmt:
-                stack[depth] = (right, middle, half, max(lt, r_lmt), rt)
-                depth += 1
+                depth = _push(stack, depth, right, middle, half, max(lt, r_lmt), rt)
         else:
             if in_left and lt < r_smt:
-                stack[depth] = (left, leaf, half, lt, min(rt, l_rmt))
-                depth += 1
+                depth = _push(stack, depth, left, leaf, half, lt, min(rt, l_rmt))
             if in_right and rt >= r_smt:
-                stack[depth] = (right, middle, half, max(lt, r_smt), rt)
-                depth += 1
+                depth = _push(stack, depth, right, middle, half, max(lt, r_smt), rt)
     return -1
 
 
@@ -259,9 +260,13 @@ def _retrieve(
     """Algorithm 1: the start of the rule's min-latest occurrence to the newest instance, or NEVER; `mapped` gets the numbers."""
     mask = tree.symbols.size - 1
     first = episodes.vertex_starts[rule]
+    n_vertices = episodes.vertex_starts[rule + 1] - first
+    for v in range(n_vertices):
+        if not _holds(1, episodes.vertex_symbols[first + v], tree):
+            return NEVER
     lt = _oldest_from(floor, head, tree)
     start = tree.times[head & mask]
-    for v in range(episodes.vertex_starts[rule + 1] - first):
+    for v in range(n_vertices):
         rt = head
         for k in range(episodes.next_starts[first + v], episodes.next_starts[first + v + 1]):
             rt = min(rt, tree.firsts[mapped[episodes.nexts[k]] & mask] - 1)
