@@ -1,7 +1,8 @@
 """AND as nested ranges: one instance of every slot inside one window, in any order, no event twice.
 
-Slots are chosen from left to right. With the span of what is chosen so far known, the candidates of the next slot are a contiguous range
-of its stack (those that end inside the window that is still open), found by binary search; the walk is resumable like that of SEQ.
+Slots are chosen from left to right. With the span of what is chosen so far known, the candidates of the next slot are a
+contiguous range of its stack (those that end inside the window that is still open), found by binary search; the walk is
+resumable like that of SEQ.
 
 Cost: the combinations of every prefix of the slots that fit the window, and a binary search for each.
 Invariant: as in `sequence`: instances ascend by (key, end).
@@ -19,7 +20,10 @@ from seqube.engine.sequence import HIGHEST, LOWEST, Clauses, Stacks, holds
 
 
 class Members(NamedTuple):
-    """The rows of every instance, to see that no event is used twice: instance k of slot i has `rows[bases[i] + k * widths[i] ...]`."""
+    """The rows of every instance, to see that no event is used twice.
+
+    Instance k of slot i has the `widths[i]` rows from `rows[bases[i] + k * widths[i]]` on.
+    """
 
     widths: Ints
     bases: Ints
@@ -51,9 +55,7 @@ def _first_after(lasts: Ints, begin: int, end: int, bound: int) -> int:
 
 
 @kernel
-def enumerate_combinations(
-    stacks: Stacks, clauses: Clauses, members: Members, window: int, cursor: Ints, out: Ints
-) -> int:
+def enumerate_combinations(stacks: Stacks, clauses: Clauses, members: Members, window: int, cursor: Ints, out: Ints) -> int:
     """Fill `out` (n_slots, capacity) with ids of the next combinations and return how many; fewer than the capacity means the end.
 
     `members` without rows means that no two slots can hold the same event.

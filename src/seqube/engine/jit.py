@@ -1,8 +1,8 @@
 """The one place that decides how kernels are compiled, cached and warmed.
 
-Kernels are compiled on first use and cached on disk, so only the first run on a machine pays. The cache sits in one folder per code
-version: processes of different versions never read each other's code, and Spark workers are handed a folder that was warmed before they
-started, because parallel processes that write one cache at the same moment can crash.
+Kernels are compiled on first use and cached on disk, so only the first run on a machine pays. The cache sits in one folder per
+code version: processes of different versions never read each other's code, and Spark workers are handed a folder that was
+warmed before they started, because parallel processes that write one cache at the same moment can crash.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ R = TypeVar("R")
 
 def cache_folder() -> Path:
     """Where compiled kernels of this code version are kept: SEQUBE_CACHE, else the user's cache folder."""
-    base = os.environ.get("SEQUBE_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "seqube"
-    )
-    return Path(base) / f"kernels-{_code_version()}"
+    chosen = os.environ.get("SEQUBE_CACHE")
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    return (Path(chosen) if chosen else caches / "seqube") / f"kernels-{_code_version()}"
 
 
 def _code_version() -> str:

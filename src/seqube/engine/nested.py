@@ -1,10 +1,12 @@
 """The evaluator that is right for every plan: nodes become instances, negations become barriers or checks.
 
-Inner nodes are evaluated to `Instances` (all of them, in the order of their last event); the root is enumerated in pieces of bounded
-size, filtered, checked, and handed on, so memory is bounded by the events, the instances of sub-expressions and one piece.
+Inner nodes are evaluated to `Instances` (all of them, in the order of their last event); the root is enumerated in pieces of
+bounded size, filtered, checked, and handed on, so memory is bounded by the events, the instances of sub-expressions and one
+piece.
 
-Since rows are in time order, an instance is known by its first and its last row. Times say what comes before what; clocks measure the
-window: with a time window they are the times, with `WITHIN n EVENTS` the numbers of the events in their stream or partition.
+Since rows are in time order, an instance is known by its first and its last row. Times say what comes before what; clocks
+measure the window: with a time window they are the times, with `WITHIN n EVENTS` the numbers of the events in their stream or
+partition.
 
 Cost: linear in the events and instances of every node, plus the output of every node; a correlated negation adds the candidates in
 scope with an equal link for every match.
@@ -12,7 +14,7 @@ scope with an equal link for every match.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,13 +43,16 @@ from seqube.plan.physical import (
     variables,
 )
 
-PIECE = 1 << 18  # matches per piece: large enough to amortise calls, small enough to stay near the cache
+PIECE = 1 << 16  # matches per piece: large enough to amortise calls, small enough to stay in the cache
 FIRST_PAIRS = 16  # candidates per match in the first round of a correlated check; later rounds take more
 
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """Instances of a node, ascending by last row. `rows` has a column of row numbers per variable, UNBOUND where it is not taken."""
+    """Instances of a node, ascending by last row.
+
+    `rows` has a column of row numbers per variable, UNBOUND where it is not taken.
+    """
 
     rows: dict[str, Ints]
     first_rows: Ints
@@ -62,6 +67,9 @@ class Instances:
             ends = self.last_rows[which]
             return Instances(rows, ends, ends)
         return Instances(rows, self.first_rows[which], self.last_rows[which])
+
+    def copy(self) -> Instances:
+        return Instances({name: rows.copy() for name, rows in self.rows.items()}, self.first_rows.copy(), self.last_rows.copy())
 
 
 def spanning(rows: dict[str, Ints]) -> Instances:
@@ -143,11 +151,11 @@ class Evaluation:
             if isinstance(node, Scan):
                 self._made[node] = self._scan(node)
             else:
-                self._made[node] = _gather(list(self._pieces(node)), variables(node))
+                self._made[node] = _gather([piece.copy() for piece in self._pieces(node)], variables(node))
         return self._made[node]
 
     def _pieces(self, node: Node, is_root: bool = False) -> Iterator[Instances]:
-        """Instances of a node in pieces, in no particular order."""
+        """Instances of a node in pieces, in no particular order. A piece may be overwritten by the next one."""
         match node:
             case Scan():
                 yield self._scan(node)
@@ -292,7 +300,14 @@ class Evaluation:
         return Stacks(offsets, groups, starts, ends, firsts, lasts, barriers, limits, ids)
 
     def _raise_barriers(
-        self, stacks: Stacks, gap: Gap, instances: Instances, codes: Ints, slots: list[Instances], slot_codes: list[Ints], keyed: bool
+        self,
+        stacks: Stacks,
+        gap: Gap,
+        instances: Instances,
+        codes: Ints,
+        slots: list[Instances],
+        slot_codes: list[Ints],
+        keyed: bool,
     ) -> None:
         """Note for every instance next to the gap how far back (or for how long) nothing forbidden may lie."""
         trailing = gap.position == len(slots)
@@ -318,16 +333,18 @@ class Evaluation:
         groups = np.concatenate(([0], np.cumsum(np.bincount(codes[usable], minlength=n_codes)))).astype(np.int64)
         return latest_starts(groups, ends[order], starts[order], asked, times)
 
-    def _clauses(self, clauses: list[Clause], slots: list[Instances], when: type[min] | type[max]) -> Clauses:  # type: ignore[valid-type]
+    def _clauses(self, clauses: list[Clause], slots: list[Instances], when: Callable[[set[int]], int]) -> Clauses:
         """Clauses as tables; each is checked at the first slot at which all its slots are chosen (`when` of them)."""
         levels = [when(_slots_of(clause)) for clause in clauses]
-        order = np.argsort(levels, kind="stable") if clauses else []
+        order = sorted(range(len(clauses)), key=levels.__getitem__)
         bounds, tests, values, n_values = [0], [], [], 0
         for c in order:
             for atom in clauses[c]:
                 if isinstance(atom, Atom):
                     left, right = rank_pair(
-                        self._column(atom.left, slots[atom.left_slot]), self._column(atom.right, slots[atom.right_slot]), self.evaluator
+                        self._column(atom.left, slots[atom.left_slot]),
+                        self._column(atom.right, slots[atom.right_slot]),
+                        self.evaluator,
                     )
                     sides = (OPS[atom.op], atom.left_slot, n_values, atom.right_slot, n_values + len(left))
                 else:
@@ -454,8 +471,12 @@ class _Keys:
 
     def ranges(self, asked: Ints, reach: Reach) -> tuple[Ints, Ints]:
         begin, end = np.searchsorted(self.codes, asked, "left"), np.searchsorted(self.codes, asked, "right")
-        low = np.maximum(_bisect(self.ends, reach.after_times, begin, end, True), _bisect(self.lasts, reach.after_clocks, begin, end, True))
-        high = np.minimum(_bisect(self.ends, reach.before_times, begin, end, False), _bisect(self.lasts, reach.before_clocks, begin, end, False))
+        low = np.maximum(
+            _bisect(self.ends, reach.after_times, begin, end, True), _bisect(self.lasts, reach.after_clocks, begin, end, True)
+        )
+        high = np.minimum(
+            _bisect(self.ends, reach.before_times, begin, end, False), _bisect(self.lasts, reach.before_clocks, begin, end, False)
+        )
         return low, high
 
 
@@ -477,7 +498,8 @@ def _bisect(values: Ints, bounds: Ints, begin: Ints, end: Ints, right: bool) -> 
 
 def _taken(when: frozenset[str], rows: Bindings) -> Mask:
     """Where one of these variables is bound."""
-    return np.logical_or.reduce([rows[name] >= 0 for name in sorted(when)])
+    taken: Mask = np.logical_or.reduce([rows[name] >= 0 for name in sorted(when)])
+    return taken
 
 
 def _span(names: Sequence[str], rows: Bindings) -> Instances:
@@ -488,7 +510,7 @@ def _gather(pieces: list[Instances], names: Sequence[str]) -> Instances:
     """Pieces as one, ascending by last row."""
     if not pieces:
         empty = np.empty(0, np.int64)
-        return Instances({name: empty for name in names}, empty, empty)
+        return Instances(dict.fromkeys(names, empty), empty, empty)
     rows = {name: np.concatenate([piece.rows[name] for piece in pieces]) for name in names}
     first_rows = np.concatenate([piece.first_rows for piece in pieces])
     last_rows = np.concatenate([piece.last_rows for piece in pieces])
@@ -515,7 +537,7 @@ def _expand(slots: list[Instances], ids: Ints, in_order: bool) -> Instances:
     rows: dict[str, Ints] = {}
     for slot, chosen in zip(slots, ids, strict=True):
         if len(slot.rows) == 1:
-            rows[next(iter(slot.rows))] = chosen.copy()
+            rows[next(iter(slot.rows))] = chosen
         else:
             rows |= {name: column[chosen] for name, column in slot.rows.items()}
     if not in_order:
@@ -528,9 +550,7 @@ def _expand(slots: list[Instances], ids: Ints, in_order: bool) -> Instances:
 
 
 def _slots_of(clause: Clause) -> set[int]:
-    return {
-        slot for atom in clause for slot in ((atom.left_slot, atom.right_slot) if isinstance(atom, Atom) else (atom.slot,))
-    }
+    return {slot for atom in clause for slot in ((atom.left_slot, atom.right_slot) if isinstance(atom, Atom) else (atom.slot,))}
 
 
 def _may_share(nodes: Sequence[Node]) -> bool:

@@ -1,7 +1,7 @@
 """From rows to result columns: `start`, `end` and a struct per variable, or what RETURN asks for.
 
-A struct repeats the event's own columns. Columns that are fixed in width are gathered by NumPy, the type of a variable that stands for
-one type is written once and repeated, all else is Arrow's `take`.
+A struct repeats the event's own columns. Columns that are fixed in width are gathered by NumPy, the type of a variable that
+stands for one type is written once and repeated, all else is Arrow's `take`.
 
 Cost: one gather per column and variable.
 """
@@ -16,7 +16,7 @@ from seqube.engine.nested import Instances
 from seqube.engine.predicates import UNBOUND, Evaluator, Ints, take
 from seqube.errors import PlanError
 from seqube.events import Events
-from seqube.plan.physical import MatchPlan, Scan, scans, variables
+from seqube.plan.physical import MatchPlan, scans, variables
 
 START, END = "start", "end"
 
@@ -38,8 +38,8 @@ class MatchWriter:
 
     def write(self, piece: Instances) -> pa.Table:
         if self._plan.returns:
-            columns = [self._evaluator.array(item.value, piece.rows, len(piece)) for item in self._plan.returns]
-            return pa.table(columns, names=[item.name or "" for item in self._plan.returns])
+            items = [self._evaluator.array(item.value, piece.rows, len(piece)) for item in self._plan.returns]
+            return pa.table(items, names=[item.name or "" for item in self._plan.returns])
         time = self._events.column("ts")
         columns = {START: gather(time, piece.first_rows), END: gather(time, piece.last_rows)}
         for name in self._plan.variables:
@@ -49,7 +49,7 @@ class MatchWriter:
     def empty(self) -> pa.Table:
         """The result without a row: its column names and types."""
         none = np.empty(0, np.int64)
-        return self.write(Instances({name: none for name in self._plan.variables}, none, none))
+        return self.write(Instances(dict.fromkeys(self._plan.variables, none), none, none))
 
     def _struct(self, variable: str, rows: Ints) -> pa.StructArray:
         table = self._events.table
@@ -72,4 +72,7 @@ def gather(column: pa.Array, rows: Ints) -> pa.Array:
         return column.take(pa.array(rows))
     width = np.dtype(f"i{kind.bit_width // 8}")
     values = np.frombuffer(column.buffers()[1], width, count=len(column), offset=column.offset * width.itemsize)
-    return pa.Array.from_buffers(kind, len(rows), [None, pa.py_buffer(values[rows])])
+    # Arrow's memory pool hands out pages that it has used before; NumPy's fresh ones would cost more than the gather itself.
+    buffer = pa.allocate_buffer(len(rows) * width.itemsize)
+    np.take(values, rows, out=np.frombuffer(buffer, width), mode="clip")
+    return pa.Array.from_buffers(kind, len(rows), [None, buffer])

@@ -1,8 +1,8 @@
 """Values and predicates over columns: one vectorised evaluator for masks, keys, comparisons in loops, filters and RETURN.
 
-A `Bindings` says which row each variable is bound to, for many candidates at once; a value over it is an Arrow array, a predicate a
-mask that is true where the predicate is true (not false, not unknown: SQL's rule). Values are normalised on the way in: integers are
-64-bit, other numbers are doubles, moments are microseconds; NaN is no number and counts as null.
+A `Bindings` says which row each variable is bound to, for many candidates at once; a value over it is an Arrow array, a
+predicate a mask that is true where the predicate is true (not false, not unknown: SQL's rule). Values are normalised on the way
+in: integers are 64-bit, other numbers are doubles, moments are microseconds; NaN is no number and counts as null.
 
 Loops compare 64-bit integers only. `rank_pair` turns two columns of any kind into integers that compare like the originals, with
 `NULL` for null; `code_columns` turns columns into dense codes that are equal where the values are.

@@ -29,7 +29,8 @@ class Result:
         return int(self.table.num_rows)
 
     def to_pandas(self) -> pd.DataFrame:
-        return self.table.to_pandas()
+        frame: pd.DataFrame = self.table.to_pandas()
+        return frame
 
     def to_polars(self) -> pl.DataFrame:
         import polars as pl

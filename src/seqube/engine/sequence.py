@@ -1,21 +1,22 @@
 """SEQ as array stacks: one sorted array of instances per slot, joined by pointers, enumerated from the last slot to the first.
 
-Linking (`link`) walks the slots once from left to right. For every instance it notes the range of instances in the slot before it that
-may precede it: those that end before it starts (`high`), and that no forbidden instance lies behind (`low`, from the barrier: the latest
-start of a forbidden instance that ends before this one starts). An instance with an empty range is dropped at once. `reach` is the
-latest start of any chain that ends here or earlier in the stack: since it never falls, a binary search tells where chains still lie in a
-window, and no dead branch is ever walked.
+Linking (`link`) walks the slots once from left to right. For every instance it notes the range of instances in the slot before
+it that may precede it: those that end before it starts (`high`), and that no forbidden instance lies behind (`low`, from the
+barrier: the latest start of a forbidden instance that ends before this one starts). An instance with an empty range is dropped
+at once. `reach` is the latest start of any chain that ends here or earlier in the stack: since it never falls, a binary search
+tells where chains still lie in a window, and no dead branch is ever walked.
 
     A1   A2   B3   A4   B5          low high reach      window 3: for B5, chains must start after 2
     stack A: A1 A2 A4               B3:  A1..A2    2
     stack B: B3 B5                  B5:  A1..A4    4    -> only A4
 
-Enumeration (`enumerate_matches`) is a resumable depth-first walk over these ranges; it fills a buffer and returns, so memory does not
-depend on the number of matches. Keys cost nothing here: instances are sorted by (key, time) and ranges never leave their key.
+Enumeration (`enumerate_matches`) is a resumable depth-first walk over these ranges; it fills a buffer and returns, so memory
+does not depend on the number of matches. Keys cost nothing here: instances are sorted by (key, time) and ranges never leave
+their key.
 
-Cost: linear in the instances, plus the matches; with clauses, plus the chains that fail them.
-Invariant: within a slot and key, instances ascend by end (time and clock alike). Bounds are exclusive; `-inf` and `+inf` are the ends
-of the 64-bit range, which no event has as its time.
+Cost: linear in the instances, plus the matches; with clauses, plus the chains that fail them. Invariant: within a slot and key,
+instances ascend by end (time and clock alike). Bounds are exclusive; `-inf` and `+inf` are the ends of the 64-bit range, which
+no event has as its time.
 
     Paper (stack-based SEQ)            | Here
     active instance stack of type Ei   | slot i: instances offsets[i] .. offsets[i] + sizes[i]
@@ -154,7 +155,8 @@ def holds(clauses: Clauses, slot: int, chosen: Ints) -> bool:
     return True
 
 
-# The cursor of a walk: current instance and end of range per slot, the lower end of live chains per slot, then group, level and last.
+# The cursor of a walk: current instance and end of range per slot, the lower end of live chains per slot, then group, level and
+# last.
 def new_cursor(n_slots: int) -> Ints:
     return np.full(3 * n_slots + 3, -1, np.int64)
 

@@ -1,12 +1,12 @@
 """A query as a state machine: feed batches in time order, get each match exactly once, when it is final.
 
-`step` takes a batch and decides every match that ends before the batch's last timestamp (more events may still come at that time);
-`finish` decides what a watermark allows, or, at the end of the stream, everything. A match with a trailing negation is decided when the
-window that began with it is over. However a stream is cut, the same matches come out.
+`step` takes a batch and decides every match that ends before the batch's last timestamp (more events may still come at that
+time); `finish` decides what a watermark allows, or, at the end of the stream, everything. A match with a trailing negation is
+decided when the window that began with it is over. However a stream is cut, the same matches come out.
 
-Between steps only events remain that a later match can still bind or be cancelled by: those of the plan's types inside the window (one
-more window back where a match waits for its end and a negation looks back from there). The state is a table and a few numbers and is
-written as Arrow bytes.
+Between steps only events remain that a later match can still bind or be cancelled by: those of the plan's types inside the
+window (one more window back where a match waits for its end and a negation looks back from there). The state is a table and a
+few numbers and is written as Arrow bytes.
 
 Cost of a step: the events kept and the new ones, plus the matches decided.
 """
@@ -73,7 +73,7 @@ class State:
         for part in (table, self.counted if self.counted is not None else pa.table({})):
             with pa.ipc.new_stream(sink, part.schema) as writer:
                 writer.write_table(part)
-        return sink.getvalue().to_pybytes()
+        return bytes(sink.getvalue())
 
     @staticmethod
     def from_bytes(data: bytes) -> State:
@@ -144,7 +144,9 @@ class Matcher:
         known = state.counted
         if known is None:
             known = keys.slice(0, 0).append_column("seen", none).append_column("settled", none)
-        (old, new), n_codes = code_columns([[_one(known.column(name)) for name in names], [_one(keys.column(name)) for name in names]])
+        (old, new), n_codes = code_columns(
+            [[_one(known.column(name)) for name in names], [_one(keys.column(name)) for name in names]]
+        )
         counts = np.zeros((2, n_codes + 1), np.int64)  # seen and settled; the last column is for rows in no partition
         counts[:, old] = known.column("seen").to_numpy(), known.column("settled").to_numpy()
         new = np.where(new < 0, n_codes, new)
@@ -222,7 +224,7 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """How far the stream had come at the last decision (`settled`) and is now (`seen`): the events of each row's partition, per row."""
+    """How far the stream had come at the last decision (`settled`) and is now (`seen`), per row: the events of its partition."""
 
     batch: Batch
     seen: Ints

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -18,6 +18,8 @@ from seqube.errors import SchemaError, did_you_mean
 
 TYPE = "type"
 TIME = "ts"
+
+Kind = Literal["number", "string", "boolean", "time", "duration", "other"]
 
 # How many nanoseconds one tick of the time column lasts.
 UNITS: dict[str, int] = {
@@ -40,7 +42,7 @@ def is_moment(arrow: pa.DataType) -> bool:
     return bool(pat.is_timestamp(arrow) or pat.is_date(arrow))
 
 
-def kind_of(arrow: pa.DataType) -> str:
+def kind_of(arrow: pa.DataType) -> Kind:
     """The kind of a column of this Arrow type."""
     if pat.is_dictionary(arrow):
         return kind_of(arrow.value_type)
@@ -57,7 +59,7 @@ def kind_of(arrow: pa.DataType) -> str:
     return "other"
 
 
-class Schema(Mapping[str, str]):
+class Schema(Mapping[str, Kind]):
     """Column name -> kind, and which columns hold the type and the time of an event. Immutable, hashable, picklable."""
 
     def __init__(self, columns: pa.Schema, type_column: str = "type", time_column: str = "ts", unit: str = "ms") -> None:
@@ -81,7 +83,7 @@ class Schema(Mapping[str, str]):
         self.type_column = type_column
         self.time_column = time_column
         self.unit = unit if is_number else "us"
-        self._kinds = {field.name: kind_of(field.type) for field in columns}
+        self._kinds: dict[str, Kind] = {field.name: kind_of(field.type) for field in columns}
         self._kinds |= {TYPE: "string", TIME: "number" if is_number else "time"}
 
     def arrow(self, name: str) -> pa.DataType:
@@ -90,7 +92,7 @@ class Schema(Mapping[str, str]):
             return pa.string()
         return self.columns.field(self.time_column if name == TIME else name).type
 
-    def __getitem__(self, name: str) -> str:
+    def __getitem__(self, name: str) -> Kind:
         return self._kinds[name]
 
     def __iter__(self) -> Iterator[str]:

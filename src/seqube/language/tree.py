@@ -25,7 +25,7 @@ TIME_ATTRIBUTE = "ts"
 
 
 def _place() -> Span | None:
-    return field(default=None, compare=False, repr=False)  # type: ignore[no-any-return]
+    return field(default=None, compare=False, repr=False)
 
 
 # ---------------------------------------------------------------- values

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqube.events import Statistics
-from seqube.language.tree import Predicate, Value, Window
-from seqube.language.writer import write_predicate, write_value
+from seqube.language.tree import Value, Window
+from seqube.language.writer import duration, write_predicate, write_value
 from seqube.plan.physical import (
     Absence,
     Clause,
@@ -65,8 +65,7 @@ class Explanation:
         def add(step: Step) -> int:
             number = len(nodes)
             nodes.append({"id": number, "title": step.title, "notes": list(step.notes)})
-            for child in step.children:
-                edges.append({"source": add(child), "target": number})
+            edges.extend({"source": add(child), "target": number} for child in step.children)
             return number
 
         add(self.root)
@@ -106,13 +105,14 @@ def _step(node: Node, statistics: Statistics | None) -> Step:
                 where = "before the first" if gap.position == 0 else "after the last" if gap.position == len(node.slots) else ""
                 where = where or f"between slot {gap.position} and slot {gap.position + 1}"
                 why = "of the same key" if gap.key is not None else "uncorrelated"
-                children.append(
-                    Step(f"nothing {where}", (f"latest start: one number per event answers it ({why})",), (_step(gap.instance, statistics),))
-                )
-            return Step(f"match sequence of {len(node.slots)}", ("array stacks, enumerated from the last slot", *notes), tuple(children))
+                how = f"latest start: one number per event answers it ({why})"
+                children.append(Step(f"nothing {where}", (how,), (_step(gap.instance, statistics),)))
+            notes.insert(0, "array stacks, enumerated from the last slot")
+            return Step(f"match sequence of {len(node.slots)}", tuple(notes), tuple(children))
         case MatchConjunction():
             notes = [*_keys(node.key), *map(_clause, node.clauses), *map(_filter, node.filters)]
-            return Step(f"match all {len(node.slots)} in any order", tuple(notes), tuple(_step(slot, statistics) for slot in node.slots))
+            slots = tuple(_step(slot, statistics) for slot in node.slots)
+            return Step(f"match all {len(node.slots)} in any order", tuple(notes), slots)
         case MatchAlternatives():
             notes = [_filter(guarded) for guarded in node.filters]
             return Step("match any", tuple(notes), tuple(_step(branch, statistics) for branch in node.branches))
@@ -122,7 +122,8 @@ def _absence(absence: Absence, statistics: Statistics | None) -> Step:
     notes = [_scope(absence.scope)]
     notes += [f"equal {write_value(link.inner)} and {write_value(link.outer)}: only those are looked at" for link in absence.links]
     notes += [_filter(guarded) for guarded in absence.filters]
-    checked = "candidates in scope are looked at match by match" if absence.filters or absence.checks else "latest start: a search per match"
+    by_pairs = absence.filters or absence.checks
+    checked = "candidates in scope are looked at match by match" if by_pairs else "latest start: a search per match"
     children = (_step(absence.instance, statistics), *(_absence(check, statistics) for check in absence.checks))
     return Step("nothing in scope", (*notes, checked), children)
 
@@ -137,12 +138,15 @@ def _scope(scope: Scope) -> str:
 
 
 def _keys(key: Iterable[tuple[Value, ...]]) -> list[str]:
-    return [f"key: {' = '.join(write_value(value) for value in column)} (sorted by key, then time)" for column in key]
+    chains = [" = ".join(write_value(value) for value in column) for column in key]
+    return [f"key: {chain} (sorted by key, then time)" for chain in chains]
 
 
 def _clause(clause: Clause) -> str:
     texts = [
-        write_predicate(atom.predicate) if isinstance(atom, LocalAtom) else f"{write_value(atom.left)} {atom.op} {write_value(atom.right)}"
+        write_predicate(atom.predicate)
+        if isinstance(atom, LocalAtom)
+        else f"{write_value(atom.left)} {atom.op} {write_value(atom.right)}"
         for atom in clause
     ]
     return f"in the loop: {' OR '.join(texts)}"
@@ -154,7 +158,7 @@ def _filter(guarded: Guarded) -> str:
 
 
 def _window(window: Window) -> str:
-    return {"us": f"{window.length:,} microseconds", "ticks": f"{window.length:,} ticks", "events": f"{window.length:,} events"}[window.unit]
+    return duration(window.length) if window.unit == "us" else f"{window.length:,} {window.unit}"
 
 
 def _some(names: list[str]) -> str:

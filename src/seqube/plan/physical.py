@@ -1,7 +1,8 @@
 """What the engine does, as frozen data: a tree of nodes that say which arrays to build and which loops to run over them.
 
-A plan is made once, is pickled to Spark workers as it is, and knows neither rows nor type codes: names of types, variables and columns
-only. Every node binds variables to rows; its `filters` are predicates over those variables that no earlier step could take.
+A plan is made once, is pickled to Spark workers as it is, and knows neither rows nor type codes: names of types, variables and
+columns only. Every node binds variables to rows; its `filters` are predicates over those variables that no earlier step could
+take.
 
     Scan              rows of some types that pass their own predicates
     MatchSequence     one instance of every slot, in strict order (a loop over array stacks)
@@ -65,8 +66,8 @@ class Guarded:
 class Scope:
     """Where a cancelling instance may lie. A side that is None is inherited from where the enclosing expression stands.
 
-    `after`: it starts after the end of these variables; `before`: it ends before their start. `around` (a negation in AND): it ends no
-    later than these variables end and starts within the window that ends there, on top of what is inherited.
+    `after`: it starts after the end of these variables; `before`: it ends before their start. `around` (a negation in AND): it
+    ends no later than these variables end and starts within the window that ends there, on top of what is inherited.
     """
 
     after: tuple[str, ...] | None = None
@@ -84,8 +85,11 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A negated expression. It cancels when an instance lies in the scope, agrees on the links, passes `filters`, and is itself
-    not cancelled by `checks` (negations inside it whose scope or predicates reach outside of it)."""
+    """A negated expression, checked match by match.
+
+    It cancels when an instance lies in the scope, agrees on the links, passes `filters`, and is itself not cancelled by `checks`
+    (negations inside it whose scope or predicates reach outside of it).
+    """
 
     instance: Node
     scope: Scope

@@ -1,9 +1,10 @@
 """From a bound query to a physical plan: every predicate and every negation finds the earliest place where it is right.
 
-Predicates travel twice. Downwards, a predicate goes to the lowest node that binds all its variables, but never into the branch of an OR
-(where the branch is not taken its variables are null, and the match must fail). Upwards, a predicate written inside an expression that
-names a variable from outside is lifted to the node that binds both; out of an OR branch it takes a guard along, because it only holds
-when that branch was taken. At the border of a negation what is still on its way up is a correlated predicate of that negation.
+Predicates travel twice. Downwards, a predicate goes to the lowest node that binds all its variables, but never into the branch
+of an OR (where the branch is not taken its variables are null, and the match must fail). Upwards, a predicate written inside an
+expression that names a variable from outside is lifted to the node that binds both; out of an OR branch it takes a guard along,
+because it only holds when that branch was taken. At the border of a negation what is still on its way up is a correlated
+predicate of that negation.
 
 At a node with several slots a predicate becomes, in order of preference: part of the key (an equality that reaches every slot), a
 clause of the loop, or a filter on the node's results. A negation becomes a gap of its sequence when one number per event answers it
@@ -79,7 +80,7 @@ class _Sorted:
     """Predicates at an operator by where they go: into a slot, into a negation, here, or further up."""
 
     into_slot: list[list[Predicate]]
-    into_negation: dict[int, list[Guarded]] = field(default_factory=dict)
+    into_negation: dict[int, list[Predicate]] = field(default_factory=dict)
     here: list[Guarded] = field(default_factory=list)
     lifted: list[Guarded] = field(default_factory=list)
 
@@ -89,7 +90,7 @@ class _Builder:
     hierarchy: Hierarchy | None
 
     def build(self, part: Pattern, given: Sequence[Predicate], scope: Scope, is_root: bool = False) -> _Built:
-        """Plan one positive expression. `given` are predicates from above over its variables alone; `scope` is what stands around it."""
+        """Plan one positive expression, with predicates `given` from above over its variables alone, and `scope` around it."""
         if isinstance(part, Type):
             return _Built(self._scan(part, given))
         own = [Guarded(conjunct) for predicate in part.where for conjunct in conjuncts(predicate)]
@@ -112,7 +113,7 @@ class _Builder:
             own += [replace(guarded, when=guarded.when or taken) for guarded in branch.lifted]
             checks += [replace(check, when=check.when or taken) for check in branch.checks]
         bound = frozenset(name for branch in branches for name in variables(branch.node))
-        here = []
+        here: list[Guarded] = []
         for guarded in own:
             (here if named(guarded.predicate) <= bound else lifted).append(guarded)
         node = MatchAlternatives(tuple(branch.node for branch in branches), tuple(here))
@@ -125,7 +126,8 @@ class _Builder:
         names = [frozenset(_names(component)) for component in components]
         scopes = [self._slot_scope(part, i, components, scope) for i in range(len(components))]
 
-        # Downwards first; what the slots then lift is settled here, also where it names a single slot: that slot is planned already.
+        # Downwards first; what the slots then lift is settled here, also where it names a single slot: that slot is planned
+        # already.
         placed = self._sort(own, components, negations, names)
         slots = [self.build(components[i], placed.into_slot[i], scopes[i]) for i in range(len(components))]
         risen = self._sort([guarded for slot in slots for guarded in slot.lifted], components, negations, names)
@@ -140,7 +142,8 @@ class _Builder:
         ]
         key, clauses, filters = _join_conditions(here, names)
         if isinstance(part, Seq) and len(components) == 1:  # nothing to join, but a key tells apart which instances may cancel
-            key = tuple((outer,) for outer in dict.fromkeys(link.outer for absence in absences for link in absence.links))
+            outers = dict.fromkeys(link.outer for absence in absences for link in absence.links)
+            key = tuple((outer,) for outer in outers if named(outer) <= names[0])
         gaps: list[Gap] = []
         checks = [check for slot in slots for check in slot.checks]
         for negation, absence in zip(negations, absences, strict=True):
@@ -166,8 +169,8 @@ class _Builder:
             used = named(guarded.predicate)
             negation = next((n for n, negated in enumerate(negations) if used & frozenset(_names(negated.part))), None)
             slot = next((i for i, slot_names in enumerate(names) if used and used <= slot_names), None)
-            if negation is not None:
-                result.into_negation.setdefault(negation, []).append(guarded)
+            if negation is not None:  # part of that negation wherever it was written, so it leaves its guard behind
+                result.into_negation.setdefault(negation, []).append(guarded.predicate)
             elif not used <= bound:
                 result.lifted.append(guarded)
             elif slot is not None and not guarded.when:
@@ -193,10 +196,10 @@ class _Builder:
         before = _names(components[position]) if position < len(components) else scope.before
         return Scope(after, before)
 
-    def _absence(self, negation: Not, predicates: list[Guarded], scope: Scope) -> Absence:
+    def _absence(self, negation: Not, predicates: list[Predicate], scope: Scope) -> Absence:
         inner_names = frozenset(_names(negation.part))
-        local = [g.predicate for g in predicates if named(g.predicate) <= inner_names and not g.when]
-        correlated = [g for g in predicates if not (named(g.predicate) <= inner_names and not g.when)]
+        local = [predicate for predicate in predicates if named(predicate) <= inner_names]
+        correlated = [Guarded(predicate) for predicate in predicates if not named(predicate) <= inner_names]
         built = self.build(negation.part, local, Scope())
         links: list[Link] = []
         filters: list[Guarded] = []
@@ -276,7 +279,7 @@ def _key_columns(equalities: list[Atom], n_slots: int) -> tuple[KeyColumn, ...]:
     """Chains of equalities that reach every slot, each as one value per slot."""
     classes: list[list[tuple[int, Value]]] = []
     for atom in equalities:
-        joined = [side for side in ((atom.left_slot, atom.left), (atom.right_slot, atom.right))]
+        joined = [(atom.left_slot, atom.left), (atom.right_slot, atom.right)]
         touching = [members for members in classes if any(side in members for side in joined)]
         merged = [side for members in touching for side in members]
         merged += [side for side in joined if side not in merged]

@@ -4,17 +4,20 @@
     flatten       a SEQ in a SEQ, an OR in an OR, an AND without negation in an AND become one operator
     conjuncts     predicates in negation normal form, split at AND: no NOT, no BETWEEN, no AND at the top
 
-A SEQ nested in a SEQ is the same as its parts written in its place: order is transitive, and the scope of a negation at its edge is
-inherited from exactly the neighbour it then stands next to. An AND with a negation is not flattened, since that negation's scope ends
-with its own AND.
+A SEQ nested in a SEQ is the same as its parts written in its place: order is transitive, and the scope of a negation at its
+edge is inherited from exactly the neighbour it then stands next to. An AND with a negation is not flattened, since that
+negation's scope ends with its own AND.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import pairwise
 
 from seqube.language.tree import (
     AllOf,
+    Among,
     And,
     AnyOf,
     Attribute,
@@ -26,7 +29,6 @@ from seqube.language.tree import (
     IsNull,
     IsTrue,
     Literal,
-    Among,
     Not,
     Or,
     Part,
@@ -52,62 +54,69 @@ def rooted(query: Query) -> Pattern:
     return flatten(spread_same(pattern))
 
 
-# ---------------------------------------------------------------- [id]
+# ---------------------------------------------------------------- the same attribute
 
 
-def spread_same(part: Part) -> Part:  # type: ignore[misc]
+def spread_same(pattern: Pattern) -> Pattern:
     """Replace every `Same` by equalities at the operators below it."""
-    if isinstance(part, Type):
-        return part
-    if isinstance(part, Not):
-        return replace(part, part=spread_same(part.part))
-    part = replace(part, parts=tuple(spread_same(child) for child in part.parts))
-    for same in [predicate for predicate in part.where if isinstance(predicate, Same)]:
-        part, _ = _equate(part, same)
-    return replace(part, where=tuple(predicate for predicate in part.where if not isinstance(predicate, Same)))
+    if isinstance(pattern, Type):
+        return pattern
+    sames = [predicate for predicate in pattern.where if isinstance(predicate, Same)]
+    others = tuple(predicate for predicate in pattern.where if not isinstance(predicate, Same))
+    result: Pattern = _rebuilt(pattern, _each(spread_same, pattern.parts), others)
+    for same in sames:
+        result, _ = _equate(result, same)
+    return result
 
 
-def _equate(part: Pattern, same: Same) -> tuple[Pattern, Value]:
-    """`part` with equalities added that make all its events agree on `same.attribute`, and the value they agree on."""
-    if isinstance(part, Type):
-        return part, Attribute(part.variable, same.attribute, at=same.at)
+def _equate(pattern: Pattern, same: Same) -> tuple[Pattern, Value]:
+    """`pattern` with equalities added that make all its events agree on `same.attribute`, and the value they agree on."""
+    if isinstance(pattern, Type):
+        return pattern, Attribute(pattern.variable, same.attribute, at=same.at)
     children: list[Part] = []
     positive: list[Value] = []
     negated: list[Value] = []
-    for child in part.parts:
+    for child in pattern.parts:
         inner, value = _equate(child.part if isinstance(child, Not) else child, same)
         children.append(replace(child, part=inner) if isinstance(child, Not) else inner)
         (negated if isinstance(child, Not) else positive).append(value)
-    if isinstance(part, Or):
-        return replace(part, parts=tuple(children)), FirstOf(tuple(positive))
-    pairs = [*zip(positive, positive[1:], strict=False), *((value, positive[0]) for value in negated)]
+    if isinstance(pattern, Or):
+        return _rebuilt(pattern, children, pattern.where), FirstOf(tuple(positive))
+    pairs = [*pairwise(positive), *((value, positive[0]) for value in negated)]
     equalities = tuple(Comparison("=", left, right, at=same.at) for left, right in pairs)
-    return replace(part, parts=tuple(children), where=part.where + equalities), positive[0]
+    return _rebuilt(pattern, children, pattern.where + equalities), positive[0]
+
+
+def _each(rewrite: Callable[[Pattern], Pattern], parts: Iterable[Part]) -> list[Part]:
+    """The parts rewritten, under their negations where they have one."""
+    return [replace(part, part=rewrite(part.part)) if isinstance(part, Not) else rewrite(part) for part in parts]
+
+
+def _rebuilt(operator: Seq | And | Or, parts: Iterable[Part], where: tuple[Predicate, ...]) -> Seq | And | Or:
+    return replace(operator, parts=tuple(parts), where=where)  # type: ignore[arg-type]  # a rewrite adds no negation to an OR
 
 
 # ---------------------------------------------------------------- nesting
 
 
-def flatten(part: Part) -> Part:  # type: ignore[misc]
-    if isinstance(part, Type):
-        return part
-    if isinstance(part, Not):
-        return replace(part, part=flatten(part.part))
+def flatten(pattern: Pattern) -> Pattern:
+    """Operators of one kind inside each other as one, where that means the same; an operator of one part as that part."""
+    if isinstance(pattern, Type):
+        return pattern
     parts: list[Part] = []
-    where = part.where
-    for child in map(flatten, part.parts):
-        if isinstance(child, Seq | And | Or) and type(child) is type(part) and _splices(child):
+    where = pattern.where
+    for child in _each(flatten, pattern.parts):
+        if isinstance(child, Seq | And | Or) and type(child) is type(pattern) and _splices(child):
             parts.extend(child.parts)
             where += child.where
         else:
             parts.append(child)
-    if len(parts) == 1 and not isinstance(parts[0], Not):
-        (only,) = parts
-        if not isinstance(only, Type):
-            return replace(only, where=only.where + where)
-        if not where:
-            return only
-    return replace(part, parts=tuple(parts), where=where)
+    only = parts[0] if len(parts) == 1 else None
+    if isinstance(only, Seq | And | Or):
+        return replace(only, where=only.where + where)
+    if isinstance(only, Type) and not where:
+        return only
+    return _rebuilt(pattern, parts, where)
 
 
 def _splices(child: Seq | And | Or) -> bool:

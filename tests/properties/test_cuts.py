@@ -1,0 +1,68 @@
+"""However a stream is cut, the same matches come out, each once; and nothing is kept that the window has left behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+from test_matching import counted, show, table
+
+import oracle
+from seqube.engine.sequence import LOWEST
+from seqube.engine.state import Matcher, State, ticks
+from seqube.events import Events
+from seqube.language import parse
+from seqube.plan.planner import plan_matches
+from strategies import cuts, queries, streams
+
+
+def rows(matches: pa.Table) -> list[dict[str, Any]]:
+    return [
+        {name: event and event["row"] for name, event in row.items() if name not in ("start", "end")} for row in matches.to_pylist()
+    ]
+
+
+def feed(matcher: Matcher, events: Events, pieces: list[tuple[int, int]], watermarks: bool = False) -> list[dict[str, Any]]:
+    """The rows found by steps over the pieces; the state goes through bytes between any two."""
+    state, found = matcher.start(), []
+    for start, stop in pieces:
+        piece = events.slice(start, stop)
+        state, matches = matcher.step(state, piece)
+        found += rows(matches)
+        if watermarks and stop < len(events):
+            state, more = matcher.finish(state, watermark=int(events.times[stop]))
+            assert more is not None
+            found += rows(more)
+        state = State.from_bytes(state.to_bytes())
+    state, matches_left = matcher.finish(state)
+    return found + (rows(matches_left) if matches_left is not None else [])
+
+
+@given(data=st.data(), text=queries(), events=streams(), watermarks=st.booleans())
+def test_any_cutting_equals_whole(data: st.DataObject, text: str, events: list[oracle.Event], watermarks: bool) -> None:
+    show(text, events)
+    stream = Events(table(events))
+    plan = plan_matches(parse(text))
+    whole = rows(Matcher(plan).run(stream))
+    assert counted(feed(Matcher(plan), stream, data.draw(cuts(len(events))), watermarks)) == counted(whole)
+
+
+@given(text=queries(), events=streams(max_time=30))
+def test_state_keeps_to_the_window(text: str, events: list[oracle.Event]) -> None:
+    show(text, events)
+    stream = Events(table(events))
+    plan = plan_matches(parse(text))
+    matcher, state = Matcher(plan), State()
+    for row in range(len(stream)):
+        state, _ = matcher.step(state, stream.slice(row, row + 1))
+        kept = state.events
+        assert kept is not None
+        assert set(kept.column("type").to_pylist()) <= plan.types
+        windows = 2 if plan.waits and plan.looks_back else 1
+        if plan.window.unit != "events" and state.decided > LOWEST:
+            assert all(kept.times > state.decided - windows * ticks(plan.window, "ms"))
+        elif not plan.partition_by and state.numbers is not None:
+            open_ties = (kept.times == kept.times[-1]).sum() if len(kept) else 0
+            assert all(state.numbers >= state.n_seen - open_ties - windows * plan.window.length - 1)
