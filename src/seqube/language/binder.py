@@ -36,7 +36,6 @@ class _Variable:
     leaf: Type
     negations: tuple[int, ...]
     operator: str
-    at: Span | None
 
 
 def bind(draft: Draft, source: str) -> Query:
@@ -51,6 +50,7 @@ def bind(draft: Draft, source: str) -> Query:
 class _Binder:
     def __init__(self, draft: Draft, source: str) -> None:
         self.draft = draft
+        self.source = source
         self.lines = source.split("\n")
         self.problems: list[Problem] = list(draft.problems)
         self.keys = {key.name for key in draft.partition_by}
@@ -78,7 +78,7 @@ class _Binder:
             aggregates=self._aggregates(),
             emit=self._emit(),
             returns=self._returns(),
-            source="\n".join(self.lines),
+            source=self.source,
         )
         self._check_columns(query)
         return replace(query, having=self._having(query.aggregates))
@@ -91,9 +91,11 @@ class _Binder:
                 name = self.names[id(part)]
                 first = self.variables.get(name)
                 if first is None:
-                    self.variables[name] = _Variable(name, part, negations, operator, part.at)
+                    self.variables[name] = _Variable(name, part, negations, operator)
                 else:
-                    self.fail(f"two components have the variable {name!r}{_first(first.at)}", part.at, "give each its own variable")
+                    self.fail(
+                        f"two components have the variable {name!r}{_first(first.leaf.at)}", part.at, "give each its own variable"
+                    )
             case tree.Not(inner):
                 self._declare(inner, (*negations, id(part)), operator)
             case tree.Seq() | tree.And() | tree.Or():
@@ -177,7 +179,7 @@ class _Binder:
         if apart and others:
             message = f"this predicate names two negated components, {others[0]!r} and {apart[0].name!r}"
         else:
-            name = (apart[0].name) if apart else next(v.name for v in named.values() if v.negations == deepest)
+            name = apart[0].name if apart else next(v.name for v in named.values() if v.negations == deepest)
             message = f"this predicate stands inside a negation and names another negated component, {name!r}"
         self.fail(message, predicate.at, "each negation is about events that are not there: write one predicate for each")
 
@@ -353,7 +355,9 @@ class _Binder:
             columns += [(column_name(key, 0), key.at, "group by it once") for key in query.group_by]
         elif not query.returns:
             taken = {"start": "the start of each match", "end": "the end of each match"}
-            columns = [(name, variable.at, "give it another variable, or use RETURN") for name, variable in self.positive.items()]
+            columns = [
+                (name, variable.leaf.at, "give it another variable, or use RETURN") for name, variable in self.positive.items()
+            ]
         hint = "name it with AS"
         columns += [(output.name or "", output.at, hint) for output in (*query.aggregates, *query.returns)]
         for name, at, advice in columns:
