@@ -170,10 +170,12 @@ NEGATIONS_IN_AND = [
     ("AND(SEQ(!B, A), C) WITHIN 5", "B1 A2 C5", []),
     ("SEQ(AND(SEQ(A, !B), C), D) WITHIN 9", "A1 C2 B3 D4", []),
     ("SEQ(OR(SEQ(A, !B), C), D) WITHIN 9", "A1 B2 C3 D4", ["- C3 D4"]),
-    # tuple-count window: the left end in numbers (te is event 3), the right end in time
+    # tuple-count window: the left end in numbers (the AND ends with event 2 or 3), the right end in time
     ("AND(A, B, !C) WITHIN 3 EVENTS", "C0 A1 B2", []),
     ("AND(A, B, !C) WITHIN 3 EVENTS", "C0 X0 A1 B2", ["A1 B2"]),
     ("AND(A, B, !C) WITHIN 3 EVENTS", "A1 B2 C2", []),
+    # ... so with ties an x may reach further than n events
+    ("AND(A, !SEQ(B, C)) WITHIN 2 EVENTS", "B1 A2 X2 C2", []),
     # an event of a positive component cancels as any other
     ("AND(A x, !A y) WITHIN 5", "A1", []),
 ]
@@ -245,6 +247,10 @@ PREDICATES = [
     ("OR(A a, B b) WHERE a.ts IS NULL WITHIN 10", "A1 B2", ["- B2"]),
     # a predicate inside a branch applies only when the branch is taken
     ("OR(A a, SEQ(B b, C c, b.id = c.id)) WITHIN 10", "A1 B2:1 C3:2 C4:1", ["A1 - -", "- B2 C4"]),
+    # ... also where it belongs to a negation outside the branch, and inside another expression it still belongs to it
+    ("SEQ(A a, !B b, OR(C c, SEQ(D d, E e, b.id = e.id))) WITHIN 10", "A1 B2:1 C3 D4 E5:1", []),
+    ("SEQ(A a, !B b, OR(C c, SEQ(D d, E e, b.id = e.id))) WITHIN 10", "A1 B2:1 C3 D4 E5:2", ["A1 - D4 E5"]),
+    ("SEQ(A a, !B b, SEQ(C c, D d, b.id = d.id)) WITHIN 10", "A1 B2:1 C3 D4:1 D5:2", ["A1 C3 D5"]),
     # events without a key are in no partition
     ("SEQ(A, B) PARTITION BY id WITHIN 10", "A1:1 A2:2 A3:- B4:1 B5:-", ["A1 B4"]),
     ("SEQ(A, !B, C) PARTITION BY id WITHIN 10", "A1:1 B2:2 B2:- C3:1", ["A1 C3"]),
