@@ -14,6 +14,7 @@ Cost of a step: the events kept and the new ones, plus the matches decided.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -102,6 +103,24 @@ class Matcher:
     def run(self, events: Events) -> pa.Table:
         """The matches of a whole stream."""
         return self._decide(self._add(self.start(), events), HIGHEST, final=True)[1]
+
+    def within(self, events: Events, after: int, upto: int, numbers: Ints | None = None) -> Iterator[pa.Table]:
+        """The matches that end in (after, upto], in pieces: those a slice of a stream owns.
+
+        The events must reach back a window from there and, where the plan waits, a window ahead. With a tuple-count window
+        `numbers` are those of the events in the whole stream.
+        """
+        state = self._add(self.start(), events)
+        if numbers is not None:
+            state = replace(state, numbers=numbers)
+        evaluation = Evaluation(self._plan, self._prepare(state)[0], after, upto)
+        writer = MatchWriter(self._plan, events, evaluation.evaluator)
+        for piece in evaluation.matches():
+            yield writer.write(piece)
+
+    def advance(self, state: State, batch: Events, watermark: int) -> tuple[State, pa.Table]:
+        """Take a batch that ends before the watermark, and decide all that ends before it: a step and a finish in one."""
+        return self._decide(self._add(state, batch), max(state.decided, watermark - 1), final=False)
 
     def step(self, state: State, batch: Events) -> tuple[State, pa.Table]:
         """Take the next batch, which must not begin before the last one ended."""
