@@ -22,8 +22,9 @@ What the page on meaning leaves open is decided here:
 (e) `[id]` at an operator: the events of its positive components have equal non-null ids (a single event has nothing to be compared
     with), and an instance of any negation below it, however deep, counts only with that same id on all its events.
 (f) NaN is null. Division by zero is null, `/` is true division, `%` has the sign of the dividend, integers are exact.
-(g) A predicate belongs to the innermost negation among those its variables stand under, else to the operator it stands in. Inside
-    an OR branch it applies only when that branch is taken, also where it belongs to a negation outside the branch.
+(g) A predicate belongs to the innermost negation among those its variables stand under, wherever it stands, else to the operator it
+    stands in. In an OR branch that was not taken an operator's own predicates do not apply; a negation outside the branch keeps
+    those that belong to it, and there the branch's variables are null.
 (h) Aggregates are grouped by GROUP BY alone: PARTITION BY restricts what matches, it does not split the result.
 (i) An emission at t looks at the matches of the events up to and including t ("not cancelled up to t"). In a tuple-count window,
     the window that ends at t is the last n events (of the partition) with timestamps up to t.
@@ -172,14 +173,6 @@ class SameAs:
     of: tuple[tree.Pattern, ...]
 
 
-@dataclass(frozen=True)
-class Placed:
-    """A predicate and the expression in whose parentheses it stands."""
-
-    predicate: tree.Predicate | SameAs
-    stands_in: tree.Pattern
-
-
 @dataclass
 class Partition:
     """One stream of its own: all the events, or those of one partition key, numbered 0, 1, 2 ..."""
@@ -271,8 +264,7 @@ class Partition:
         return scope.admits(x) and self._meets_predicates(negation, env) and self.stands(negation.part, env, scope)
 
     def _meets_predicates(self, owner: tree.Part, env: Env) -> bool:
-        """Whether all that belongs to `owner` is true; what stands in an OR branch that was not taken does not apply."""
-        return all(self.truth(p.predicate, env) is True for p in self.owned.get(owner, ()) if _events(p.stands_in, env))
+        return all(self.truth(predicate, env) is True for predicate in self.owned.get(owner, ()))
 
     # -- scopes
 
@@ -314,7 +306,7 @@ class Partition:
     def triggers(self, last: str, event: Event) -> bool:
         """Whether an event of the last positive type passes that type's own predicates."""
         pattern = self.query.pattern
-        whole = [p.predicate for p in self.owned.get(pattern, ()) if not isinstance(p.predicate, SameAs)]
+        whole = [p for p in self.owned.get(pattern, ()) if not isinstance(p, SameAs)]
         own = [p for p in whole if {a.variable for a in tree.attributes(p)} == {last}]
         types = [leaf for leaf in tree.positives(pattern) if leaf.variable == last]
         return event.type in _at_or_below(types[0].name, self.hierarchy) and all(self.truth(p, {last: event}) is True for p in own)
@@ -382,22 +374,22 @@ def _partitions(query: tree.Query, events: Sequence[Event], hierarchy: Any, unit
     return [Partition(query, part, hierarchy, unit, dict(zip(query.partition_by, key, strict=True))) for key, part in split.items()]
 
 
-def _assign_predicates(query: tree.Query) -> dict[tree.Part, list[Placed]]:
+def _assign_predicates(query: tree.Query) -> dict[tree.Part, list[tree.Predicate | SameAs]]:
     """Every predicate with the operator or negation that it belongs to; WHERE stands at the root."""
-    owned: dict[tree.Part, list[Placed]] = {}
+    owned: dict[tree.Part, list[tree.Predicate | SameAs]] = {}
 
     def visit(node: tree.Pattern, standing: tuple[tree.Predicate, ...], around: tuple[tree.Not, ...]) -> None:
         for predicate in standing:
             if isinstance(predicate, tree.Same):
-                owned.setdefault(node, []).append(Placed(SameAs(predicate.attribute, (node,)), node))
+                owned.setdefault(node, []).append(SameAs(predicate.attribute, (node,)))
                 for negation in _negations(node):
-                    owned.setdefault(negation, []).append(Placed(SameAs(predicate.attribute, (node, negation.part)), node))
+                    owned.setdefault(negation, []).append(SameAs(predicate.attribute, (node, negation.part)))
             else:
                 paths = [around, *(_negations_above(query.pattern, a.variable) for a in tree.attributes(predicate))]
                 innermost = max(paths, key=len)
                 assert all(innermost[: len(path)] == path for path in paths), "a predicate on two different negations"
                 owner = innermost[-1] if len(innermost) > len(around) else node
-                owned.setdefault(owner, []).append(Placed(predicate, node))
+                owned.setdefault(owner, []).append(predicate)
         for part in () if isinstance(node, tree.Type) else node.parts:
             child, inside = (part.part, (*around, part)) if isinstance(part, tree.Not) else (part, around)
             visit(child, () if isinstance(child, tree.Type) else child.where, inside)

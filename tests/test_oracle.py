@@ -248,10 +248,10 @@ PREDICATES = [
     ("OR(A a, B b) WHERE a.ts IS NULL WITHIN 10", "A1 B2", ["- B2"]),
     # a predicate inside a branch applies only when the branch is taken
     ("OR(A a, SEQ(B b, C c, b.id = c.id)) WITHIN 10", "A1 B2:1 C3:2 C4:1", ["A1 - -", "- B2 C4"]),
-    # ... also where it belongs to a negation outside the branch, and inside another expression it still belongs to it
-    ("SEQ(A a, !B b, OR(C c, SEQ(D d, E e, b.id = e.id))) WITHIN 10", "A1 B2:1 C3 D4 E5:1", []),
-    ("SEQ(A a, !B b, OR(C c, SEQ(D d, E e, b.id = e.id))) WITHIN 10", "A1 B2:1 C3 D4 E5:2", ["A1 - D4 E5"]),
+    # the part of a negation that is written inside a neighbour belongs to the negation; null variables make it untrue
     ("SEQ(A a, !B b, SEQ(C c, D d, b.id = d.id)) WITHIN 10", "A1 B2:1 C3 D4:1 D5:2", ["A1 C3 D5"]),
+    ("SEQ(A a, !B b, OR(C c, SEQ(D d, E e, b.id = e.id))) WITHIN 10", "A1 B2:1 D4 E5:1 E6:2", ["A1 - D4 E6"]),
+    ("SEQ(A a, !B b, OR(C c, SEQ(D d, E e, b.id = e.id))) WITHIN 10", "A1 B2:1 C3", ["A1 C3 - -"]),
     # events without a key are in no partition
     ("SEQ(A, B) PARTITION BY id WITHIN 10", "A1:1 A2:2 A3:- B4:1 B5:-", ["A1 B4"]),
     ("SEQ(A, !B, C) PARTITION BY id WITHIN 10", "A1:1 B2:2 B2:- C3:1", ["A1 C3"]),
