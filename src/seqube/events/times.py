@@ -69,7 +69,9 @@ def read_times(column: pa.Array) -> Clock:
         clock = Clock(_filled(column.cast(pa.int64())), column, [])
     else:
         clock = _read_moments(column)
-    return clock._replace(faults=faults + clock.faults)
+    # The two ends of the 64-bit range stand for before and after all time.
+    ends = (clock.times == _INT64.min) | (clock.times == _INT64.max)
+    return clock._replace(faults=faults + clock.faults + _faults(ends, OUT_OF_RANGE))
 
 
 def _filled(column: pa.Array) -> Any:

@@ -1,0 +1,1 @@
+"""What is measured. A workload is a module with `measurements(quick) -> Iterator[Measurement]`."""

@@ -1,0 +1,64 @@
+"""The peer suite (Q-a to Q-f) against hard-wired loops, building `Events`, and how cost grows with the input.
+
+Both sides start from an `Events` and end with the same Arrow table of matches (`start`, `end`, every event's own columns). Beside it
+stands the loop alone, which stops at row numbers: what is between the two is the price of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import seqube as sq
+from bench.measure import Measurement, compare
+from bench.reference import as_table, match
+from seqube.generate import generate
+
+WORKLOAD = "matching"
+SEED = 0
+
+QUERIES = {
+    "a": "SEQ(DELL a, IPIX b, QQQ c) WITHIN 100 ms",
+    "b": "SEQ(DELL a, IPIX b, QQQ c, AMAT d) WITHIN 100 ms",
+    "c": "SEQ(DELL a, IPIX b, QQQ c, AMAT d, MSFT e) WITHIN 100 ms",
+    "d": "SEQ(DELL a, IPIX b, QQQ c) WITHIN 500 ms",
+    "e": "SEQ(DELL a, IPIX b, QQQ c, [id]) WITHIN 10 s",
+    "f": "SEQ(DELL a, IPIX b, !QQQ x, AMAT c) WITHIN 100 ms",
+}
+
+
+def measurements(quick: bool = False) -> Iterator[Measurement]:
+    n = 1_000_000
+    table = generate("stock", n, SEED)
+    yield from compare(WORKLOAD, "build Events", n, {"seqube": lambda: len(sq.Events(table))})
+    events = sq.Events(table)
+    types, ids = events.types.astype(np.int64), events.column("id").to_numpy()
+    code_of = {name: code for code, name in enumerate(events.type_names)}
+    for task, text in QUERIES.items():
+        yield from compare(
+            WORKLOAD,
+            f"Q-{task}",
+            n,
+            {
+                "hard-wired loop": lambda task=task: (
+                    as_table(match(task, types, events.times, ids, code_of), events.table).num_rows
+                ),
+                "its row numbers alone": lambda task=task: len(match(task, types, events.times, ids, code_of)[0]),
+                "seqube": lambda text=text: len(sq.run(text, events)),
+            },
+            repetitions=5 if quick else 9,
+        )
+    yield from _growth(10 if quick else 30)
+
+
+def _growth(times: int) -> Iterator[Measurement]:
+    """The same query over a tenth of the events, and over all of them."""
+    for size in (100_000, 100_000 * times):
+        events = sq.Events(generate("stock", size, SEED))
+
+        def run(events: Any = events) -> int:
+            return len(sq.run(QUERIES["a"], events))
+
+        yield from compare(WORKLOAD, f"Q-a over {size:,} events", size, {"seqube": run})
