@@ -1,8 +1,8 @@
 """How a thing is measured: warmed up, repeated, with the answer checked and the machine written down.
 
-Machines are noisy, so what counts is the ratio of two things measured in turns in one run: `compare` alternates between its contenders
-and takes the median of each. CPU time of this process is noted beside wall time, because it is the steadier of the two on a shared
-machine. A contender whose answer differs from the first one's is reported as wrong, without a time.
+Machines are noisy, so what counts is the ratio of two things measured in turns in one run: `compare` alternates between its
+contenders and takes the median of each. CPU time of this process is noted beside wall time, because it is the steadier of the
+two on a shared machine. A contender whose answer differs from the first one's is reported as wrong, without a time.
 """
 
 from __future__ import annotations

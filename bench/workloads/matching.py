@@ -1,7 +1,7 @@
 """The peer suite (Q-a to Q-f) against hard-wired loops, building `Events`, and how cost grows with the input.
 
-Both sides start from an `Events` and end with the same Arrow table of matches (`start`, `end`, every event's own columns). Beside it
-stands the loop alone, which stops at row numbers: what is between the two is the price of the table.
+Both sides start from an `Events` and end with the same Arrow table of matches (`start`, `end`, every event's own columns).
+Beside it stands the loop alone, which stops at row numbers: what is between the two is the price of the table.
 """
 
 from __future__ import annotations
