@@ -258,9 +258,10 @@ PREDICATES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("query", "text", "expected"), SEQUENCES + WINDOWS + OPERATORS + NEGATIONS + NEGATIONS_IN_AND + SAME + PREDICATES
-)
+CASES = SEQUENCES + WINDOWS + OPERATORS + NEGATIONS + NEGATIONS_IN_AND + SAME + PREDICATES
+
+
+@pytest.mark.parametrize(("query", "text", "expected"), CASES)
 def test_matches(query: str, text: str, expected: list[str]) -> None:
     assert sorted(found(query, text)) == sorted(expected)
 

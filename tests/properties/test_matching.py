@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
+import test_oracle
 from seqube.language import parse
 from strategies import concepts, hierarchies, queries, streams
 
@@ -66,6 +68,17 @@ def assert_equal_matches(text: str, events: Sequence[oracle.Event], hierarchy: A
 def counted(rows: list[dict[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:
     """The rows as a multiset: order means nothing, how often a row comes does."""
     return Counter(tuple(sorted(row.items())) for row in rows)
+
+
+@pytest.mark.parametrize(("query", "text", "expected"), test_oracle.CASES)
+def test_hand_worked_cases(query: str, text: str, expected: list[str]) -> None:
+    """The same cases that the oracle has to get right; their answers do not come from it."""
+    events = test_oracle.events(text)
+    found = []
+    for row in run(query, events):
+        bound = [event for name, event in row.items() if name not in ("start", "end")]
+        found.append(" ".join(f"{event['type']}{event['ts']}" if event else "-" for event in bound))
+    assert sorted(found) == sorted(expected)
 
 
 @given(text=queries(), events=streams())
