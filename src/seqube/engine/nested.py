@@ -15,7 +15,7 @@ scope with an equal link for every match.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -390,7 +390,7 @@ class Evaluation:
 
     def _cancelled_in(self, absence: Absence, rows: Bindings, size: int, reach: Reach) -> Mask:
         reach = self._narrow(absence.scope, rows, reach)
-        inner = self._instances(absence.instance)
+        inner = self._cancelling(absence)
         asked, codes = self._link_codes(absence, inner, rows, size)
         if not absence.filters and not absence.checks and not self._batch.counts_events:
             times = self._times
@@ -398,6 +398,17 @@ class Evaluation:
             after = np.maximum(reach.after_times, reach.after_clocks)
             return self._latest(codes, times[inner.last_rows], times[inner.first_rows], asked, before) > after
         return self._search(absence, inner, codes, rows, asked, reach)
+
+    def _cancelling(self, absence: Absence) -> Instances:
+        """The instances that can cancel: all that fit the window, because every scope does.
+
+        Only the scope of a negation in AND ends by time, so with a tuple-count window and ties an instance in it may span more
+        events than the window, though never two windows.
+        """
+        if absence.scope.around is None or not self._batch.counts_events:
+            return self._instances(absence.instance)
+        wider = replace(self._batch, window=min(2 * self._batch.window, HIGHEST))
+        return Evaluation(self._plan, wider)._instances(absence.instance)
 
     def _narrow(self, scope: Scope, rows: Bindings, reach: Reach) -> Reach:
         """The scope of a negation inside an expression that has the scope `reach`."""

@@ -37,7 +37,7 @@ def ticks(window: Window, unit: str) -> int:
     """The window in ticks of the time column, rounded up: `te - ts < W` holds for whole ticks exactly when it holds for W."""
     if window.unit != "us":
         return window.length
-    return -(-window.length * 1_000 // UNITS[unit])
+    return min(-(-window.length * 1_000 // UNITS[unit]), HIGHEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +225,14 @@ class Matcher:
         """Forget what no later match can bind or be cancelled by."""
         assert state.events is not None
         plan, events = self._plan, state.events
-        span = batch.window * (2 if plan.waits and plan.looks_back else 1)
+        span = min(batch.window * (2 if plan.waits and plan.looks_back else 1), HIGHEST)
         rows = events.rows_of(plan.types)
         if batch.partitions is not None:
             rows = rows[batch.partitions[rows] >= 0]
         if state.numbers is None:
             rows = rows[events.times[rows] > minus(np.array([upto]), span)[0]]
             return replace(state, events=events.take(rows), decided=upto)
-        rows = rows[state.numbers[rows] > progress.oldest_open(upto)[rows] - span]
+        rows = rows[state.numbers[rows] > minus(progress.oldest_open(upto)[rows], span)]
         counted = state.counted
         if counted is not None:
             counted = counted.set_column(counted.schema.get_field_index("settled"), "settled", counted.column("seen"))
@@ -255,7 +255,7 @@ class _Progress:
         firsts = batch.clocks[piece.first_rows]
         if not batch.counts_events:
             return plus(firsts, batch.window) - 1 <= upto
-        return (batch.events.times[piece.last_rows] <= upto) & (firsts + batch.window <= counts[piece.first_rows])
+        return (batch.events.times[piece.last_rows] <= upto) & (plus(firsts, batch.window) <= counts[piece.first_rows])
 
     def oldest_open(self, upto: int) -> Ints:
         """Per row, the smallest number in its partition that a match still to be decided can end with."""
