@@ -172,7 +172,7 @@ class Evaluator:
         elif pat.is_timestamp(right.type) and pat.is_string(left.type):
             left = self._as_moment(left)
         if pat.is_floating(left.type) != pat.is_floating(right.type):
-            return (left, right.cast(pa.float64())) if pat.is_floating(left.type) else (left.cast(pa.float64()), right)
+            return (left, _double(right)) if pat.is_floating(left.type) else (_double(left), right)
         if pat.is_duration(left.type) and pat.is_int64(right.type):
             right = right.cast(pa.duration("us"))
         elif pat.is_duration(right.type) and pat.is_int64(left.type):
@@ -191,17 +191,37 @@ class Evaluator:
         return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
     def _calculate(self, op: str, left: Any, right: Any) -> Any:
+        if op in "*/" and (pat.is_duration(left.type) or pat.is_duration(right.type)):
+            return self._scale(op, left, right)
         left, right = self._alike(left, right)
         if op in _CHECKED:
             try:
                 return _without_nan(_CHECKED[op](left, right))
             except pa.ArrowInvalid:  # out of 64 bits: doubles hold the size, if not every digit
-                return _without_nan(_CHECKED[op](left.cast(pa.float64()), right.cast(pa.float64())))
+                return _without_nan(_CHECKED[op](_double(left), _double(right)))
         if op == "%" and pat.is_int64(left.type) and pat.is_int64(right.type):
             return _remainder(left, right)
-        left, right = left.cast(pa.float64()), right.cast(pa.float64())
+        left, right = _double(left), _double(right)
         right = pc.if_else(pc.equal(right, 0.0), pa.scalar(None, pa.float64()), right)  # by zero: null
         return _without_nan(pc.divide(left, right)) if op == "/" else _remainder(left, right)
+
+    def _scale(self, op: str, left: Any, right: Any) -> Any:
+        """A duration times or by a number, to the microsecond; a duration by a duration, which is a number."""
+        result = self._calculate(op, _microseconds(left), _microseconds(right))
+        if pat.is_duration(left.type) and pat.is_duration(right.type):
+            return result
+        if pat.is_floating(result.type):
+            result = pc.round(result).cast(pa.int64(), safe=False)
+        return result.cast(pa.duration("us"))
+
+
+def _microseconds(value: Any) -> Any:
+    return value.cast(pa.int64()) if pat.is_duration(value.type) else value
+
+
+def _double(value: Any) -> Any:
+    """As a double, rounded where an integer has more digits than one holds (SQL's rule)."""
+    return value.cast(pa.float64(), safe=False)
 
 
 def _first_of(values: list[Any]) -> Any:
@@ -338,7 +358,6 @@ def _one_type(pieces: list[pa.Array]) -> list[pa.Array]:
     if not kinds:
         return [piece.cast(pa.string()) for piece in pieces]
     kind = next(iter(kinds)) if len(kinds) == 1 else pa.float64()
-    pieces = [piece.cast(kind) for piece in pieces]
     if pat.is_floating(kind):
-        pieces = [pc.add(piece, 0.0) for piece in pieces]  # -0.0 equals 0.0
-    return pieces
+        return [pc.add(_double(piece), 0.0) for piece in pieces]  # -0.0 equals 0.0
+    return [piece.cast(kind) for piece in pieces]
