@@ -1,8 +1,8 @@
-"""Values and predicates as in SQL, over every kind of column: nulls, NaN, moments, durations, decimals, and numbers beyond 64 bits."""
+"""Values and predicates as in SQL, over every kind of column: nulls, NaN, moments, durations, decimals, wide numbers."""
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -19,7 +19,7 @@ EVENTS = pa.table(
         "s": ["p", None, "q", "p"],
         "f": [True, False, None, True],
         "day": pa.array([date(2024, 1, 1)] * 4),
-        "at": pa.array([datetime(2024, 1, 1, 5)] * 4, pa.timestamp("ms", "Europe/Berlin")),
+        "at": pa.array([datetime(2024, 1, 1, 5, tzinfo=UTC)] * 4, pa.timestamp("ms", "Europe/Berlin")),
         "lag": pa.array([timedelta(seconds=3)] * 4),
         "cost": pa.array(["1.10", "2.10", "3.10", "4.10"]).cast(pa.decimal128(22, 2)),
         "huge": pa.array([2**64 - 1] * 4, pa.uint64()),

@@ -26,7 +26,6 @@ from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.events.schema import UNITS
 from seqube.language.tree import (
-    TIME_ATTRIBUTE,
     AllOf,
     Among,
     AnyOf,
@@ -138,7 +137,7 @@ class Evaluator:
             case Literal(value):
                 return pa.scalar(value)
             case Duration(microseconds):
-                return self._duration(microseconds)
+                return pa.scalar(microseconds, pa.duration("us"))
             case Attribute(variable, name):
                 if variable is None:  # a partition key: the same on every event of the match, so any bound one tells it
                     return _first_of([take(self._column(name), rows) for rows in bindings.values()])
@@ -159,25 +158,30 @@ class Evaluator:
             self._columns[name] = normalise(self._events.column(name))
         return self._columns[name]
 
-    def _duration(self, microseconds: int) -> pa.Scalar:
-        if self._events.schema[TIME_ATTRIBUTE] == "time":
-            return pa.scalar(microseconds, pa.duration("us"))
-        ticks = microseconds * 1_000 / UNITS[self._events.unit]
-        return pa.scalar(int(ticks) if ticks.is_integer() else ticks)
-
     def _alike(self, left: Any, right: Any) -> tuple[Any, Any]:
-        """Both sides in one Arrow type: text next to a moment is read as one, an integer next to a double becomes one."""
+        """Both sides in one Arrow type, where they can be compared or added.
+
+        Text next to a moment is read as one; an integer next to a double becomes one; a duration next to a number means the ticks of
+        an integer time column.
+        """
         if pat.is_timestamp(left.type) and pat.is_string(right.type):
             right = self._as_moment(right)
         elif pat.is_timestamp(right.type) and pat.is_string(left.type):
             left = self._as_moment(left)
+        elif pat.is_duration(left.type) and _is_number(right.type):
+            left = self._ticks(left)
+        elif pat.is_duration(right.type) and _is_number(left.type):
+            right = self._ticks(right)
         if pat.is_floating(left.type) != pat.is_floating(right.type):
             return (left, _double(right)) if pat.is_floating(left.type) else (_double(left), right)
-        if pat.is_duration(left.type) and pat.is_int64(right.type):
-            right = right.cast(pa.duration("us"))
-        elif pat.is_duration(right.type) and pat.is_int64(left.type):
-            left = left.cast(pa.duration("us"))
         return left, right
+
+    def _ticks(self, duration: Any) -> Any:
+        ticks = pc.divide(pc.multiply(_double(_microseconds(duration)), 1_000.0), float(UNITS[self._events.unit]))
+        whole = ticks.cast(pa.int64(), safe=False)
+        exact = pc.equal(_double(whole), ticks)
+        is_exact = exact if isinstance(exact, pa.Scalar) else pc.all(exact)
+        return whole if is_exact.as_py() else ticks
 
     def _as_moment(self, text: Any) -> Any:
         if isinstance(text, pa.Scalar):
@@ -213,6 +217,10 @@ class Evaluator:
         if pat.is_floating(result.type):
             result = pc.round(result).cast(pa.int64(), safe=False)
         return result.cast(pa.duration("us"))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pat.is_int64(kind) or pat.is_floating(kind))
 
 
 def _microseconds(value: Any) -> Any:
