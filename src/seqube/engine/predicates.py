@@ -108,7 +108,7 @@ class Evaluator:
                 raise PlanError(f"{type(node).__name__} is resolved before anything is evaluated")
 
     def _compare(self, op: str, left: Any, right: Any) -> Any:
-        left, right = self._alike(left, right)
+        left, right = self.alike(left, right)
         return _COMPARE[op](left, right)
 
     def _among(self, operand: Any, values: list[Any]) -> Any:
@@ -158,11 +158,11 @@ class Evaluator:
             self._columns[name] = normalise(self._events.column(name))
         return self._columns[name]
 
-    def _alike(self, left: Any, right: Any) -> tuple[Any, Any]:
+    def alike(self, left: Any, right: Any) -> tuple[Any, Any]:
         """Both sides in one Arrow type, where they can be compared or added.
 
-        Text next to a moment is read as one; an integer next to a double becomes one; a duration next to a number means the ticks of
-        an integer time column.
+        Text next to a moment is read as one; an integer next to a double becomes one; a duration next to a number means the
+        ticks of an integer time column.
         """
         if pat.is_timestamp(left.type) and pat.is_string(right.type):
             right = self._as_moment(right)
@@ -197,7 +197,7 @@ class Evaluator:
     def _calculate(self, op: str, left: Any, right: Any) -> Any:
         if op in "*/" and (pat.is_duration(left.type) or pat.is_duration(right.type)):
             return self._scale(op, left, right)
-        left, right = self._alike(left, right)
+        left, right = self.alike(left, right)
         if op in _CHECKED:
             try:
                 return _without_nan(_CHECKED[op](left, right))
@@ -302,7 +302,7 @@ def _mask(result: Any, size: int) -> Mask:
 
 def rank_pair(left: pa.Array, right: pa.Array, evaluator: Evaluator) -> tuple[Ints, Ints]:
     """Two columns as integers with the same order and equality between them; null becomes NULL."""
-    left, right = evaluator._alike(left, right)
+    left, right = evaluator.alike(left, right)
     kind = left.type if not pat.is_null(left.type) else right.type
     if pat.is_int64(kind) or pat.is_timestamp(kind) or pat.is_duration(kind) or pat.is_boolean(kind):
         ranks = [_integers(side) for side in (left, right)]
