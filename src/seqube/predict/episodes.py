@@ -24,17 +24,20 @@ soon as any vertex falls below it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from seqube.engine.predicates import Evaluator
+from seqube.events import Events, Hierarchy
 from seqube.predict.rules import Rule, lifts_of, sorted_from_sinks
+from seqube.predict.ruletext import VARIABLE, read_condition
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 
-NEVER = np.int64(-(2**62))  # before every time, and far enough from the edge to add to
+NEVER = -(2**62)  # before every time, and far enough from the edge to add to
 
 
 class Episodes(NamedTuple):
@@ -131,13 +134,83 @@ def compile_episodes(rules: Sequence[Rule], unit: str) -> tuple[Episodes, tuple[
     return episodes, tuple(codes)
 
 
-def _starts(counts: Sequence[int]) -> Ints:
+def line_up(symbols: Codes, is_chain: bool, within: int, n_symbols: int) -> Episodes:
+    """Episodes of one shape, a row each: chains in the order of the row, or sets without order."""
+    n_rules, n_vertices = symbols.shape
+    rules = np.repeat(np.arange(n_rules, dtype=np.int32), n_vertices)
+    vertex_symbols = np.ascontiguousarray(symbols[:, ::-1]).astype(np.int32).ravel()
+    places = np.tile(np.arange(n_vertices, dtype=np.int32), n_rules)
+    has_next = (places > 0) & is_chain
+    has_before = (places < n_vertices - 1) & is_chain
+    sinks = np.flatnonzero(~has_next)
+    sink_starts, sink_order = _group(vertex_symbols[sinks], n_symbols)
+    role_starts, roles = _group(vertex_symbols, n_symbols)
+    return Episodes(
+        np.full(n_rules, within, np.int64),
+        np.arange(n_rules + 1, dtype=np.int64) * n_vertices,
+        np.full(n_rules, 1 if is_chain else n_vertices, np.int32),
+        vertex_symbols,
+        rules,
+        places * np.int32(is_chain),
+        _starts(has_next),
+        places[has_next] - np.int32(1),
+        _starts(has_before),
+        places[has_before] + np.int32(1),
+        sink_starts,
+        rules[sinks[sink_order]],
+        role_starts,
+        roles.astype(np.int32),
+    )
+
+
+def _starts(counts: Any) -> Ints:
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
 
 
 def _group(codes: Codes, n_codes: int) -> tuple[Ints, Ints]:
     """Where each code's group begins, and the positions of all codes, grouped and ascending in each group."""
-    return _starts(np.bincount(codes, minlength=n_codes).tolist()), np.argsort(codes, kind="stable").astype(np.int64)
+    return _starts(np.bincount(codes, minlength=n_codes)), np.argsort(codes, kind="stable").astype(np.int64)
+
+
+# ---------------------------------------------------------------- from events to instances
+
+
+class Instances(NamedTuple):
+    """The instances of symbols in time order: the row of each and its symbol. A row that fills several symbols stands several times."""
+
+    rows: Ints
+    symbols: Codes
+
+
+def find_instances(events: Events, symbols: Sequence[Symbol], hierarchy: Hierarchy | None) -> Instances:
+    """Which rows are instances of which symbols: by type, by types below it in the hierarchy, and by condition."""
+    covers = [hierarchy.covers(symbol.type) if hierarchy else frozenset((symbol.type,)) for symbol in symbols]
+    codes = {name: code for code, name in enumerate(events.type_names)}
+    lookup = np.full(len(codes), -1, np.int32)
+    n_meanings = 0
+    for number, names in enumerate(covers):
+        known = [codes[name] for name in names if name in codes]
+        lookup[known] = number
+        n_meanings += len(known)
+    if n_meanings == np.count_nonzero(lookup >= 0) and all(symbol.where is None for symbol in symbols):
+        found = lookup[events.types] if len(codes) else np.empty(0, np.int32)
+        rows = np.flatnonzero(found >= 0)
+        return Instances(rows, found[rows])
+    evaluator = Evaluator(events)
+    pieces = []
+    for symbol, names in zip(symbols, covers, strict=True):
+        rows = events.rows_of(names)
+        if symbol.where is not None:
+            condition = read_condition(symbol.type, symbol.where)
+            rows = rows[evaluator.true(condition.where, {VARIABLE: rows}, len(rows))]
+        pieces.append(rows)
+    rows = np.concatenate(pieces)
+    order = np.argsort(rows, kind="stable")
+    numbers = np.repeat(np.arange(len(symbols), dtype=np.int32), [len(piece) for piece in pieces])
+    return Instances(rows[order], numbers[order])
+
+
+# ---------------------------------------------------------------- what strategies take and give
 
 
 class Found(NamedTuple):

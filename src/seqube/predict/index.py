@@ -17,7 +17,7 @@ import numpy.typing as npt
 from seqube.engine.jit import kernel
 from seqube.predict.episodes import NEVER, Codes, Episodes, Found, Ints, Seeds
 
-FOREVER = np.int64(2**62)
+FOREVER = 2**62
 
 
 def match_index(times: Ints, symbols: Codes, fresh: npt.NDArray[np.bool_], seeds: Seeds, episodes: Episodes) -> Found:

@@ -13,7 +13,7 @@ starts of that window.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -103,7 +103,7 @@ class Matcher:
     def step(self, times: Ints, symbols: Codes, keys: Ints | None = None) -> Occurrences:
         """Take the next events; give the occurrences that are complete, those that end before the newest time."""
         if len(times) == 0:
-            return _nothing()
+            return join([])
         if times[0] < self.state.clock or np.any(times[1:] < times[:-1]):
             raise DataError("events must come in time order\n  hint: sort them, or let the stream's lateness do it")
         named = symbols >= 0
@@ -128,72 +128,67 @@ class Matcher:
         n_ready = int(np.searchsorted(state.times, watermark))
         if n_ready <= state.n_old:
             self.state = replace(state, clock=max(state.clock, watermark))
-            return _nothing()
+            return join([])
         fresh = np.arange(n_ready) >= state.n_old
-        ready = (state.times[:n_ready], state.symbols[:n_ready], state.keys[:n_ready])
-        reports = (state.report_rules, state.report_starts, state.report_keys)
+        times, symbols, keys = state.times[:n_ready], state.symbols[:n_ready], state.keys[:n_ready]
         if self.keyed:
-            found = self._match_keyed(*ready, fresh, *reports)
+            found = self._match_keyed(times, symbols, keys, fresh)
         else:
-            seeds = Seeds(*_by_start(state.report_rules, state.report_starts))
-            matched = self._match(ready[0], ready[1], fresh, seeds, self.episodes)
-            found = Occurrences(*matched, np.zeros(len(matched.rules), np.int64))
+            matched = self._match(times, symbols, fresh, _by_start(state.report_rules, state.report_starts), self.episodes)
+            found = join([Occurrences(*matched, np.zeros(len(matched.rules), np.int64))])
         oldest = watermark - self.episodes.longest
         kept = int(np.searchsorted(state.times, oldest))
-        reports = tuple(np.concatenate(pair) for pair in zip(reports, (found.rules, found.starts, found.keys), strict=True))
-        recent = reports[1] >= oldest
+        report_starts = np.concatenate((state.report_starts, found.starts))
+        recent = report_starts >= oldest
         self.state = MatcherState(
             state.times[kept:],
             state.symbols[kept:],
             state.keys[kept:],
             max(0, n_ready - kept),
             max(state.clock, watermark),
-            *(column[recent] for column in reports),
+            np.concatenate((state.report_rules, found.rules))[recent],
+            report_starts[recent],
+            np.concatenate((state.report_keys, found.keys))[recent],
         )
-        order = np.lexsort((found.keys, found.rules, found.ends))
-        return Occurrences(*(column[order] for column in found))
+        return found
 
-    def _match_keyed(
-        self,
-        times: Ints,
-        symbols: Codes,
-        keys: Ints,
-        fresh: npt.NDArray[np.bool_],
-        report_rules: Codes,
-        report_starts: Ints,
-        report_keys: Ints,
-    ) -> Occurrences:
-        order = np.argsort(keys, kind="stable")
-        times, symbols, keys, fresh = times[order], symbols[order], keys[order], fresh[order]
-        pause = self.episodes.longest + 1
-        gaps = np.minimum(np.diff(times, prepend=times[0]), pause)
-        gaps[1:][keys[1:] != keys[:-1]] = pause
-        if gaps.sum(dtype=np.float64) > _LONGEST_LINE and keys[0] != keys[-1]:
-            return self._match_halves(times, symbols, keys, fresh, report_rules, report_starts, report_keys)
-        line = np.cumsum(gaps)
-        known = locate(keys, times, report_keys, report_starts)
-        seeds = Seeds(*_by_start(report_rules, line[known]))
-        found = self._match(line, symbols, fresh, seeds, self.episodes)
-        begins, ends = np.searchsorted(line, found.starts), np.searchsorted(line, found.ends)
-        return Occurrences(found.rules, times[begins], times[ends], keys[ends])
+    def _match_keyed(self, times: Ints, symbols: Codes, keys: Ints, fresh: npt.NDArray[np.bool_]) -> Occurrences:
+        pieces = []
+        for rows, line in lay_end_to_end(times, keys, self.episodes.longest + 1):
+            ours = np.isin(self.state.report_keys, keys[rows])
+            known = locate(keys[rows], times[rows], self.state.report_keys[ours], self.state.report_starts[ours])
+            seeds = _by_start(self.state.report_rules[ours], line[known])
+            found = self._match(line, symbols[rows], fresh[rows], seeds, self.episodes)
+            begins, ends = rows[np.searchsorted(line, found.starts)], rows[np.searchsorted(line, found.ends)]
+            pieces.append(Occurrences(found.rules, times[begins], times[ends], keys[ends]))
+        return join(pieces)
 
-    def _match_halves(
-        self,
-        times: Ints,
-        symbols: Codes,
-        keys: Ints,
-        fresh: npt.NDArray[np.bool_],
-        report_rules: Codes,
-        report_starts: Ints,
-        report_keys: Ints,
-    ) -> Occurrences:
-        """Half of the keys after the other: laid end to end, all of them would leave 64 bits."""
-        middle = np.unique(keys)[len(np.unique(keys)) // 2]
-        halves = []
-        for rows, known in ((keys < middle, report_keys < middle), (keys >= middle, report_keys >= middle)):
-            events = (times[rows], symbols[rows], keys[rows], fresh[rows])
-            halves.append(self._match_keyed(*events, report_rules[known], report_starts[known], report_keys[known]))
-        return Occurrences(*(np.concatenate(pair) for pair in zip(*halves, strict=True)))
+
+def lay_end_to_end(times: Ints, keys: Ints, pause: int) -> Iterator[tuple[Ints, Ints]]:
+    """The streams of the keys as one stream: the rows in their new order, and their times on one line.
+
+    Between keys lies a pause, to which longer ones inside a key are shortened: whatever spans less than that stays as it was. Where
+    one line would leave 64 bits, there are several, each with keys of its own.
+    """
+    rows = np.argsort(keys, kind="stable")
+    is_new_key = np.diff(keys[rows], prepend=keys[rows[0]]) != 0
+    gaps = np.where(is_new_key, pause, np.minimum(np.diff(times[rows], prepend=times[rows[0]]), pause))
+    lengths = np.cumsum(gaps, dtype=np.float64)
+    first_rows = np.flatnonzero(is_new_key)
+    pieces = (lengths[first_rows] // _LONGEST_LINE).astype(np.int64)
+    cuts = first_rows[np.flatnonzero(np.diff(pieces, prepend=0))]
+    for part, part_gaps in zip(np.split(rows, cuts), np.split(gaps, cuts), strict=True):
+        yield part, np.cumsum(part_gaps)
+
+
+def join(pieces: Sequence[Occurrences]) -> Occurrences:
+    """Several lists of occurrences as one, in its order."""
+    rules = np.concatenate([_NO_CODES, *(piece.rules for piece in pieces)])
+    starts = np.concatenate([_NONE, *(piece.starts for piece in pieces)])
+    ends = np.concatenate([_NONE, *(piece.ends for piece in pieces)])
+    keys = np.concatenate([_NONE, *(piece.keys for piece in pieces)])
+    order = np.lexsort((keys, rules, ends))
+    return Occurrences(rules[order], starts[order], ends[order], keys[order])
 
 
 def locate(keys: Ints, times: Ints, wanted_keys: Ints, wanted_times: Ints, side: Any = "left") -> Ints:
@@ -212,10 +207,6 @@ def locate(keys: Ints, times: Ints, wanted_keys: Ints, wanted_times: Ints, side:
     return places
 
 
-def _by_start(rules: Codes, starts: Ints) -> tuple[Codes, Ints]:
+def _by_start(rules: Codes, starts: Ints) -> Seeds:
     order = np.argsort(starts, kind="stable")
-    return rules[order], starts[order]
-
-
-def _nothing() -> Occurrences:
-    return Occurrences(_NO_CODES, _NONE, _NONE, _NONE)
+    return Seeds(rules[order], starts[order])

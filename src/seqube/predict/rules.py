@@ -316,9 +316,10 @@ class _Reading:
         else:
             self._report("predicate is neither a text nor a graph", "predicate", "write 'A -> B', or vertices and edges")
             return (), ()
-        if not vertices:
+        if not vertices and not self.problems:
             self._report("its predicate has no events", "predicate", "name at least one event")
-        self._check_repeated(vertices)
+        if self._has_repeated(vertices):
+            return vertices, ()  # its edges would seem to go in circles
         return vertices, self._check_edges(vertices, pairs)
 
     def _read_graph(self, graph: Mapping[Any, Any]) -> tuple[tuple[Vertex, ...], list[Edge]]:
@@ -342,12 +343,13 @@ class _Reading:
             pairs.append((str(edge[0]), str(edge[1])))
         return tuple(vertex for vertex in read if vertex is not None), pairs
 
-    def _check_repeated(self, vertices: Sequence[Vertex]) -> None:
+    def _has_repeated(self, vertices: Sequence[Vertex]) -> bool:
         seen: set[tuple[str, str | None]] = set()
         for vertex in vertices:
             if (vertex.type, vertex.where) in seen:
                 self._report(f"event {vertex.text!r} stands twice in its predicate", "predicate", "the events of a rule are distinct")
             seen.add((vertex.type, vertex.where))
+        return len(seen) < len(vertices)
 
     def _check_edges(self, vertices: Sequence[Vertex], pairs: Iterable[Edge]) -> tuple[Edge, ...]:
         order = {vertex.alias: number for number, vertex in enumerate(vertices)}

@@ -8,29 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
-from seqube.errors import Problem, Span
-from seqube.language.tree import Window
+from seqube.errors import Problem, QueryError, Span
+from seqube.language.binder import bind
+from seqube.language.parser import UNIT_US, draft
+from seqube.language.tree import Attribute, Query, Window
+from seqube.language.writer import duration
 
-_QUOTED = r"\"[^\"]*\"|`[^`]*`|'(?:[^']|'')*'"
+_QUOTED = r"\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|'(?:[^']|'')*'"
 _LAYER_TOKENS = re.compile(rf"{_QUOTED}|->|[(),]|[^\"`'(),-]+|.", re.DOTALL)
 _WHERE = re.compile(rf"({_QUOTED})|\bWHERE\b", re.IGNORECASE)
 _LENGTH_PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zµμ]+)\s*", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 
-_SECOND = 1_000_000
-_UNIT_US = {
-    **dict.fromkeys(("us", "µs", "μs", "microsecond", "microseconds"), 1),
-    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1_000),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), _SECOND),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60 * _SECOND),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3_600 * _SECOND),
-    **dict.fromkeys(("d", "day", "days"), 86_400 * _SECOND),
-    **dict.fromkeys(("w", "week", "weeks"), 7 * 86_400 * _SECOND),
-}
 _LONGEST = 2**62  # so that a time plus a length stays in 64 bits
 
 
@@ -64,9 +58,14 @@ class Vertex:
                 break
         name = name.strip()
         if len(name) > 1 and name[0] == name[-1] and name[0] in "\"`":
-            name = name[1:-1]
+            name = name[1:-1].replace(name[0] * 2, name[0])
         if not name:
             raise ValueError(f"{text.strip()!r} has a condition but no event type")
+        if where is not None:
+            try:
+                read_condition(name, where)
+            except QueryError as error:
+                raise ValueError(f"in {text.strip()!r}: {error.problems[0].message}") from error
         return cls(alias, name, where)
 
 
@@ -74,7 +73,28 @@ def _quote(name: str) -> str:
     plain = not re.search(r"[,()'\"`]|->|\bwhere\b", name, re.IGNORECASE) and name == name.strip()
     if plain:
         return name
-    return f"`{name}`" if '"' in name else f'"{name}"'
+    return '"' + name.replace('"', '""') + '"'
+
+
+VARIABLE = "event"
+
+
+@lru_cache(maxsize=4096)
+def read_condition(type: str, where: str) -> Query:
+    """A condition as a query over that one event, bound to `VARIABLE`; bare names and `Type.name` are its attributes."""
+    quoted = '"' + type.replace('"', '""') + '"'
+    written = draft(f"PATTERN {quoted} {VARIABLE}\nWHERE {where}\nWITHIN 1")
+
+    def own(node: Any) -> Any:
+        if isinstance(node, Attribute):
+            return replace(node, variable=VARIABLE) if node.variable in (None, type) else node
+        if isinstance(node, tuple):
+            return tuple(own(child) for child in node)
+        if not is_dataclass(node) or isinstance(node, Span):
+            return node
+        return replace(node, **{f.name: own(getattr(node, f.name)) for f in fields(node)})  # type: ignore[type-var]
+
+    return bind(replace(written, where=own(written.where)), where)
 
 
 # ---------------------------------------------------------------- arrows
@@ -136,9 +156,9 @@ def read_length(value: Any) -> Window:
     text, position, total = value, 0, Fraction(0)
     while position < len(text):
         part = _LENGTH_PART.match(text, position)
-        if part is None or part[2].lower() not in _UNIT_US:
+        if part is None or part[2].lower() not in UNIT_US:
             raise ValueError(f"{value!r} is not a length of time")
-        total += Fraction(part[1]) * _UNIT_US[part[2].lower()]
+        total += Fraction(part[1]) * UNIT_US[part[2].lower()]
         position = part.end()
     if not text.strip() or total.denominator != 1:
         raise ValueError(f"{value!r} is not a length of time in whole microseconds")
@@ -153,13 +173,7 @@ def _checked(window: Window, value: object) -> Window:
 
 def write_length(window: Window) -> int | str:
     """The length as `read_length` reads it, in the largest unit that holds it whole."""
-    if window.unit == "ticks":
-        return window.length
-    for name in ("days", "hours", "min", "s", "ms"):
-        if window.length and window.length % _UNIT_US[name] == 0:
-            number = window.length // _UNIT_US[name]
-            return f"{number} {name[:-1] if number == 1 and name in ('days', 'hours') else name}"
-    return f"{window.length} us"
+    return window.length if window.unit == "ticks" else duration(window.length)
 
 
 # ---------------------------------------------------------------- YAML with places

@@ -1,0 +1,310 @@
+"""Rules learnt from history: frequent episodes by their minimal occurrences, and what tends to follow them.
+
+An episode is a chain (`A -> B`, serial) or a set (`A, B`, parallel) of distinct event types. Its support is the number of its minimal
+occurrences within the window, found by the same loop that forecasts use. Episodes grow event by event: one is tried only if all its
+parts with one event less are frequent. A rule "episode => type" is given if the type followed at least `min_support` occurrences
+before the horizon, and at least `min_confidence` of those whose interval lies in the past; that share is its probability, so over the
+same events `forecast(...).quality` observes exactly what the rule states.
+
+Counting is kept apart from searching, and adds up: a `Slice` counts the occurrences that end in its own stretch of time, given the
+events of one window before it and one horizon after it. Whoever has many slices (of time, or of keys) adds their counts.
+
+Cost: per level, one pass of the index over all candidates; then a search per frequent episode, occurrence and type.
+
+| Mannila, Toivonen, Verkamo (as the paper cites it) | Here |
+|---|---|
+| mo(alpha), minimal occurrences | `Slice.count` |
+| serial, parallel episode | `chain`, `crowd` |
+| confidence of alpha => beta | hits / closed occurrences, from `Slice.follow` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from seqube.engine.jit import kernel
+from seqube.engine.predicates import code_columns
+from seqube.errors import PlanError, Problem, QueryError
+from seqube.events import Events
+from seqube.language.tree import Window
+from seqube.predict.episodes import Codes, Episodes, Found, Ints, Seeds, line_up
+from seqube.predict.index import match_index
+from seqube.predict.matcher import lay_end_to_end
+from seqube.predict.rules import Rule, Rules
+from seqube.predict.ruletext import Vertex, read_length, write_length
+
+MOST_CANDIDATES = 2_000_000
+_BATCH = 20_000_000  # occurrences held at once
+_NO_SEEDS = Seeds(np.empty(0, np.int32), np.empty(0, np.int64))
+
+
+def mine(
+    events: Any,
+    window: int | str | Window,
+    min_support: float,
+    min_confidence: float,
+    *,
+    horizon: int | str | Window | None = None,
+    max_events: int = 3,
+    kinds: Sequence[str] = ("serial", "parallel"),
+    partition_by: str | Sequence[str] = (),
+    type: str = "type",
+    time: str = "ts",
+    unit: str = "ms",
+) -> Rules:
+    """Rules over event types that held in these events, the most certain first.
+
+    `min_support` counts occurrences, or is a share of all events if below 1. `horizon` is `window` unless given: predicate and
+    consequent together then lie within the window. `max_events` is the size of the largest predicate.
+    """
+    stream = Events(events, type, time, unit)
+    columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    within, until = _read_windows(window, horizon)
+    # A throw-away rule checks the lengths, and turns them into ticks as forecasts do.
+    ticks = Rule("event", "event", within, until, 1.0, name="mined rules").ticks(stream.unit)
+    least = _read_support(min_support, len(stream))
+    if not 0 <= min_confidence <= 1:
+        raise QueryError(Problem(f"min_confidence {min_confidence!r} is not a number from 0 to 1"))
+    unknown = [kind for kind in kinds if kind not in ("serial", "parallel")]
+    if unknown or not kinds or max_events < 1:
+        raise QueryError(Problem(f"cannot mine {unknown or 'nothing'}", hint="kinds are 'serial' and 'parallel', max_events at least 1"))
+    counter = _Slices(list(_slices(stream, columns, *ticks)), len(stream.type_names))
+    found = search(counter, min(ticks[0], ticks[1] - 1), least, min_confidence, max_events, tuple(kinds))
+    return Rules(_write_rule(pattern, stream.type_names, within, until, columns) for pattern in found)
+
+
+def _read_windows(window: int | str | Window, horizon: int | str | Window | None) -> tuple[Window, Window]:
+    try:
+        within = read_length(window)
+        return within, within if horizon is None else read_length(horizon)
+    except ValueError as error:
+        raise QueryError(Problem(str(error), hint="write '10 min', or a bare number in the time column's unit")) from error
+
+
+def _read_support(min_support: float, n_events: int) -> int:
+    if min_support <= 0 or (min_support >= 1 and min_support != int(min_support)):
+        raise QueryError(Problem(f"min_support {min_support!r} is neither a count nor a share", hint="give 50, or 0.01 of all events"))
+    return int(min_support) if min_support >= 1 else max(1, int(np.ceil(min_support * n_events)))
+
+
+# ---------------------------------------------------------------- counting
+
+
+class Counter(Protocol):
+    """What the search asks: how often each symbol and each episode occurs, and what follows the episodes."""
+
+    def totals(self) -> Ints:
+        """Instances by symbol."""
+
+    def count(self, episodes: Episodes) -> Ints:
+        """Minimal occurrences by episode."""
+
+    def follow(self, episodes: Episodes, symbols: Codes) -> tuple[Ints, Ints]:
+        """By episode: occurrences whose interval lies in the past; by episode and symbol: how many of these it followed."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A stretch of a stream. Occurrences that end in [low, high) are its own; the events reach a window before and a horizon after."""
+
+    times: Ints
+    symbols: Codes
+    closed: npt.NDArray[np.bool_]  # by event: whether an interval of an occurrence that starts there lies in the past
+    low: int
+    high: int
+    horizon: int
+    n_symbols: int
+
+    def totals(self) -> Ints:
+        own = (self.times >= self.low) & (self.times < self.high)
+        return np.bincount(self.symbols[own], minlength=self.n_symbols).astype(np.int64)
+
+    def count(self, episodes: Episodes) -> Ints:
+        return np.bincount(self._match(episodes).rules, minlength=episodes.n_rules).astype(np.int64)
+
+    def follow(self, episodes: Episodes, symbols: Codes) -> tuple[Ints, Ints]:
+        found = self._match(episodes)
+        past = self.closed[np.searchsorted(self.times, found.starts)]
+        rules, starts, ends = (column[past] for column in found)
+        order = np.lexsort((ends, rules))
+        bounds = np.searchsorted(rules[order], np.arange(episodes.n_rules + 1)).astype(np.int64)
+        by_symbol = np.argsort(self.symbols, kind="stable")
+        symbol_bounds = np.searchsorted(self.symbols[by_symbol], np.arange(self.n_symbols + 1)).astype(np.int64)
+        hits = _count_hits(bounds, starts[order], ends[order], self.horizon, symbol_bounds, self.times[by_symbol], symbols)
+        return np.diff(bounds), hits
+
+    def _match(self, episodes: Episodes) -> Found:
+        until = int(np.searchsorted(self.times, self.high))
+        found = match_index(self.times[:until], self.symbols[:until], np.ones(until, np.bool_), _NO_SEEDS, episodes)
+        own = found.ends >= self.low
+        return Found(found.rules[own], found.starts[own], found.ends[own])
+
+
+@kernel
+def _count_hits(
+    bounds: Ints, starts: Ints, ends: Ints, horizon: int, symbol_bounds: Ints, times: Ints, symbols: Codes
+) -> npt.NDArray[np.int64]:
+    """By episode and symbol: occurrences with an instance strictly between their end and their start + horizon."""
+    hits = np.zeros((bounds.size - 1, symbols.size), np.int64)
+    for rule in range(bounds.size - 1):
+        for k in range(symbols.size):
+            position = symbol_bounds[symbols[k]]
+            stop = symbol_bounds[symbols[k] + 1]
+            for row in range(bounds[rule], bounds[rule + 1]):
+                # Ends ascend, so the search goes on from where it stood: doubling steps, then halving.
+                step = 1
+                while position + step <= stop and times[position + step - 1] <= ends[row]:
+                    position += step
+                    step *= 2
+                while step:
+                    if position + step <= stop and times[position + step - 1] <= ends[row]:
+                        position += step
+                    step >>= 1
+                if position == stop:
+                    break
+                if times[position] < starts[row] + horizon:
+                    hits[rule, k] += 1
+    return hits
+
+
+class _Slices:
+    """A counter over slices: their counts add up."""
+
+    def __init__(self, slices: Sequence[Slice], n_symbols: int) -> None:
+        self._slices = slices
+        self._n_symbols = n_symbols
+
+    def totals(self) -> Ints:
+        return sum((piece.totals() for piece in self._slices), np.zeros(self._n_symbols, np.int64))
+
+    def count(self, episodes: Episodes) -> Ints:
+        return sum((piece.count(episodes) for piece in self._slices), np.zeros(episodes.n_rules, np.int64))
+
+    def follow(self, episodes: Episodes, symbols: Codes) -> tuple[Ints, Ints]:
+        closed = np.zeros(episodes.n_rules, np.int64)
+        hits = np.zeros((episodes.n_rules, len(symbols)), np.int64)
+        for piece in self._slices:
+            more_closed, more_hits = piece.follow(episodes, symbols)
+            closed += more_closed
+            hits += more_hits
+        return closed, hits
+
+
+def _slices(events: Events, columns: tuple[str, ...], within: int, horizon: int) -> Iterator[Slice]:
+    """All events as one slice; with keys, their streams laid end to end (in as many slices as 64 bits ask for)."""
+    if len(events) == 0:
+        return
+    newest = int(events.times[-1])
+    times, symbols = events.times, events.types.astype(np.int32)
+    n_symbols = len(events.type_names)
+    if not columns:
+        yield Slice(times, symbols, times <= newest + 1 - horizon, int(times[0]), newest + 1, horizon, n_symbols)
+        return
+    (keys,), _ = code_columns([[events.column(column) for column in columns]])
+    rows = np.flatnonzero(keys >= 0)
+    for chosen, line in lay_end_to_end(times[rows], keys[rows], max(within, horizon) + 1):
+        own = rows[chosen]
+        closed = times[own] <= newest + 1 - horizon
+        yield Slice(line, symbols[own], closed, int(line[0]), int(line[-1]) + 1, horizon, n_symbols)
+
+
+# ---------------------------------------------------------------- searching
+
+
+class Pattern(NamedTuple):
+    """A rule that held: the symbols of its predicate, whether they are a chain, what followed, how often of how many."""
+
+    symbols: tuple[int, ...]
+    is_chain: bool
+    consequent: int
+    n_hits: int
+    n_closed: int
+
+    @property
+    def confidence(self) -> float:
+        return self.n_hits / self.n_closed
+
+
+def search(
+    counter: Counter, within: int, min_support: int, min_confidence: float, max_events: int, kinds: tuple[str, ...]
+) -> list[Pattern]:
+    """All patterns with enough support and confidence, the most certain first."""
+    totals = counter.totals()
+    frequent = np.flatnonzero(totals >= min_support).astype(np.int32)
+    singles = frequent.reshape(-1, 1)
+    found = _follow(counter, singles, "serial" in kinds, within, totals, frequent, min_support, min_confidence)
+    for kind in kinds:
+        is_chain = kind == "serial"
+        level = singles
+        for _ in range(1, max_events):
+            level = _grow(level, is_chain)
+            if len(level) > MOST_CANDIDATES:
+                raise PlanError(f"{len(level):,} episodes would have to be counted\n  hint: raise min_support or lower max_events")
+            supports = [counter.count(line_up(batch, is_chain, within, len(totals))) for batch in _batches(level, totals)]
+            level = level[np.concatenate([np.empty(0, np.int64), *supports]) >= min_support]
+            if len(level) == 0:
+                break
+            found += _follow(counter, level, is_chain, within, totals, frequent, min_support, min_confidence)
+    return sorted(found, key=lambda p: (-p.confidence, -p.n_hits, len(p.symbols), not p.is_chain, p.symbols, p.consequent))
+
+
+def _grow(level: Codes, is_chain: bool) -> Codes:
+    """Episodes with one event more, all of whose parts with one event less are in `level`."""
+    known = {tuple(row) for row in level.tolist()}
+    ends: dict[tuple[int, ...], list[int]] = {}
+    for *head, last in known:
+        ends.setdefault(tuple(head), []).append(last)
+    grown = []
+    for row in sorted(known):
+        # A chain goes on from its own tail; a set takes a larger symbol in place of its last.
+        for last in sorted(ends.get(row[1:] if is_chain else row[:-1], [])):
+            candidate = (*row, last)
+            if last in row or (not is_chain and last < row[-1]):
+                continue
+            if all(part in known for part in combinations(candidate, len(row))):
+                grown.append(candidate)
+    return np.array(grown, np.int32).reshape(len(grown), level.shape[1] + 1)
+
+
+def _batches(level: Codes, totals: Ints) -> Iterator[Codes]:
+    """Episodes in batches that cannot have more occurrences than fit in memory: each has at most its rarest event's."""
+    weights = np.cumsum(totals[level].min(axis=1)) // _BATCH
+    cuts = np.flatnonzero(np.diff(weights)) + 1
+    yield from (batch for batch in np.split(level, cuts) if len(batch))
+
+
+def _follow(
+    counter: Counter,
+    level: Codes,
+    is_chain: bool,
+    within: int,
+    totals: Ints,
+    frequent: Codes,
+    min_support: int,
+    min_confidence: float,
+) -> list[Pattern]:
+    found = []
+    for batch in _batches(level, totals):
+        closed, hits = counter.follow(line_up(batch, is_chain, within, len(totals)), frequent)
+        # Counts below one are no rates at all.
+        good = (hits >= min_support) & (hits >= min_confidence * closed[:, None]) & (hits > 0)
+        for row, k in np.argwhere(good):
+            symbols = tuple(batch[row].tolist())
+            found.append(Pattern(symbols, is_chain, int(frequent[k]), int(hits[row, k]), int(closed[row])))
+    return found
+
+
+def _write_rule(pattern: Pattern, names: Sequence[str], within: Window, horizon: Window, columns: tuple[str, ...]) -> Rule:
+    members = [names[symbol] for symbol in pattern.symbols]
+    events = [Vertex("", name).text for name in (members if pattern.is_chain else sorted(members))]
+    consequent = Vertex("", names[pattern.consequent]).text
+    edges = [list(pair) for pair in zip(events, events[1:], strict=False)] if pattern.is_chain else []
+    predicate = {"vertices": {event: event for event in events}, "edges": edges}
+    name = f"{(' -> ' if pattern.is_chain else ', ').join(events)} => {consequent}"
+    return Rule(predicate, consequent, write_length(within), write_length(horizon), pattern.confidence, name, columns)

@@ -1,0 +1,94 @@
+"""Every strategy finds exactly the min-latest occurrences, whole or cut, keyed or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from predict.oracle import predictions
+from predict.streams import Row, Run, Stream, graph, long_stream, rows, rule_sets, streams
+
+from seqube.errors import DataError, PlanError
+from seqube.predict.matcher import STRATEGIES, Matcher, MatcherState, lay_end_to_end
+from seqube.predict.rules import Rule
+
+
+def truth(chosen: list[Rule], stream: Stream, keyed: bool = False) -> list[Row]:
+    found = []
+    for key in sorted(set(stream.keys)) if keyed else (None,):
+        for number, rule in enumerate(chosen):
+            found += [(end, number, start, key or 0) for start, end, _, _ in predictions(stream.pairs(key), *graph(rule))]
+    return sorted(found, key=lambda row: (row[0], row[1], row[3]))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@given(chosen=rule_sets(), stream=streams())
+def test_equals_the_oracle(strategy: str, chosen: list[Rule], stream: Stream) -> None:
+    assert Run.of(chosen, strategy).whole(stream) == truth(chosen, stream)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@settings(max_examples=60)
+@given(chosen=rule_sets(), stream=streams(12))
+def test_keyed_rules_see_one_stream_per_key(strategy: str, chosen: list[Rule], stream: Stream) -> None:
+    assert Run.of(chosen, strategy, keyed=True).whole(stream) == truth(chosen, stream, keyed=True)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@settings(max_examples=100)
+@given(chosen=rule_sets(), stream=streams(), data=st.data())
+def test_any_cutting_equals_the_whole_under_any_strategies(keyed: bool, chosen: list[Rule], stream: Stream, data: st.DataObject) -> None:
+    whole = Run.of(chosen, "index", keyed).whole(stream)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream.names)), max_size=4)))
+    found: list[Row] = []
+    state: MatcherState | None = None
+    run = Run.of(chosen, "index", keyed)
+    for low, high in zip([0, *cuts], [*cuts, len(stream.names)], strict=True):
+        # Each piece goes to another machine, perhaps with another strategy; only the Arrow state travels.
+        run = Run.of(chosen, data.draw(st.sampled_from(sorted(STRATEGIES))), keyed)
+        if state is not None:
+            run.matcher.state = MatcherState.from_arrow(state.to_arrow())
+        found += run.step(stream, low, high)
+        state = run.matcher.state
+    assert found + rows(run.matcher.finish()) == whole
+
+
+@pytest.mark.parametrize(("seed", "n_types", "n_events"), [(1, 6, 600), (2, 12, 1500), (3, 80, 3000)])
+def test_strategies_agree_on_long_streams(seed: int, n_types: int, n_events: int) -> None:
+    _, times, symbols, episodes = long_stream(seed, n_types, n_events)
+    answers = []
+    for strategy in STRATEGIES:
+        matcher = Matcher(episodes, strategy)
+        answers.append(rows(matcher.step(times, symbols)) + rows(matcher.finish()))
+    assert len(answers[0]) > 20
+    assert all(answer == answers[0] for answer in answers)
+
+
+def test_state_holds_one_window_only() -> None:
+    _, times, symbols, episodes = long_stream(4, 6, 2000)
+    matcher = Matcher(episodes)
+    for low in range(0, 2000, 50):
+        matcher.step(times[low : low + 50], symbols[low : low + 50])
+        assert np.all(matcher.state.times >= matcher.state.clock - episodes.longest)
+        assert np.all(matcher.state.report_starts >= matcher.state.clock - episodes.longest)
+
+
+def test_streams_of_many_keys_leave_no_64_bits() -> None:
+    times = np.array([0, 5, 7, 2**61], np.int64)
+    keys = np.arange(4, dtype=np.int64)
+    pieces = list(lay_end_to_end(times, keys, 2**60))
+    assert len(pieces) > 1
+    assert np.array_equal(np.concatenate([part for part, _ in pieces]), np.arange(4))
+
+
+def test_events_out_of_order_are_refused() -> None:
+    _, _, _, episodes = long_stream(5, 6, 10)
+    with pytest.raises(DataError, match="time order"):
+        Matcher(episodes).step(np.array([2, 1], np.int64), np.zeros(2, np.int32))
+
+
+def test_an_unknown_strategy_says_which_there_are() -> None:
+    _, _, _, episodes = long_stream(5, 6, 10)
+    with pytest.raises(PlanError, match=r"unknown strategy 'tree'(.|\n)*cbs-tree"):
+        Matcher(episodes, "tree")

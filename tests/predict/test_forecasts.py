@@ -1,0 +1,271 @@
+"""Forecasts: tables in the events' own time type, conditions, hierarchies, keys, streams, outcomes and quality."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from predict.oracle import predictions
+from predict.streams import Stream, graph, rule_sets, streams
+
+from seqube.errors import PlanError, QueryError, SchemaError
+from seqube.events import Events, Hierarchy
+from seqube.predict import Rule, Rules, forecast
+from seqube.predict.forecasts import COLUMNS, Forecaster, find_halo
+from seqube.predict.matcher import STRATEGIES
+
+EIGHT = datetime(2024, 5, 6, 8)
+
+
+def table(names: str, times: list[Any], **columns: list[Any]) -> pa.Table:
+    return pa.table({"type": list(names), "ts": times, **columns})
+
+
+def minutes(*after: int) -> list[datetime]:
+    return [EIGHT + timedelta(minutes=m) for m in after]
+
+
+TRAFFIC = table("XWXYY", minutes(0, 2, 3, 5, 7))
+JAM = Rule("W, X -> Y", "Z", "10 min", "15 min", 0.8, "jam")
+
+
+def test_the_table() -> None:
+    found = forecast(JAM, TRAFFIC)
+    assert tuple(found.table.column_names) == COLUMNS
+    (row,) = found.table.to_pylist()
+    start, end, latest = minutes(2, 5, 17)
+    assert row == {
+        "rule": "jam",
+        "consequent": "Z",
+        "start": start,
+        "end": end,
+        "earliest": end,
+        "latest": latest,
+        "probability": 0.8,
+    }
+
+
+@given(chosen=rule_sets(), stream=streams())
+@settings(max_examples=100)
+def test_equals_the_oracle(chosen: list[Rule], stream: Stream) -> None:
+    events = pa.table({"type": pa.array(stream.names, pa.string()), "ts": pa.array(stream.times, pa.int64())})
+    rows = forecast(chosen, events).table.to_pylist()
+    expected = [
+        (end, number, start, earliest, latest)
+        for number, rule in enumerate(chosen)
+        for start, end, earliest, latest in predictions(stream.pairs(), *graph(rule))
+    ]
+    numbers = {rule.name: number for number, rule in enumerate(chosen)}
+    assert [(r["end"], numbers[r["rule"]], r["start"], r["earliest"], r["latest"]) for r in rows] == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "times", "unit", "latest"),
+    [
+        (pa.int64(), [1, 2], "ms", 9),
+        (pa.int32(), [1, 2], "ms", 9),
+        (pa.float64(), [1.0, 2.0], "ms", 9.0),
+        (pa.timestamp("us"), minutes(1, 2), "ms", minutes(9)[0]),
+        (pa.timestamp("s"), minutes(1, 2), "ms", minutes(9)[0]),
+        (pa.timestamp("ms", "UTC"), minutes(1, 2), "ms", None),
+        (pa.timestamp("ns"), minutes(1, 2), "ms", None),
+        (pa.date32(), [date(2024, 5, 1), date(2024, 5, 2)], "ms", date(2024, 5, 2)),
+        (pa.string(), ["2024-05-06T08:01:00", "2024-05-06T08:02:00"], "ms", minutes(9)[0]),
+    ],
+)
+def test_times_keep_their_type(kind: pa.DataType, times: list[Any], unit: str, latest: Any) -> None:
+    events = pa.table({"type": ["A", "B"], "ts": pa.array(times, kind)})
+    length: int | str = 8 if unit == "ms" and not isinstance(times[0], (datetime, date, str)) else "8 min"
+    found = forecast(Rule("A", "B", length, length, 0.5), events, unit=unit).table
+    expected = pa.timestamp("us") if pa.types.is_string(kind) else kind
+    assert {found.schema.field(name).type for name in ("start", "end", "earliest", "latest")} == {expected}
+    if latest is not None:
+        assert found["latest"][0].as_py() == latest
+
+
+def test_a_narrow_time_column_does_not_overflow() -> None:
+    events = pa.table({"type": ["A"], "ts": pa.array([120], pa.int8())})
+    assert forecast(Rule("A", "B", 5, 100, 0.5), events).table["latest"].to_pylist() == [220]
+
+
+def test_conditions() -> None:
+    events = table("SSSC", [1, 2, 3, 4], flow=[50, 10, 60, 0], site=["a", "a", None, "a"])
+    rule = Rule("S WHERE flow > 40 AND site = 'a' -> C", "S WHERE flow < 20", 10, 20, 0.5)
+    assert forecast(rule, events).table.to_pylist()[0]["start"] == 1
+    with pytest.raises(QueryError, match="rule 'typo': (.|\n)*'flw'"):
+        forecast(Rule("S WHERE flw > 40", "C", 1, 2, 0.5, "typo"), events)
+
+
+def test_one_event_may_fill_two_unordered_conditions() -> None:
+    events = table("S", [1], flow=[50], occupancy=[30])
+    rule = Rule("S WHERE flow > 40, S WHERE occupancy > 20", "C", 10, 20, 0.5)
+    assert [(r["start"], r["end"]) for r in forecast(rule, events).table.to_pylist()] == [(1, 1)]
+
+
+def test_hierarchy_names_are_events() -> None:
+    tree = Hierarchy.from_dict({"Computer": ["DELL", "INTC"], "Finance": ["QQQ"]})
+    events = pa.table({"type": ["DELL", "QQQ", "INTC", "QQQ"], "ts": [1, 2, 3, 4]})
+    found = forecast(Rule("Computer -> Finance", "DELL", 5, 9, 0.5), events, hierarchy=tree)
+    assert [(r["start"], r["end"]) for r in found.table.to_pylist()] == [(1, 2), (3, 4)]
+    assert forecast(Rule("Computer -> DELL", "DELL", 5, 9, 0.5), events, hierarchy=tree).table.num_rows == 0
+    with pytest.raises(QueryError, match="rule 'twice': 'Computer' and 'DELL' are not distinct"):
+        forecast(Rule("Computer, DELL -> QQQ", "INTC", 5, 9, 0.5, "twice"), events, hierarchy=tree)
+
+
+def test_keys_are_streams_of_their_own() -> None:
+    events = table("AABBA", [1, 2, 3, 4, 5], id=["x", "y", "y", None, "x"], ward=[1, 1, 1, 1, 1])
+    rules = Rules([Rule("A -> B", "A", 9, 20, 0.5, "keyed", "id"), Rule("A -> B", "A", 9, 20, 0.5, "open")])
+    rows = forecast(rules, events).table.to_pylist()
+    assert [(r["rule"], r["start"], r["end"], r["id"]) for r in rows] == [("keyed", 2, 3, "y"), ("open", 2, 3, None)]
+    with pytest.raises(SchemaError, match="rule 'keyed': there is no column 'ward2'"):
+        forecast(Rule("A", "B", 1, 2, 0.5, "keyed", "ward2"), events)
+
+
+@settings(max_examples=60)
+@given(chosen=rule_sets(), stream=streams(20), data=st.data())
+def test_a_stream_gives_what_the_whole_gives(chosen: list[Rule], stream: Stream, data: st.DataObject) -> None:
+    keyed = [Rule(rule.predicate, rule.consequent.text, rule.within, rule.horizon, 0.5, rule.name + "k", ["id", "name"]) for rule in chosen]
+    events = Events(
+        pa.table(
+            {
+                "type": pa.array(stream.names, pa.string()),
+                "ts": pa.array(stream.times, pa.int64()),
+                "id": pa.array(stream.keys, pa.int32()),
+                "name": pa.array(["x" if k % 3 else None for k in range(len(stream.names))], pa.string()),
+            }
+        )
+    )
+    rules = Rules([*chosen, *keyed])
+    whole = forecast(rules, events).table
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(events)), max_size=4)))
+    pieces = []
+    state = None
+    for low, high in zip([0, *cuts], [*cuts, len(events)], strict=True):
+        forecaster = Forecaster(rules, events.schema, None, data.draw(st.sampled_from(sorted(STRATEGIES))))
+        if state is not None:
+            forecaster.restore(state)
+        pieces.append(forecaster.step(events.slice(low, high)))
+        state = forecaster.snapshot()
+    pieces.append(forecaster.finish())
+    assert pa.concat_tables(pieces).to_pylist() == whole.to_pylist()
+
+
+@settings(max_examples=60)
+@given(chosen=rule_sets(), stream=streams(20), cut=st.integers(0, 20))
+def test_slices_of_time_with_a_halo_give_the_whole(chosen: list[Rule], stream: Stream, cut: int) -> None:
+    events = pa.table({"type": pa.array(stream.names, pa.string()), "ts": pa.array(stream.times, pa.int64())})
+    halo = find_halo(Rules(chosen), "ms")
+    before = events.filter(pa.array([t < cut for t in stream.times], pa.bool_()))
+    after = events.filter(pa.array([t >= cut - halo for t in stream.times], pa.bool_()))
+    rows = forecast(chosen, before).table.to_pylist()
+    rows += [row for row in forecast(chosen, after).table.to_pylist() if row["end"] >= cut]
+    assert rows == forecast(chosen, events).table.to_pylist()
+
+
+# ---------------------------------------------------------------- how they turned out
+
+
+def test_outcomes() -> None:
+    # A1 hit by B3; A10 ends in a miss (B15 is exactly at latest); A20 is hit early; A24 is open.
+    events = table("ABABABA", [1, 3, 10, 15, 20, 21, 24])
+    found = forecast(Rule("A", "B", 0, 5, 0.9, "r"), events)
+    rows = found.outcomes.to_pylist()
+    assert [(r["end"], r["outcome"], r["occurred"], r["lead"], r["closed"]) for r in rows] == [
+        (1, "hit", 3, 2, True),
+        (10, "miss", None, None, True),
+        (20, "hit", 21, 1, True),
+        (24, "open", None, None, False),
+    ]
+    (quality,) = found.quality.to_pylist()
+    assert {key: quality[key] for key in ("rule", "predictions", "hits", "misses", "open", "probability", "mean_lead")} == {
+        "rule": "r",
+        "predictions": 4,
+        "hits": 2,
+        "misses": 1,
+        "open": 1,
+        "probability": 0.9,
+        "mean_lead": 1.5,
+    }
+    assert quality["precision"] == quality["observed_rate"] == pytest.approx(2 / 3)
+    assert quality["difference"] == pytest.approx(2 / 3 - 0.9)
+    assert quality["observed_low"] < 2 / 3 < quality["observed_high"]
+
+
+def test_a_hit_known_early_does_not_count_as_a_rate() -> None:
+    found = forecast(Rule("A", "B", 0, 50, 0.9, "r"), table("AB", [1, 3]))
+    (quality,) = found.quality.to_pylist()
+    assert (quality["hits"], quality["precision"], quality["observed_rate"]) == (1, 1.0, None)
+
+
+@settings(max_examples=60)
+@given(chosen=rule_sets(), stream=streams(16))
+def test_outcomes_equal_a_plain_search(chosen: list[Rule], stream: Stream) -> None:
+    keyed = [Rule(rule.predicate, rule.consequent.text, rule.within, rule.horizon, 0.5, rule.name + "k", "id") for rule in chosen]
+    events = pa.table(
+        {
+            "type": pa.array(stream.names, pa.string()),
+            "ts": pa.array(stream.times, pa.int64()),
+            "id": pa.array(stream.keys, pa.int64()),
+        }
+    )
+    for row in forecast([*chosen, *keyed], events).outcomes.to_pylist():
+        candidates = [
+            time
+            for name, time, key in zip(stream.names, stream.times, stream.keys, strict=True)
+            if name == row["consequent"] and row["earliest"] < time < row["latest"] and row["id"] in (None, key)
+        ]
+        past = row["latest"] <= stream.times[-1] + 1
+        assert row["outcome"] == ("hit" if candidates else "miss" if past else "open")
+        assert row["occurred"] == (min(candidates) if candidates else None)
+
+
+def test_lead_times_of_timestamps_are_durations() -> None:
+    found = forecast(JAM, pa.concat_tables([TRAFFIC, table("Z", minutes(9))]))
+    assert found.outcomes["lead"].to_pylist() == [timedelta(minutes=4)]
+    assert found.quality["mean_lead"].to_pylist() == [timedelta(minutes=4)]
+
+
+def test_plot_and_looks() -> None:
+    found = forecast([JAM, Rule("Q", "R", 1, 2, 0.5, "<b>")], pa.concat_tables([TRAFFIC, table("Z", minutes(30))]))
+    chart = found.plot().to_dict()
+    assert len(chart["layer"]) == 3
+    assert found.unseen == ("Q", "R")
+    assert "no event has the type 'Q', 'R'" in repr(found)
+    assert "<table>" in found._repr_html_()
+    assert len(found) == len(found.to_pandas()) == found.to_polars().height == 1
+
+
+# ---------------------------------------------------------------- the door
+
+
+def test_progress_is_told_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqube.predict.forecasts._CHUNK", 2)
+    told: list[tuple[int, int]] = []
+    assert forecast(JAM, TRAFFIC, progress=lambda done, total: told.append((done, total))).table.equals(forecast(JAM, TRAFFIC).table)
+    assert told == [(2, 5), (4, 5), (5, 5)]
+
+
+def test_rules_from_anywhere(tmp_path: Path) -> None:
+    rules = Rules([JAM])
+    rules.save(tmp_path / "rules.yaml")
+    for given_rules in (JAM, [JAM], rules.to_dict(), tmp_path / "rules.yaml", str(tmp_path / "rules.yaml")):
+        assert forecast(given_rules, TRAFFIC).table.num_rows == 1
+
+
+def test_no_events_and_no_rules() -> None:
+    empty = TRAFFIC.slice(0, 0)
+    assert forecast(JAM, empty).table.schema == forecast(JAM, TRAFFIC).table.schema
+    assert forecast(JAM, empty).quality["predictions"].to_pylist() == [0]
+    assert len(forecast([], TRAFFIC).outcomes) == 0
+
+
+def test_strategies() -> None:
+    tables = [forecast(JAM, TRAFFIC, strategy=name).table for name in ("auto", *STRATEGIES)]
+    assert all(one.equals(tables[0]) for one in tables)
+    with pytest.raises(PlanError, match="unknown strategy 'magic'"):
+        forecast(JAM, TRAFFIC, strategy="magic")
