@@ -165,3 +165,12 @@ def test_trees_without_a_source_are_checked_too() -> None:
     with pytest.raises(QueryError) as caught:
         check(bare, TIMESTAMPS)
     assert len(caught.value.problems) == 2
+
+
+def test_names_and_kinds_are_shown_together() -> None:
+    text = "SEQ(A a, B b) WITHIN 5 min WHERE a.idd = 3 AND c.id = 2 AND a.id = 'x'"
+    with pytest.raises(QueryError) as caught:
+        parse(text, {"type": "string", "ts": "time", "id": "number"})
+    problems = caught.value.problems
+    assert [problem.at.column for problem in problems if problem.at] == [34, 48, 61]
+    assert [word in problem.message for word, problem in zip(("idd", "'c'", "string"), problems, strict=True)] == [True] * 3

@@ -40,11 +40,16 @@ class _Variable:
 
 def bind(draft: Draft, source: str) -> Query:
     """Resolve and check a draft; raise one `QueryError` with every problem found."""
-    binder = _Binder(draft, source)
-    query = binder.query()
-    if binder.problems:
-        raise QueryError(in_order(binder.problems), source)
+    query, problems = resolve(draft, source)
+    if problems:
+        raise QueryError(in_order(problems), source)
     return query
+
+
+def resolve(draft: Draft, source: str) -> tuple[Query, list[Problem]]:
+    """A draft with its names resolved as far as they can be, and every problem found on the way."""
+    binder = _Binder(draft, source)
+    return binder.query(), binder.problems
 
 
 class _Binder:

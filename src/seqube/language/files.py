@@ -7,22 +7,25 @@ file: its source is the file with everything else blanked out, so a mistake foun
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from seqube.errors import Problem, QueryError
-from seqube.language.binder import bind
-from seqube.language.parser import draft, place
+from seqube.language.binder import resolve
+from seqube.language.parser import draft, in_order, place
 from seqube.language.tree import Query
-from seqube.language.types import check
+from seqube.language.types import Kind, mismatches
 
 # Strings, quoted names and comments, so that a header is never found inside a string and a quote never inside a comment.
 _PIECES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|--(?P<comment>[^\n]*)""")
 _HEADER = re.compile(r"\s*name\s*:(?P<name>.*)", re.IGNORECASE)
 
 
-def parse(text: str) -> Query:
-    """Parse and bind one query by its names alone; raise a `QueryError` with every problem found."""
-    query = bind(draft(text), text)
-    check(query, None)
+def parse(text: str, schema: Mapping[str, Kind] | None = None) -> Query:
+    """Parse and bind one query, by its names alone or against a schema; raise a `QueryError` with every problem found."""
+    query, problems = resolve(draft(text), text)
+    problems = in_order([*problems, *mismatches(query, schema)])
+    if problems:
+        raise QueryError(problems, text)
     return query
 
 

@@ -44,12 +44,18 @@ def check(query: Query, schema: Mapping[str, Kind] | None, known_types: Collecti
     `schema` maps column names to kinds, with `v.type` and `v.ts` under their own names; None checks what needs no schema.
     `known_types` are the event types (and concepts) there are; None leaves types unchecked.
     """
+    problems = mismatches(query, schema, known_types)
+    if problems:
+        raise QueryError(in_order(problems), query.source)
+
+
+def mismatches(query: Query, schema: Mapping[str, Kind] | None, known_types: Collection[str] | None = None) -> list[Problem]:
+    """What `check` would complain about."""
     checker = _Checker(query, schema)
     if known_types is not None:
         checker.check_types(known_types)
     checker.check_query()
-    if checker.problems:
-        raise QueryError(in_order(checker.problems), query.source)
+    return checker.problems
 
 
 class _Checker:
