@@ -1,0 +1,250 @@
+"""The E-Cube hierarchy: which queries of a workload are coarser and finer views of each other.
+
+A `Cuboid` is a query seen as E-Cube sees it: a flat SEQ of types, some negated. One cuboid is coarser than another when its
+components can be found in the other in order, each with an equal or coarser type where it is positive and an equal or finer type
+where it is negated. With as many components on both sides that is concept refinement, with equal types pattern refinement, else
+both. Patterns alone are compared here; whether results can be taken over from one query to another also hangs on windows,
+predicates and scopes, and is decided in `derivation`.
+
+Cost: linear in the length of two patterns per pair. Invariant: the relation is a strict order, so the hierarchy has no cycles.
+
+    Paper                                | Here
+    q_k >c q_j (Definition 3)            | refinement(q_k, q_j) == "concept"
+    q_k >p q_j (Definition 4)            | refinement(q_k, q_j) == "pattern"
+    E-Cube hierarchy (Definition 5)      | Lattice
+    E-cuboid (Definition 6)              | Cuboid, and its matches
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+from typing import Literal as OneOf
+
+from seqube.errors import Span
+from seqube.events import Hierarchy
+from seqube.language.tree import Attribute, Not, Predicate, Query, Seq, Type, Value, attributes
+from seqube.language.writer import quote
+from seqube.plan.rewrite import conjuncts, rooted
+
+Label = OneOf["concept", "pattern", "both"]
+Node = TypeVar("Node")
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A type in a SEQ, with the types of events it stands for."""
+
+    name: str
+    variable: str
+    negated: bool
+    types: frozenset[str]
+
+    def __str__(self) -> str:
+        return "!" * self.negated + quote(self.name)
+
+
+@dataclass(frozen=True)
+class Cuboid:
+    """A query as a flat SEQ. `predicates` are conjuncts over its variables, each naming at most one negated one."""
+
+    query: Query
+    components: tuple[Component, ...]
+    predicates: tuple[Predicate, ...] = ()
+
+    def __str__(self) -> str:
+        return f"SEQ({', '.join(map(str, self.components))})"
+
+    @cached_property
+    def positives(self) -> tuple[Component, ...]:
+        return tuple(component for component in self.components if not component.negated)
+
+    @cached_property
+    def gaps(self) -> tuple[tuple[Component, ...], ...]:
+        """What is negated before the first positive component, between each two, and after the last."""
+        found: list[list[Component]] = [[]]
+        for component in self.components:
+            if component.negated:
+                found[-1].append(component)
+            else:
+                found.append([])
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def positive_predicates(self) -> tuple[Predicate, ...]:
+        negated = {component.variable for component in self.components if component.negated}
+        return tuple(predicate for predicate in self.predicates if not variables_of(predicate) & negated)
+
+    def predicates_on(self, variable: str) -> tuple[Predicate, ...]:
+        return tuple(predicate for predicate in self.predicates if variable in variables_of(predicate))
+
+    def renamed(self, names: Mapping[str, str]) -> Cuboid:
+        """The same with other variables."""
+        components = tuple(replace(part, variable=names.get(part.variable, part.variable)) for part in self.components)
+        return Cuboid(self.query, components, tuple(rename(predicate, names) for predicate in self.predicates))
+
+
+def cuboid_of(query: Query, hierarchy: Hierarchy | None = None) -> Cuboid | str:
+    """The query as a cuboid, or why it is none."""
+    if query.aggregates:
+        return "it returns aggregates, which need no matches of other queries"
+    pattern = rooted(query)
+    if isinstance(pattern, Type):
+        pattern = Seq((pattern,))
+    if not isinstance(pattern, Seq):
+        return "its pattern is not a SEQ"
+    components: list[Component] = []
+    predicates = list(pattern.where)
+    for part in pattern.parts:
+        inner = part.part if isinstance(part, Not) else part
+        if isinstance(inner, Seq) and len(inner.parts) == 1:  # a negated type with predicates of its own
+            predicates += inner.where
+            inner = inner.parts[0]  # type: ignore[assignment]
+        if not isinstance(inner, Type) or inner.variable is None:
+            return "a component of its SEQ is an expression"
+        types = hierarchy.covers(inner.name) if hierarchy else frozenset({inner.name})
+        components.append(Component(inner.name, inner.variable, isinstance(part, Not), types))
+    return Cuboid(query, tuple(components), tuple(c for predicate in predicates for c in conjuncts(predicate)))
+
+
+# ---------------------------------------------------------------- names in trees
+
+
+def variables_of(node: Value | Predicate) -> frozenset[str]:
+    return frozenset(attribute.variable for attribute in attributes(node) if attribute.variable is not None)
+
+
+def rename(node: Node, names: Mapping[str, str]) -> Node:
+    """A value, a predicate or any part of a query with other variables."""
+
+    def visit(part: Any) -> Any:
+        if isinstance(part, Attribute):
+            return replace(part, variable=names.get(part.variable or "", part.variable))
+        if isinstance(part, tuple):
+            return tuple(map(visit, part))
+        if is_dataclass(part) and not isinstance(part, type | Span):
+            changed = visit_fields(part)
+            if isinstance(part, Type):
+                changed["variable"] = names.get(part.variable or "", part.variable)
+            return replace(part, **changed)
+        return part
+
+    def visit_fields(part: Any) -> dict[str, Any]:
+        return {field.name: visit(getattr(part, field.name)) for field in fields(part)}
+
+    result: Node = visit(node)
+    return result
+
+
+# ---------------------------------------------------------------- refinement
+
+
+def refinement(coarse: Cuboid, fine: Cuboid, hierarchy: Hierarchy | None = None) -> Label | None:
+    """How `coarse` is coarser than `fine`, or None where it is not."""
+    return _Relation(hierarchy).label(coarse.components, fine.components)
+
+
+class _Relation:
+    """Compares components by name, with the ancestors of each name looked up once."""
+
+    def __init__(self, hierarchy: Hierarchy | None) -> None:
+        self._hierarchy = hierarchy
+        self._above: dict[str, frozenset[str]] = {}
+
+    def label(self, coarse: tuple[Component, ...], fine: tuple[Component, ...]) -> Label | None:
+        extra = len(fine) - len(coarse)
+        if extra < 0 or not self._embeds(coarse, fine):
+            return None
+        if not extra:
+            return "concept" if any(c.name != f.name for c, f in zip(coarse, fine, strict=True)) else None
+        return "pattern" if _contains(fine, coarse) else "both"
+
+    def _embeds(self, coarse: tuple[Component, ...], fine: tuple[Component, ...]) -> bool:
+        """Whether each component finds a finer (or equal) one, in order. The earliest one leaves most for the rest."""
+        spare = len(fine) - len(coarse)
+        at = 0
+        for c in coarse:
+            while not self._fits(c, fine[at]):
+                at += 1
+                spare -= 1
+                if spare < 0:
+                    return False
+            at += 1
+        return True
+
+    def _fits(self, coarse: Component, fine: Component) -> bool:
+        if coarse.negated is not fine.negated:
+            return False
+        if coarse.name == fine.name:
+            return True
+        upper, lower = (fine.name, coarse.name) if coarse.negated else (coarse.name, fine.name)
+        return upper in self._ancestors(lower)
+
+    def _ancestors(self, name: str) -> frozenset[str]:
+        if name not in self._above:
+            known = self._hierarchy is not None and name in self._hierarchy
+            self._above[name] = frozenset(self._hierarchy.ancestors(name)) if self._hierarchy and known else frozenset()
+        return self._above[name]
+
+
+def _contains(fine: tuple[Component, ...], coarse: tuple[Component, ...]) -> bool:
+    rest = iter((part.name, part.negated) for part in fine)
+    return all((part.name, part.negated) in rest for part in coarse)
+
+
+# ---------------------------------------------------------------- the hierarchy of a workload
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`coarse` is coarser than `fine`."""
+
+    coarse: str
+    fine: str
+    label: Label
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """The cuboids of a workload by name, and every refinement between them."""
+
+    cuboids: Mapping[str, Cuboid]
+    edges: tuple[Edge, ...]
+
+    @staticmethod
+    def of(cuboids: Mapping[str, Cuboid], hierarchy: Hierarchy | None = None) -> Lattice:
+        relation = _Relation(hierarchy)
+        edges = []
+        for coarse, upper in cuboids.items():
+            for fine, lower in cuboids.items():
+                if coarse != fine and (label := relation.label(upper.components, lower.components)):
+                    edges.append(Edge(coarse, fine, label))
+        return Lattice(cuboids, tuple(edges))
+
+    @cached_property
+    def steps(self) -> tuple[Edge, ...]:
+        """The edges that no path of other edges explains: what is drawn."""
+        finer: dict[str, set[str]] = {name: set() for name in self.cuboids}
+        for edge in self.edges:
+            finer[edge.coarse].add(edge.fine)
+        return tuple(
+            edge for edge in self.edges if not any(edge.fine in finer[between] for between in finer[edge.coarse] - {edge.fine})
+        )
+
+    def lines(self) -> Iterator[str]:
+        """The hierarchy as text: every query with those one step finer."""
+        steps = self.steps
+        for name, cuboid in self.cuboids.items():
+            below = [edge for edge in steps if edge.coarse == name]
+            yield f"{name}: {cuboid}"
+            for number, edge in enumerate(below):
+                branch = "└─" if number == len(below) - 1 else "├─"
+                yield f"{branch} {edge.label}: {edge.fine} {self.cuboids[edge.fine]}"
+
+    @property
+    def graph(self) -> dict[str, Any]:
+        """Nodes (id, title, notes) and edges (source: the coarser, target: the finer, label), for drawing."""
+        nodes = [{"id": name, "title": name, "notes": [str(cuboid)]} for name, cuboid in self.cuboids.items()]
+        return {"nodes": nodes, "edges": [{"source": e.coarse, "target": e.fine, "label": e.label} for e in self.steps]}
