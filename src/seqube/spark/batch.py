@@ -1,0 +1,490 @@
+"""Queries over a static DataFrame: rows are packed into blobs by task, shuffled once, and each task is one call of the engine.
+
+    read, filter, bucket (JVM) -> pack into blobs (Arrow) -> shuffle of blobs -> sort and match (NumPy, Numba) -> rows
+
+With a key (`routing.shuffle_key`) tasks hold many keys; a bucket of keys that is too large for one task is cut into time slices.
+Without one, time is cut into slices of about equally many events. A count of rows per bucket, or quantiles of time, is taken first,
+by a job that reads those columns alone. Windows of so many EVENTS without a key need the number of every event in the whole stream:
+rows are shuffled by time, numbered, and shuffled again.
+
+All queries of a workload that share a key share the blobs, which are then kept until `unpersist`.
+Cost: one read, one shuffle of the needed columns, one sort per task.
+Invariant: the matches are those of the whole stream in one place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from seqube.engine.predicates import Ints
+from seqube.engine.state import Matcher, ticks
+from seqube.errors import DataError
+from seqube.events import Events
+from seqube.events.schema import TIME, TYPE, Schema
+from seqube.events.times import read_times
+from seqube.language.tree import Attribute, Output
+from seqube.plan.physical import MatchPlan
+from seqube.spark import ingest
+from seqube.spark.blobs import conform, gather_batches, mix, number_equals, read_blobs, write_blob
+from seqube.spark.ingest import IDENTITY, REASON, SEQUENCE, Source
+from seqube.spark.routing import Layout, Task, lay_out, needed_columns, shuffle_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+MATCH_ID = "match_id"
+NUMBER = "#number"  # of an event in the whole stream, for windows of so many EVENTS
+BLOBS = "task int, blob binary"
+
+BUCKETS_PER_TASK = 16  # so that tasks can be filled evenly, and a hot key does not take many others with it
+TASK_ROWS = 2_000_000  # about what one task holds; more rows make more tasks
+SMALL = 50_000  # rows for which a further task does not pay
+HALO = 4  # a slice is at least so many windows long, unless it is asked to be shorter
+
+
+# ---------------------------------------------------------------- groups of queries that travel together
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Queries whose events can be shuffled together: the same key and the same kind of window."""
+
+    number: int
+    key: tuple[str, ...]
+    counts_events: bool
+    plans: Mapping[str, MatchPlan]
+    before: int  # the longest window, in ticks or events
+    ahead: int  # the longest window of those that wait
+
+    @property
+    def column(self) -> str:
+        return f"#bucket{self.number}"
+
+    @property
+    def numbers_rows(self) -> bool:
+        """Whether the events must be numbered over the whole stream."""
+        return self.counts_events and not self.key
+
+
+def group_plans(plans: Mapping[str, MatchPlan], unit: str) -> list[Group]:
+    sorted_out: dict[tuple[tuple[str, ...], bool], dict[str, MatchPlan]] = {}
+    for name, plan in plans.items():
+        sorted_out.setdefault((shuffle_key(plan), plan.window.unit == "events"), {})[name] = plan
+    groups = []
+    for number, ((key, counts_events), members) in enumerate(sorted_out.items()):
+        before = max(ticks(plan.window, unit) for plan in members.values())
+        ahead = max((ticks(plan.window, unit) for plan in members.values() if plan.waits), default=0)
+        groups.append(Group(number, key, counts_events, members, before, ahead))
+    return groups
+
+
+# ---------------------------------------------------------------- what a worker does
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What travels: the events' columns in one fixed schema, and how to make `Events` of them."""
+
+    schema: Schema
+    hidden: tuple[str, ...] = ()  # columns of our own beside them
+
+    @property
+    def arrow(self) -> pa.Schema:
+        own = [pa.field(name, pa.int64()) for name in self.hidden]
+        return pa.schema([*self.schema.columns, *own])
+
+    def select(self, table: pa.Table) -> pa.Table:
+        """The travelling columns of rows that come from Spark."""
+        return pa.Table.from_arrays(
+            [table.column(name).cast(self.arrow.field(name).type) for name in self.arrow.names], schema=self.arrow
+        )
+
+    def times(self, table: pa.Table) -> Ints:
+        return read_times(table.column(self.schema.time_column).chunk(0)).times
+
+    def events(self, table: pa.Table) -> Events:
+        """Events in time order; ties in the order of the input where that was kept."""
+        if SEQUENCE in self.hidden:
+            order = np.lexsort((table.column(SEQUENCE).to_numpy(), self.times(table)))
+            table = table.take(pa.array(order)).drop_columns([SEQUENCE])
+        events = Events(table, type=self.schema.type_column, time=self.schema.time_column, unit=self.schema.unit)
+        return number_identities(events) if IDENTITY in self.hidden else events
+
+
+def number_identities(events: Events) -> Events:
+    """Tell apart events that are equal in all columns, so that matches of different events have different ids."""
+    table = events.table
+    hashes = table.column(IDENTITY).to_numpy()
+    place = table.schema.get_field_index(IDENTITY)
+    table = table.set_column(place, IDENTITY, pa.array(mix(hashes, number_equals(hashes))))
+    return Events(table, type=events.type_column, time=events.time_column, unit=events.unit)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One query of a workload as workers need it: its plan, and the schema of its rows."""
+
+    plan: MatchPlan
+    schema: pa.Schema
+    with_ids: bool = False
+
+    @property
+    def matcher(self) -> Matcher:
+        return Matcher(_returning_ids(self.plan) if self.with_ids and self.plan.returns else self.plan)
+
+    def rows(self, table: pa.Table) -> pa.Table:
+        """The engine's rows as the user's: without our own columns, in the declared types, with their id if that is wanted."""
+        columns = {}
+        ids: list[Ints] = []
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            if name.startswith(IDENTITY):
+                ids.append(column.fill_null(0).to_numpy())
+                continue
+            kind = column.type
+            if pa.types.is_struct(kind) and kind.get_field_index(IDENTITY) >= 0:
+                column = pa.chunked_array([_without_identity(chunk, ids) for chunk in column.chunks], _visible(kind))
+            columns[name] = column
+        if self.with_ids:
+            combined = np.zeros(table.num_rows, np.int64)
+            for number, hashes in enumerate(ids):
+                combined = mix(combined + number, hashes)
+            columns = {MATCH_ID: pa.chunked_array([pa.array(combined)])} | columns
+        try:
+            return conform(pa.table(columns), self.schema)
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"a value of RETURN does not fit the column it is for: {error}\n"
+                "  hint: multiply by 1.0 where whole numbers grow beyond 64 bits"
+            ) from error
+
+
+def _visible(kind: pa.StructType) -> pa.StructType:
+    return pa.struct([field for field in kind if not field.name.startswith("#")])
+
+
+def _without_identity(struct: pa.StructArray, ids: list[Ints]) -> pa.StructArray:
+    ids.append(struct.field(IDENTITY).fill_null(0).to_numpy(zero_copy_only=False))
+    fields = list(_visible(struct.type))
+    mask = struct.is_null() if struct.null_count else None
+    return pa.StructArray.from_arrays([struct.field(field.name) for field in fields], fields=fields, mask=mask)
+
+
+def _returning_ids(plan: MatchPlan) -> MatchPlan:
+    more = tuple(Output(Attribute(name, IDENTITY), f"{IDENTITY}.{name}") for name in plan.variables)
+    return replace(plan, returns=(*plan.returns, *more))
+
+
+def answer(plan: MatchPlan, schema: Schema, with_ids: bool = False) -> Answer:
+    """The rows a plan will give, known without a row of input; running it on none also compiles what workers will load."""
+    nothing = Events(schema.columns.empty_table(), type=schema.type_column, time=schema.time_column, unit=schema.unit)
+    fields = []
+    for field in Matcher(plan).run(nothing).schema:
+        kind = field.type
+        if pa.types.is_null(kind):
+            kind = pa.string()
+        if plan.returns and pa.types.is_timestamp(kind) and kind.tz is None and _is_zoned(plan, field.name, schema):
+            kind = pa.timestamp("us", "UTC")
+        fields.append(pa.field(field.name, kind))
+    return Answer(plan, pa.schema([pa.field(MATCH_ID, pa.int64()), *fields] if with_ids else fields), with_ids)
+
+
+def _is_zoned(plan: MatchPlan, name: str, schema: Schema) -> bool:
+    """Whether a returned time was an instant; the engine computes with plain UTC."""
+    value = next(item.value for item in plan.returns if item.name == name)
+    if isinstance(value, Attribute) and value.name != TYPE:
+        kind = schema.arrow(value.name)
+        return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
+    return any(pa.types.is_timestamp(field.type) and field.type.tz is not None for field in schema.columns)
+
+
+def pack(batches: Iterable[pa.RecordBatch], columns: Columns, layouts: Mapping[str, Layout]) -> Iterator[pa.RecordBatch]:
+    """Rows from Spark -> blobs, one for each task that has rows in a piece of input. `layouts` are by bucket column."""
+    for table in gather_batches(batches):
+        events = columns.select(table)
+        times = columns.times(events)
+        for name, layout in layouts.items():
+            buckets = table.column(name).chunk(0)
+            rows = np.flatnonzero(np.asarray(buckets.is_valid()))
+            values = np.asarray(buckets.fill_null(0)).astype(np.int64)[rows]
+            for task, chosen in layout.route(values, times[rows]):
+                yield _blob(task.number, events.take(pa.array(rows[chosen])))
+
+
+def _blob(task: int, table: pa.Table) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([task], pa.int32()), pa.array([write_blob(table)], pa.binary())], names=["task", "blob"]
+    )
+
+
+def _by_task(batches: Iterable[pa.RecordBatch]) -> dict[int, list[bytes]]:
+    found: dict[int, list[bytes]] = {}
+    for batch in batches:
+        for task, blob in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+            found.setdefault(task, []).append(blob.as_buffer())
+    return found
+
+
+def match(
+    batches: Iterable[pa.RecordBatch], columns: Columns, tasks: Mapping[int, Task], wanted: Answer
+) -> Iterator[pa.RecordBatch]:
+    """Blobs -> the matches their tasks own."""
+    found = _by_task(batches)
+    for number in sorted(found):
+        table = read_blobs(found.pop(number))
+        assert table is not None
+        yield from match_task(columns.events(table), tasks[number], wanted)
+
+
+def match_task(events: Events, task: Task, wanted: Answer) -> Iterator[pa.RecordBatch]:
+    numbers = None
+    if NUMBER in events.table.column_names:
+        numbers = events.table.column(NUMBER).to_numpy()
+        table = events.table.drop_columns([NUMBER])
+        events = Events(table, type=events.type_column, time=events.time_column, unit=events.unit)
+    for piece in wanted.matcher.within(events, task.after, task.upto, numbers):
+        yield from wanted.rows(piece).to_batches()
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """Cells of time that numbers are given in, and the tasks that numbered events go to."""
+
+    offsets: tuple[int, ...]  # the number of the first event of each cell
+    layout: Layout  # by number
+    types: frozenset[str]
+
+    def number(self, cell: int, events: Events) -> Iterator[tuple[Task, pa.Table]]:
+        numbers = self.offsets[cell] + np.arange(len(events), dtype=np.int64)
+        rows = events.rows_of(self.types)
+        table = events.table.take(pa.array(rows)).append_column(NUMBER, pa.array(numbers[rows]))
+        for task, chosen in self.layout.route(np.zeros(len(rows), np.int64), numbers[rows]):
+            yield task, table.take(pa.array(chosen))
+
+
+def number_rows(batches: Iterable[pa.RecordBatch], columns: Columns, numbering: Numbering) -> Iterator[pa.RecordBatch]:
+    """Blobs of cells -> blobs of numbered events for the tasks that need them."""
+    found = _by_task(batches)
+    for cell in sorted(found):
+        table = read_blobs(found.pop(cell))
+        assert table is not None
+        for task, numbered in numbering.number(cell, columns.events(table)):
+            yield _blob(task.number, numbered)
+
+
+# ---------------------------------------------------------------- what the driver does
+
+
+class Tables(Mapping[str, "DataFrame"]):
+    """The results of a workload by query name. Events are read and shuffled once and kept for all; `unpersist` lets them go."""
+
+    def __init__(self, frames: Mapping[str, DataFrame], kept: Sequence[DataFrame] = ()) -> None:
+        self._frames = dict(frames)
+        self._kept = list(kept)
+
+    def __getitem__(self, name: str) -> DataFrame:
+        return self._frames[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frames)
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def unpersist(self) -> None:
+        for frame in self._kept:
+            frame.unpersist()
+
+
+def find(
+    plans: Mapping[str, MatchPlan], source: Source, *, with_ids: bool = False, slices: int | None = None, skew: float = 2.0
+) -> Tables:
+    """The matches of all plans, one DataFrame each. `slices` asks for that many slices of time (or tasks, with a key)."""
+    return _Job(plans, source, with_ids, slices, skew).tables()
+
+
+class _Job:
+    def __init__(self, plans: Mapping[str, MatchPlan], source: Source, with_ids: bool, slices: int | None, skew: float) -> None:
+        self.plans = plans
+        self.source = source
+        self.with_ids = with_ids
+        self.slices = slices
+        self.skew = skew
+        self.groups = group_plans(plans, source.schema.unit)
+        # A number that Spark Connect knows too; in one machine it is about the number of cores.
+        self.parallelism = int(source.frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
+
+    def tables(self) -> Tables:
+        answers = {name: answer(plan, self.source.schema, self.with_ids) for name, plan in self.plans.items()}
+        columns = self._columns()
+        frame = self._routed(columns)
+        frames: dict[str, DataFrame] = {}
+        kept: list[DataFrame] = []
+        together = [group for group in self.groups if not group.numbers_rows]
+        if together:
+            frames |= self._match(self._pack_all(frame, columns, together), columns, answers, kept)
+        for group in self.groups:
+            if group.numbers_rows:
+                numbered, tasks = self._pack_numbered(frame, columns, group)
+                arriving = Columns(columns.schema, (*(name for name in columns.hidden if name != SEQUENCE), NUMBER))
+                frames |= self._match((numbered, {group.number: tasks}), arriving, answers, kept)
+        return Tables({name: frames[name] for name in self.plans}, kept)
+
+    # ------------------------------------------------------------ rows that matter, with their buckets
+
+    def _columns(self) -> Columns:
+        schema = self.source.schema
+        needed: set[str] | None = set()
+        for plan in self.plans.values():
+            names = needed_columns(plan)
+            needed = None if names is None or needed is None else needed | names
+        if needed is not None:
+            wanted = {{TYPE: schema.type_column, TIME: schema.time_column}.get(name, name) for name in needed}
+            wanted |= {schema.type_column, schema.time_column}
+            kept = pa.schema([field for field in schema.columns if field.name in wanted])
+            schema = Schema(kept, schema.type_column, schema.time_column, schema.unit)
+        hidden = [SEQUENCE] if any(group.counts_events for group in self.groups) else []
+        return Columns(schema, tuple(hidden + ([IDENTITY] if self.with_ids else [])))
+
+    def _routed(self, columns: Columns) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        own: list[Column] = []
+        for group in self.groups:
+            place = ingest.bucket(group.key, self._n_buckets(group), self.source)
+            if len(self.groups) > 1:  # a row goes only where it matters
+                place = F.when(ingest.relevant(group.plans.values(), self.source), place)
+            own.append(place.cast("int").alias(group.column))
+        if SEQUENCE in columns.hidden:
+            own.append(F.monotonically_increasing_id().alias(SEQUENCE))
+        if IDENTITY in columns.hidden:
+            own.append(ingest.identity(self.source).alias(IDENTITY))
+        frame = self.source.frame.where(F.isnull(ingest.column(REASON)))
+        frame = frame.where(ingest.relevant(self.plans.values(), self.source))
+        return frame.select(*(ingest.column(name) for name in columns.schema.columns.names), *own)
+
+    def _n_buckets(self, group: Group) -> int:
+        return BUCKETS_PER_TASK * (self.slices or self.parallelism) if group.key else 1
+
+    # ------------------------------------------------------------ layouts
+
+    def _pack_all(self, frame: DataFrame, columns: Columns, groups: list[Group]) -> tuple[DataFrame, dict[int, tuple[Task, ...]]]:
+        layouts: dict[str, Layout] = {}
+        n_tasks = 0
+        for group in groups:
+            layout = self._lay_out(frame, group, n_tasks)
+            layouts[group.column] = layout
+            n_tasks += len(layout.tasks)
+        packed = frame.mapInArrow(lambda batches: pack(batches, columns, layouts), BLOBS)
+        blobs = packed.repartitionById(max(1, n_tasks), "task")
+        return blobs, {group.number: layouts[group.column].tasks for group in groups}
+
+    def _lay_out(self, frame: DataFrame, group: Group, first: int) -> Layout:
+        sizes = self._count(frame, group)
+        total = sum(sizes)
+        if not group.key:
+            n_slices = self.slices or self._n_slices(frame, group, total)
+            cuts = {0: self._quantiles(frame, group, [0], n_slices)[0]} if n_slices > 1 else {}
+            return lay_out(group.number, first, sizes, cuts, 1, group.before, group.ahead)
+        n_tasks = self.slices or max(min(self.parallelism, -(-total // SMALL)), -(-total // TASK_ROWS), 1)
+        # A bucket that alone is more than its share of a task holds a hot key; numbering in a partition needs all of it at once.
+        limit = max(self.skew * total / n_tasks, 1 if self.slices else SMALL)
+        hot = [] if group.counts_events else [bucket for bucket, size in enumerate(sizes) if size > limit]
+        cuts = {
+            bucket: self._quantiles(frame, group, [bucket], math.ceil(sizes[bucket] * n_tasks / total))[bucket] for bucket in hot
+        }
+        return lay_out(group.number, first, sizes, cuts, n_tasks, group.before, group.ahead)
+
+    def _count(self, frame: DataFrame, group: Group) -> list[int]:
+        place = ingest.column(group.column)
+        counted = frame.where(place.isNotNull()).groupBy(place.alias("bucket")).count().collect()
+        sizes = [0] * self._n_buckets(group)
+        for row in counted:
+            sizes[row["bucket"]] = row["count"]
+        return sizes
+
+    def _n_slices(self, frame: DataFrame, group: Group, total: int) -> int:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        wanted = max(min(self.parallelism, -(-total // SMALL)), -(-total // TASK_ROWS), 1)
+        if wanted == 1:
+            return 1
+        span = frame.agg((F.max(self._clock) - F.min(self._clock)).alias("span")).collect()[0]["span"] or 0
+        return int(max(1, min(wanted, span // max(1, HALO * group.before))))
+
+    @property
+    def _clock(self) -> Column:
+        return ingest.clock(self.source)
+
+    def _quantiles(self, frame: DataFrame, group: Group, buckets: list[int], n_slices: int) -> dict[int, list[int]]:
+        """Times that cut each bucket into about equal parts."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        place = ingest.column(group.column)
+        shares = [number / n_slices for number in range(1, n_slices)]
+        if not shares:
+            return {bucket: [] for bucket in buckets}
+        rows = frame.where(place.isin(*buckets)).groupBy(place.alias("bucket"))
+        found = rows.agg(F.percentile_approx(self._clock, shares, 1_000).alias("cuts")).collect()
+        return {bucket: [] for bucket in buckets} | {row["bucket"]: [int(cut) for cut in row["cuts"]] for row in found}
+
+    # ------------------------------------------------------------ numbers over the whole stream
+
+    def _pack_numbered(self, frame: DataFrame, columns: Columns, group: Group) -> tuple[DataFrame, tuple[Task, ...]]:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        total = frame.count()
+        n_slices = self.slices or max(min(self.parallelism, total // max(SMALL, HALO * group.before)), -(-total // TASK_ROWS), 1)
+        place = ingest.column(group.column)
+        everything = frame.where(place.isNotNull())
+        bounds = self._quantiles(frame, group, [0], n_slices)[0]
+        cell = sum(((self._clock > bound).cast("int") for bound in sorted(set(bounds))), F.lit(0))
+        counted = {row["cell"]: row["count"] for row in everything.groupBy(cell.alias("cell")).count().collect()}
+        # Every cell holds events, so that cuts in time and in numbers correspond.
+        sizes = [counted.get(number, 0) for number in range(len(set(bounds)) + 1)]
+        ends = [bound for bound, size in zip(sorted(set(bounds)), sizes, strict=False) if size]
+        if sizes[-1] == 0 and ends:
+            ends.pop()
+        starts = np.cumsum([0, *(size for size in sizes if size)])[:-1] if any(sizes) else np.array([0])
+        in_time = lay_out(group.number, 0, [total], {0: ends}, 1, 0, 0)
+        by_number = lay_out(group.number, 0, [total], {0: [int(start) - 1 for start in starts[1:]]}, 1, group.before, group.ahead)
+        types = frozenset().union(*(plan.types for plan in group.plans.values()))
+        numbering = Numbering(tuple(int(start) for start in starts), by_number, types)
+        n_tasks = len(in_time.tasks)
+        layouts = {group.column: in_time}
+        cells = frame.mapInArrow(lambda batches: pack(batches, columns, layouts), BLOBS).repartitionById(n_tasks, "task")
+        numbered = cells.mapInArrow(lambda batches: number_rows(batches, columns, numbering), BLOBS)
+        return numbered.repartitionById(n_tasks, "task"), in_time.tasks
+
+    # ------------------------------------------------------------ matches
+
+    def _match(
+        self,
+        shuffled: tuple[DataFrame, dict[int, tuple[Task, ...]]],
+        columns: Columns,
+        answers: Mapping[str, Answer],
+        kept: list[DataFrame],
+    ) -> dict[str, DataFrame]:
+        blobs, tasks_of = shuffled
+        groups = [group for group in self.groups if group.number in tasks_of]
+        if sum(len(group.plans) for group in groups) > 1:
+            blobs = blobs.persist()
+            kept.append(blobs)
+        frames = {}
+        for group in groups:
+            tasks = {task.number: task for task in tasks_of[group.number]}
+            own = blobs if len(groups) == 1 else blobs.where(ingest.column("task").isin(*tasks))
+            for name in group.plans:
+                frames[name] = _matched(own, columns, tasks, answers[name])
+        return frames
+
+
+def _matched(blobs: DataFrame, columns: Columns, tasks: Mapping[int, Task], wanted: Answer) -> DataFrame:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return blobs.mapInArrow(lambda batches: match(batches, columns, tasks, wanted), from_arrow_schema(wanted.schema))

@@ -1,0 +1,322 @@
+"""From any DataFrame to rows that are ready to travel: which are no events and why, which matter to which query, and their bucket.
+
+Everything here is Spark columns, so it runs in the JVM before anything is shuffled, and what Parquet can answer from its
+statistics is pushed to it. A row is *quarantined* (it has no type or no time, or fails a declared check), *irrelevant* (no query
+looks at it) or it gets a bucket for every group of queries that looks at it.
+
+What is pushed down never decides: the engine evaluates every predicate again. So a translation may let rows pass that fail (NaN is
+the largest number to Spark and null to us), but never the other way round.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from seqube.errors import PlanError, SchemaError
+from seqube.events import Hierarchy
+from seqube.events.batch import NO_TYPE
+from seqube.events.schema import TIME, TYPE, UNITS, Schema
+from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE
+from seqube.language import Query, check, parse
+from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Comparison, IsNull, IsTrue, Literal, Predicate
+from seqube.plan.physical import MatchPlan, scans
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+TEXT = "#text"  # a time column of texts as it came
+REASON = "#reason"  # why a row is no event; null for events
+SEQUENCE = "#sequence"  # the order of the input, where ties are numbered
+IDENTITY = "#id"  # a hash of the whole event, from which match ids are made
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+# ISO 8601, as the local reader takes it; Spark's own cast would also read '2024' and 'T10:00' (today).
+_ISO = r"^\s*\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d+)?)?\s?(Z|[+-]\d{2}:?(\d{2})?)?)?\s*$"
+_ZONED = r"(Z|[+-]\d{2}:?(\d{2})?)\s*$"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A declared demand on rows: those for which `fails` is true are quarantined with this reason."""
+
+    reason: str
+    fails: Any  # a Column, which cannot be named here without importing PySpark
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A DataFrame of events: its columns in Arrow types, and `frame` with the column REASON added and texts read as times."""
+
+    frame: DataFrame
+    schema: Schema
+
+    @property
+    def names(self) -> list[str]:
+        return [str(name) for name in self.schema.columns.names]
+
+    def quarantined(self) -> DataFrame:
+        """The rows that are no events, as they came, and why."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        read = TEXT in self.frame.columns
+        shown = [column(TEXT).alias(name) if read and name == self.time_column else column(name) for name in self.names]
+        reason = "reason" if "reason" not in self.names else "reason_"
+        return self.frame.where(F.isnotnull(column(REASON))).select(*shown, column(REASON).alias(reason))
+
+    @property
+    def type_column(self) -> str:
+        return self.schema.type_column
+
+    @property
+    def time_column(self) -> str:
+        return self.schema.time_column
+
+
+def read_source(frame: DataFrame, type: str, time: str, unit: str, checks: Sequence[Check] = ()) -> Source:
+    """Check that the columns can hold events, and mark the rows that do not."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    columns = arrow_columns(frame.schema)
+    clash = [name for name in frame.columns if name.startswith("#")]
+    if clash:
+        raise SchemaError(f"the column {clash[0]!r} begins with '#', which is kept for columns of our own\n  hint: rename it")
+    Schema(columns, type, time, unit)  # says what is wrong with the type or time column
+    moment = column(time)
+    faults = [(F.isnull(column(type)), NO_TYPE), (F.isnull(moment), NO_TIME)]
+    kind = columns.field(time).type
+    if pa.types.is_string(kind):
+        parsed = _parse_moment(moment)
+        # The text stays beside the time it stands for, so that a quarantined row is shown as it came.
+        frame = frame.withColumn(TEXT, moment).withColumn(time, parsed)
+        columns = columns.set(columns.get_field_index(time), pa.field(time, pa.timestamp("us", "UTC")))
+        faults = [(F.isnull(column(type)), NO_TYPE), (F.isnull(column(TEXT)), NO_TIME), (F.isnull(column(time)), NOT_TIMESTAMP)]
+    elif pa.types.is_floating(kind):
+        value = moment.cast("double")
+        faults.append((F.isnan(value) | (F.abs(value) == float("inf")) | (F.floor(value).cast("double") != value), NOT_WHOLE))
+        faults.append((F.abs(value) > 2.0**53, OUT_OF_RANGE))
+    reason = F.lit(None).cast("string")
+    for fails, text in reversed([*faults, *((demand.fails, demand.reason) for demand in checks)]):
+        reason = F.when(fails, F.lit(text)).otherwise(reason)
+    return Source(frame.withColumn(REASON, reason), Schema(columns, type, time, unit))
+
+
+def _parse_moment(text: Column) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    plain = F.regexp_replace(F.trim(text), ",", ".")
+    zoned = F.when(plain.rlike(_ZONED) & plain.contains(":"), plain).otherwise(F.concat(plain, F.lit("Z")))
+    dated = F.when(F.length(plain) == 10, F.concat(plain, F.lit("T00:00:00Z"))).otherwise(zoned)
+    return F.when(text.rlike(_ISO), dated.try_cast("timestamp"))
+
+
+def arrow_columns(schema: StructType) -> pa.Schema:
+    """The columns of a DataFrame in Arrow types; times are in UTC, whatever the session shows them in."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    fields = []
+    for field in schema:
+        try:
+            fields.append(pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC")))
+        except Exception as error:
+            raise SchemaError(
+                f"the column {field.name!r} is of a kind that cannot travel: {field.dataType.simpleString()}"
+            ) from error
+    return pa.schema(fields)
+
+
+def column(name: str) -> Column:
+    """A column by its plain name, dots and quotes included."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def prepare(query: str | Query, source: Source, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> MatchPlan:
+    """A query checked against the columns it is for, and planned. Which types there are is not known before the rows are read."""
+    from seqube.query import prepare as plan
+
+    bound = parse(query) if isinstance(query, str) else query
+    check(bound, source.schema)
+    planned = plan(bound, None, hierarchy, strategy)
+    if not isinstance(planned, MatchPlan):
+        raise PlanError("aggregates do not run on Spark yet\n  hint: run them in this process, with seqube.run or --local")
+    return planned
+
+
+# ---------------------------------------------------------------- clocks
+
+
+def clock(source: Source) -> Column:
+    """The time of an event in ticks, as the engine counts them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    moment, kind = column(source.time_column), source.schema.columns.field(source.time_column).type
+    if pa.types.is_timestamp(kind):
+        if kind.tz is None:
+            return F.timestamp_diff("MICROSECOND", F.lit("1970-01-01").cast("timestamp_ntz"), moment)
+        return F.unix_micros(moment)
+    if pa.types.is_date(kind):
+        return F.unix_date(moment).cast("long") * 86_400_000_000
+    return moment.cast("long")
+
+
+def moment_of(ticks: Column, unit: str) -> Column:
+    """Ticks as a Spark timestamp, which watermarks are made of; rounded down to microseconds."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    nanoseconds = UNITS[unit]
+    if nanoseconds < 1_000:
+        return F.timestamp_micros(F.floor(ticks / (1_000 // nanoseconds)))
+    return F.timestamp_micros(ticks * (nanoseconds // 1_000))
+
+
+# ---------------------------------------------------------------- relevance
+
+
+def relevant(plans: Iterable[MatchPlan], source: Source) -> Column:
+    """Rows that some variable of some plan could be: of its types, and not failing what of its own predicates Spark understands."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kinds = {field.name: field.dataType for field in source.frame.schema}
+    name = column(source.type_column).cast("string")
+    if _is_plain_string(kinds[source.type_column]):
+        name = column(source.type_column)
+    wanted: dict[tuple[str, ...], Any] = {}
+    everything: set[str] = set()
+    for plan in plans:
+        if plan.window.unit == "events":
+            return F.lit(True)  # every event is numbered, whatever its type
+        for scan in scans(plan):
+            types = tuple(sorted(scan.types))
+            everything |= scan.types
+            own = [translated for predicate in scan.filters if (translated := translate(predicate, source, kinds)) is not None]
+            condition = reduce(operator.and_, own) if own else None
+            if types not in wanted:
+                wanted[types] = condition
+            elif wanted[types] is not None:
+                wanted[types] = None if condition is None else wanted[types] | condition
+    typed = name.isin(*sorted(everything)) if everything else F.lit(False)
+    if all(condition is None for condition in wanted.values()):
+        return typed
+    parts = [name.isin(*types) if condition is None else name.isin(*types) & condition for types, condition in wanted.items()]
+    return typed & reduce(operator.or_, parts)  # the first half is one that Parquet understands
+
+
+def _is_plain_string(kind: DataType) -> bool:
+    return kind.simpleString() == "string"
+
+
+def translate(node: Predicate, source: Source, kinds: dict[str, DataType]) -> Column | None:
+    """A predicate on one event as a Spark condition that is true wherever ours is; None where Spark means something else."""
+    match node:
+        case AllOf(parts):
+            found = [each for part in parts if (each := translate(part, source, kinds)) is not None]
+            return reduce(operator.and_, found) if found else None
+        case AnyOf(parts):
+            choices: list[Any] = [translate(part, source, kinds) for part in parts]
+            return None if any(choice is None for choice in choices) else reduce(operator.or_, choices)
+        case Comparison(op, Attribute() as left, Literal(value)):
+            return _compare(op, left, value, source, kinds)
+        case Comparison(op, Literal(value), Attribute() as right):
+            return _compare(_MIRRORED[op], right, value, source, kinds)
+        case Among(Attribute() as operand, values, negated):
+            return _among(operand, [literal.value for literal in values], negated, source, kinds)
+        case IsNull(Attribute() as operand, negated):
+            from pyspark.sql import functions as F  # noqa: N812
+
+            place, kind = _resolve(operand, source, kinds)
+            if negated:
+                return place.isNotNull()
+            return place.isNull() | F.isnan(place) if kind in ("float", "double") else place.isNull()
+        case IsTrue(Attribute() as operand):
+            place, kind = _resolve(operand, source, kinds)
+            return place if kind == "boolean" else None
+        case _:
+            return None
+
+
+def _resolve(attribute: Attribute, source: Source, kinds: dict[str, DataType]) -> tuple[Column, str]:
+    name = {TYPE: source.type_column, TIME: source.time_column}.get(attribute.name, attribute.name)
+    kind = kinds[name].simpleString()
+    return column(name), "type" if attribute.name == TYPE and kind != "string" else kind
+
+
+def _literal(value: Any, kind: str) -> Any:
+    """The value as Spark compares it in the way we do; None where it does not."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**62:
+        if kind in ("tinyint", "smallint", "int", "bigint"):
+            return F.lit(value)
+        if kind in ("float", "double"):
+            return F.lit(float(value))
+    if kind == "string" and isinstance(value, str):
+        return F.lit(value)
+    if kind == "timestamp" and isinstance(value, str):
+        moment = datetime.fromisoformat(value)
+        return F.lit(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    return None
+
+
+def _compare(op: str, attribute: Attribute, value: Any, source: Source, kinds: dict[str, DataType]) -> Column | None:
+    place, kind = _resolve(attribute, source, kinds)
+    literal = _literal(value, kind)
+    if literal is None:
+        return None
+    return _COMPARE[op](place.cast("double") if kind == "float" else place, literal)  # type: ignore[no-any-return]
+
+
+def _among(attribute: Attribute, values: list[Any], negated: bool, source: Source, kinds: dict[str, DataType]) -> Column | None:
+    place, kind = _resolve(attribute, source, kinds)
+    literals = [_literal(value, kind) for value in values]
+    if not literals or any(literal is None for literal in literals):
+        return None
+    place = place.cast("double") if kind == "float" else place
+    return ~place.isin(*literals) if negated else place.isin(*literals)
+
+
+# ---------------------------------------------------------------- buckets
+
+
+def bucket(key: Sequence[str], n_buckets: int, source: Source) -> Column:
+    """The bucket of an event: equal keys, as the engine compares them, are in one bucket."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if not key:
+        return F.lit(0)
+    return F.pmod(F.xxhash64(*(_comparable(name, source) for name in key)), F.lit(n_buckets)).cast("int")
+
+
+def _comparable(name: str, source: Source) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    name = {TYPE: source.type_column, TIME: source.time_column}.get(name, name)
+    place, kind = column(name), source.schema.columns.field(name).type
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        value = place.cast("double")
+        return F.when(~F.isnan(value), value + 0.0)  # -0.0 equals 0.0, NaN is null
+    return place
+
+
+def identity(source: Source) -> Column:
+    """A hash of all columns of an event: the same event has the same one in every run."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    hashable = [name for name in source.names if not pa.types.is_map(source.schema.columns.field(name).type)]
+    return F.xxhash64(*(column(name) for name in hashable))

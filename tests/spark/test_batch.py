@@ -1,0 +1,211 @@
+"""The batch path through real Spark: the same rows as in one process, typed as Spark types, with nothing lost on the way."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from test_slices import SCHEMA, as_table
+
+import oracle
+import seqube as sq
+import seqube.spark as sqs
+from seqube.generate import generate
+from seqube.generate import hierarchy as concept_tree
+from seqube.spark import ingest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+HYGIENE = """
+PATTERN SEQ(Recycle r, Wash w, !SEQ(Sharpen s, Disinfect d, Check c, s.id = d.id = c.id = o.id), Operate o, r.id = w.id = o.id)
+WHERE o.instrument = 'surgery' WITHIN 90 min"""
+
+QUERIES = {
+    "keyed": HYGIENE,
+    "returned": HYGIENE + " RETURN r.id AS tool, o.ts AS used, o.ts - r.ts AS lag, r.weight * 2 AS twice",
+    "unkeyed, waiting": "SEQ(Recycle r, Wash w, !Operate o) WITHIN 10 min",
+    "leading": "SEQ(!Check c, Recycle r, Wash w) WITHIN 10 min",
+    "numbered": "SEQ(Recycle r, Wash w, Operate o) WITHIN 20 EVENTS",
+    "numbered in partitions": "SEQ(Recycle r, Wash w, Operate o) PARTITION BY id WITHIN 8 EVENTS",
+    "any": "OR(SEQ(Recycle r, Wash w, r.id = w.id), Check c) WHERE c.weight > 3 OR r.weight > 3 WITHIN 10 min",
+}
+
+
+def plain(value: Any) -> Any:
+    """A value as both sides write it: instants in UTC without a zone, rows as mappings."""
+    if isinstance(value, datetime.datetime) and value.tzinfo:
+        return value.astimezone(datetime.UTC).replace(tzinfo=None)
+    if isinstance(value, dict):
+        return {name: plain(inner) for name, inner in value.items()}
+    return value
+
+
+def rows_of(table: pa.Table) -> Counter[str]:
+    return Counter(repr(plain(row)) for row in table.to_pylist())
+
+
+@pytest.fixture(scope="module")
+def tools() -> pa.Table:
+    return generate("hospital", 6_000, seed=3)
+
+
+@pytest.fixture(scope="module")
+def frame(spark: SparkSession, tools: pa.Table) -> DataFrame:
+    return spark.createDataFrame(tools).repartition(3).cache()
+
+
+@pytest.mark.parametrize("slices", [None, 7])
+def test_a_workload_equals_the_same_queries_in_one_process(frame: DataFrame, tools: pa.Table, slices: int | None) -> None:
+    timed = {name: text for name, text in QUERIES.items() if "numbered" not in name}
+    found = sqs.run(timed, frame, slices=slices)
+    expected = sq.run(timed, tools)
+    try:
+        for name in timed:
+            assert rows_of(found[name].toArrow()) == rows_of(expected[name].table), name
+            assert len(expected[name]) > 0, name
+    finally:
+        found.unpersist()
+
+
+@pytest.mark.parametrize("name", ["numbered", "numbered in partitions"])
+def test_windows_of_so_many_events(spark: SparkSession, tools: pa.Table, name: str) -> None:
+    """Ties are numbered in the order of the input, so the input has one."""
+    frame = spark.createDataFrame(tools)
+    for slices in (None, 5):
+        found = sqs.run(QUERIES[name], frame, slices=slices).toArrow()
+        assert rows_of(found) == rows_of(sq.run(QUERIES[name], tools).table)
+
+
+def test_results_are_spark_types(frame: DataFrame) -> None:
+    """And are known before anything is run."""
+    found = sqs.run(HYGIENE, frame)
+    event = "struct<ts:timestamp,type:string,id:bigint,ward:string,instrument:string,weight:double,duration:bigint,hospital:string>"
+    assert found.schema.simpleString() == f"struct<start:timestamp,end:timestamp,r:{event},w:{event},o:{event}>"
+    returned = sqs.run(QUERIES["returned"], frame)
+    assert returned.schema.simpleString() == "struct<tool:bigint,used:timestamp,lag:interval day to second,twice:double>"
+
+
+def test_match_ids_are_the_same_however_it_is_cut(frame: DataFrame) -> None:
+    ids = [
+        [row.match_id for row in sqs.run(QUERIES["unkeyed, waiting"] + " RETURN r.id", frame, ids=True, slices=slices).collect()]
+        for slices in (1, 6)
+    ]
+    assert sorted(ids[0]) == sorted(ids[1])
+    assert len(set(ids[0])) == len(ids[0])
+
+
+def test_concepts(spark: SparkSession) -> None:
+    travellers = generate("transit", 3_000, seed=1)
+    places = sq.Hierarchy.from_dict(concept_tree("transit"))
+    query = "SEQ(TX a, OK b, [id]) WITHIN 48 h RETURN a.id, a.type, b.type"
+    found = sqs.run(query, spark.createDataFrame(travellers), hierarchy=places).toArrow()
+    assert rows_of(found) == rows_of(sq.run(query, travellers, hierarchy=places).table)
+
+
+def test_a_hot_key_is_cut_into_slices(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    rows = [{"type": "AB"[i % 2], "ts": i, "id": 0 if i % 10 else i} for i in range(3_000)]
+    table = pa.Table.from_pylist(rows)
+    query = "SEQ(A a, B b, [id]) WITHIN 20 RETURN a.ts AS x, b.ts AS y"
+    found = sqs.run(query, spark.createDataFrame(table), slices=8)
+    assert rows_of(found.toArrow()) == rows_of(sq.run(query, table).table)
+    sizes = [row["count"] for row in found.groupBy(F.spark_partition_id()).count().collect()]
+    assert max(sizes) < 0.5 * sum(sizes)  # although one key has nine of ten events
+
+
+def test_rows_that_are_no_events_are_quarantined(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(
+        [("A", "2024-01-01T00:00:00"), (None, "2024-01-01"), ("A", None), ("B", "soon"), ("B", "2024-01-01 00:00:02+00:00")],
+        "type string, ts string",
+    )
+    bad = sqs.quarantine(frame).collect()
+    assert sorted((row.type or "", row.ts or "", row.reason) for row in bad) == [
+        ("", "2024-01-01", "no type"),
+        ("A", "", "no time"),
+        ("B", "soon", "time is not a timestamp"),
+    ]
+    found = sqs.run("SEQ(A a, B b) WITHIN 3 s", frame).collect()
+    assert len(found) == 1
+    assert frame.count() == len(bad) + 2
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_any_session_time_zone(spark: SparkSession, zone: str) -> None:
+    moments = [datetime.datetime(2024, 3, 10, 6, 59, 59 - 5 + i, tzinfo=datetime.UTC) for i in range(5)]
+    table = pa.table({"type": list("ABABA"), "ts": pa.array(moments, pa.timestamp("us", "UTC"))})
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        found = sqs.run(
+            "SEQ(A a, B b) WHERE a.ts >= '2024-03-10T06:59:55Z' WITHIN 3 s RETURN a.ts AS x, b.ts AS y",
+            spark.createDataFrame(table),
+        )
+        texts = [(row.x, row.y) for row in found.selectExpr("unix_seconds(x) x", "unix_seconds(y) y").collect()]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    base = int(moments[0].timestamp())
+    assert sorted(texts) == [(base + 2, base + 3)]
+
+
+def test_predicates_reach_parquet(spark: SparkSession, tmp_path: Path) -> None:
+    spark.createDataFrame(as_table(oracle.stream(("A", 1, {"x": 1}), ("B", 2, {"x": 5})))).write.parquet(str(tmp_path / "events"))
+    frame = spark.read.parquet(str(tmp_path / "events"))
+    plan = sqs.run("SEQ(A a, B b) WHERE b.x > 3 AND a.x > 0 WITHIN 5 RETURN a.x", frame)._jdf.queryExecution().toString()
+    scan = next(line for line in plan.splitlines() if "FileScan" in line)
+    assert "PushedFilters: [In(type, [A,B])" in scan
+    assert "GreaterThan(x,3)" in scan
+    assert "ReadSchema: struct<type:string,ts:bigint,x:bigint>" in scan
+
+
+ODD = [None, float("nan"), -0.0, 0.0, 1.5, 2.0, 3.0]
+PREDICATES = [
+    "a.y > 1", "a.y < 1", "a.y = 0", "a.y != 0", "a.y IS NULL", "a.y IS NOT NULL", "NOT a.y > 1", "a.y IN (0, 2)",
+    "a.y NOT IN (0, 2)", "a.y BETWEEN 0 AND 2", "a.y NOT BETWEEN 0 AND 2", "a.y > 1 OR a.s = 'p'", "NOT (a.y > 1 OR a.s = 'p')",
+    "a.f", "NOT a.f", "a.x > 1.5", "a.x IN (1.5, 2)", "1 < a.x", "a.s >= 'p'", "a.s NOT IN ('q')", "a.type = 'A'", "a.ts > 3",
+    "a.x IN (1, NULL)", "a.x NOT IN (1, NULL)", "a.x = NULL", "a.y > 1 AND a.x + 1 > 2",
+]  # fmt: skip
+
+
+def test_what_is_pushed_down_never_loses_a_row(spark: SparkSession) -> None:
+    """Nulls and NaN included: whatever our meaning accepts, Spark's lets pass."""
+    odd = pa.Table.from_pylist(
+        [
+            {
+                "type": "A",
+                "ts": i,
+                "row": i,
+                "x": [None, 1, 2, 3][i % 4],
+                "y": y,
+                "s": [None, "p", "q"][i % 3],
+                "f": [None, True, False][i % 3],
+            }
+            for i, y in enumerate(ODD * 12)
+        ],
+        SCHEMA,
+    )
+    source = ingest.read_source(spark.createDataFrame(odd), "type", "ts", "ms")
+    texts = [f"SEQ(A a) WHERE {predicate} WITHIN 1 RETURN a.row" for predicate in PREDICATES]
+    conditions = [ingest.relevant([ingest.prepare(text, source)], source).alias(str(i)) for i, text in enumerate(texts)]
+    passed = source.frame.select("row", *conditions).toArrow().to_pylist()
+    for number, text in enumerate(texts):
+        wanted = set(sq.run(text, odd).table.column("a_row").to_pylist())
+        assert wanted <= {row["row"] for row in passed if row[str(number)]}, text
+    assert (
+        sum(bool(row[str(i)]) for row in passed for i in range(len(texts))) < len(passed) * len(texts) * 0.7
+    )  # and it does filter
+
+
+def test_wrong_queries_and_columns_fail_at_once(frame: DataFrame) -> None:
+    with pytest.raises(sq.QueryError, match="no column 'wight'"):
+        sqs.run("SEQ(Wash w) WHERE w.wight > 3 WITHIN 1 min", frame)
+    with pytest.raises(sq.SchemaError, match="no type column 'kind'"):
+        sqs.run("SEQ(Wash w) WITHIN 1 min", frame, type="kind")
+    with pytest.raises(sq.PlanError, match="strategy"):
+        sqs.run("SEQ(Wash w) WITHIN 1 min", frame, strategy="magic")

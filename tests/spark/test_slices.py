@@ -1,0 +1,188 @@
+"""Cut into slices of any length, or spread over buckets by key, a stream has the matches it has in one place. Without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracle
+import seqube as sq
+from seqube.engine.state import ticks
+from seqube.events import Events
+from seqube.language import parse
+from seqube.plan.physical import MatchPlan
+from seqube.plan.planner import plan_matches
+from seqube.spark.batch import Answer, Columns, Numbering, answer, match, match_task, number_rows, pack
+from seqube.spark.blobs import number_equals, read_blobs, write_blob
+from seqube.spark.ingest import IDENTITY, SEQUENCE
+from seqube.spark.routing import Layout, lay_out, shuffle_key
+from strategies import queries, streams
+
+SCHEMA = pa.schema(
+    [
+        ("type", pa.string()),
+        ("ts", pa.int64()),
+        ("row", pa.int64()),
+        ("id", pa.int64()),
+        ("x", pa.int64()),
+        ("y", pa.float64()),
+        ("s", pa.string()),
+        ("f", pa.bool_()),
+    ]
+)
+
+
+def as_table(events: list[oracle.Event]) -> pa.Table:
+    rows = [{"type": event.type, "ts": event.ts, "row": event.row, **event.attributes} for event in events]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def bound_rows(rows: list[dict[str, Any]]) -> list[tuple[tuple[str, Any], ...]]:
+    """Which rows of input each match binds, sorted: results come in any order."""
+    names = [name for name in (rows[0] if rows else {}) if name not in ("start", "end", "match_id")]
+    return sorted((tuple((name, row[name] and row[name]["row"]) for name in names) for row in rows), key=repr)
+
+
+def spread(table: pa.Table, plan: MatchPlan, buckets: np.ndarray[Any, Any], layout: Layout, hidden: dict[str, Any]) -> pa.Table:
+    """What Spark would do: pack in two pieces, shuffle, match by task."""
+    columns = Columns(Events(table).schema, tuple(hidden))
+    wanted = answer(plan, columns.schema, IDENTITY in hidden)
+    for name, values in hidden.items():
+        table = table.append_column(name, pa.array(values, pa.int64()))
+    table = table.append_column("#bucket0", pa.array(buckets, pa.int32()))
+    half = table.num_rows // 2
+    pieces = [*table.slice(0, half).to_batches(), *table.slice(half).to_batches()]
+    blobs = [blob for piece in pieces for blob in pack([piece], columns, {"#bucket0": layout})]
+    tasks = {task.number: task for task in layout.tasks}
+    found = list(match(blobs[::-1], columns, tasks, wanted))
+    return pa.Table.from_batches(found, wanted.schema)
+
+
+def cut_anywhere(plan: MatchPlan, bounds: list[int], sizes: list[int], cut: list[int], n_tasks: int) -> Layout:
+    window = ticks(plan.window, "ms")
+    return lay_out(0, 0, sizes, dict.fromkeys(cut, bounds), n_tasks, window, window if plan.waits else 0)
+
+
+bounds = st.lists(st.integers(-1, 10), max_size=10)
+
+
+@given(text=queries(counted=False), events=streams(), cuts=bounds)
+def test_slices_of_any_length(text: str, events: list[oracle.Event], cuts: list[int]) -> None:
+    plan, table = plan_matches(parse(text)), as_table(events)
+    layout = cut_anywhere(plan, cuts, [len(events)], [0], 1)
+    found = spread(table, plan, np.zeros(len(events)), layout, {})
+    assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
+
+
+@given(text=queries(predicates=False, counted=False), events=streams(max_time=20), cuts=st.lists(st.integers(-1, 21), max_size=20))
+def test_slices_with_negation_at_every_edge(text: str, events: list[oracle.Event], cuts: list[int]) -> None:
+    plan, table = plan_matches(parse(text)), as_table(events)
+    layout = cut_anywhere(plan, cuts, [len(events)], [0], 1)
+    found = spread(table, plan, np.zeros(len(events)), layout, {})
+    assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
+
+
+@st.composite
+def keyed_queries(draw: st.DrawFn) -> str:
+    """Queries with an equality over all their components, or a partition."""
+    text = draw(queries(predicates=draw(st.booleans()), counted=None if draw(st.booleans()) else False))
+    if "PARTITION" in text or draw(st.booleans()):
+        return text if "PARTITION" in text else text.replace("\nWITHIN", "\nPARTITION BY id\nWITHIN")
+    within = text.index("\nWITHIN")
+    where = " AND [id]" if "\nWHERE" in text else "\nWHERE [id]"
+    return text[:within] + where + text[within:]
+
+
+@given(text=keyed_queries(), events=streams(), cuts=bounds, data=st.data())
+def test_buckets_by_key_some_of_them_cut(text: str, events: list[oracle.Event], cuts: list[int], data: st.DataObject) -> None:
+    plan, table = plan_matches(parse(text)), as_table(events)
+    key = shuffle_key(plan)
+    n_buckets = data.draw(st.integers(1, 5))
+    values = [repr([event.attributes.get(name) for name in key]) for event in events]
+    buckets = np.array([hash(value) % n_buckets for value in values], np.int64)
+    counted = plan.window.unit == "events"
+    if counted and not key:
+        return  # numbered over the whole stream: below
+    hot = [] if counted else data.draw(st.lists(st.integers(0, n_buckets - 1), unique=True))
+    layout = cut_anywhere(plan, cuts, np.bincount(buckets, minlength=n_buckets).tolist(), hot, data.draw(st.integers(1, 3)))
+    found = spread(table, plan, buckets, layout, {SEQUENCE: range(len(events))} if counted else {})
+    assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
+
+
+def numbered(table: pa.Table, plan: MatchPlan, ends: list[int], wanted: Answer) -> Iterator[pa.RecordBatch]:
+    columns = Columns(Events(table).schema, (SEQUENCE,))
+    table = table.append_column(SEQUENCE, pa.array(range(table.num_rows), pa.int64()))
+    times = np.sort(table.column("ts").to_numpy())
+    ends = [end for end in sorted(set(ends)) if (times <= end).any() and (times > end).any()]
+    ends = [end for last, end in zip([-10, *ends], ends, strict=False) if ((times > last) & (times <= end)).any()]
+    starts = [0, *(int((times <= end).sum()) for end in ends)]
+    in_time = lay_out(0, 0, [table.num_rows], {0: ends}, 1, 0, 0)
+    ahead = plan.window.length if plan.waits else 0
+    by_number = lay_out(0, 0, [table.num_rows], {0: [start - 1 for start in starts[1:]]}, 1, plan.window.length, ahead)
+    table = table.append_column("#bucket0", pa.array(np.zeros(table.num_rows), pa.int32()))
+    cells = list(pack(table.to_batches(), columns, {"#bucket0": in_time}))
+    tasks = {task.number: task for task in in_time.tasks}
+    blobs: dict[int, list[Any]] = {}
+    for batch in number_rows(cells, columns, Numbering(tuple(starts), by_number, plan.types)):
+        blobs.setdefault(batch.column(0)[0].as_py(), []).append(batch.column(1)[0].as_py())
+    for number, own in blobs.items():
+        events = Events(read_blobs(own))
+        yield from match_task(events, tasks[number], wanted)
+
+
+@given(text=queries(counted=True), events=streams(), cuts=bounds)
+def test_numbered_slices(text: str, events: list[oracle.Event], cuts: list[int]) -> None:
+    plan, table = plan_matches(parse(text)), as_table(events)
+    if plan.partition_by:
+        return
+    wanted = answer(plan, Events(table).schema)
+    found = pa.Table.from_batches(list(numbered(table, plan, cuts, wanted)), wanted.schema)
+    assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
+
+
+@given(text=queries(counted=False), events=streams(), cuts=bounds, seed=st.integers(0, 100))
+def test_ids_depend_on_the_events_alone(text: str, events: list[oracle.Event], cuts: list[int], seed: int) -> None:
+    plan, table = plan_matches(parse(text)), as_table(events)
+    hashes = np.random.default_rng(seed).integers(0, 2**62, 10)[table.column("x").fill_null(0).to_numpy()]
+    hashes += table.column("ts").to_numpy()  # events of one time that are equal in all columns
+    whole = cut_anywhere(plan, [], [len(events)], [], 1)
+    sliced = cut_anywhere(plan, cuts, [len(events)], [0], 1)
+    one, many = (spread(table, plan, np.zeros(len(events)), layout, {IDENTITY: hashes}) for layout in (whole, sliced))
+    assert sorted(one.column("match_id").to_pylist()) == sorted(many.column("match_id").to_pylist())
+    assert len(set(one.column("match_id").to_pylist())) == one.num_rows
+
+
+def test_what_may_split_a_stream() -> None:
+    keys = {
+        "SEQ(A a, B b, [id]) WITHIN 5": ("id",),
+        "SEQ(A a, B b, a.id = b.id) WITHIN 5": ("id",),
+        "SEQ(A a, B b, a.id = b.x) WITHIN 5": (),
+        "SEQ(A a, B b) WITHIN 5": (),
+        "SEQ(A a, !C c, B b, a.id = b.id) WITHIN 5": (),  # a C of any id cancels
+        "SEQ(A a, !C c, B b, [id]) WITHIN 5": ("id",),
+        "SEQ(A a, SEQ(B b, C c)) WHERE a.id = b.id WITHIN 5": (),  # c is free
+        "SEQ(A a, SEQ(B b, C c), [id]) WITHIN 5": ("id",),
+        "SEQ(A a, OR(B b, C c), [id]) WITHIN 5": ("id",),
+        "SEQ(A a, B b, [id]) PARTITION BY s WITHIN 5": ("s",),
+        "SEQ(A a, B b, [id]) WITHIN 5 EVENTS": (),  # numbers run over all ids
+        "SEQ(A a, B b) PARTITION BY s WITHIN 5 EVENTS": ("s",),
+        "SEQ(A a, !SEQ(C c, D d, c.id = a.id), B b, a.id = b.id) WITHIN 5": (),  # d is free
+        "SEQ(A a, !SEQ(C c, D d, c.id = d.id = a.id), B b, a.id = b.id) WITHIN 5": ("id",),
+    }
+    assert {text: shuffle_key(plan_matches(parse(text))) for text in keys} == keys
+
+
+def test_blobs_keep_what_they_hold() -> None:
+    table = pa.table({"a": [1, None, 3], "s": ["x", None, ""]})
+    assert read_blobs([write_blob(table.slice(0, 1)), write_blob(table.slice(1))]) == table
+    assert read_blobs([]) is None
+
+
+def test_equal_hashes_are_numbered() -> None:
+    assert number_equals(np.array([5, 3, 5, 5, 3])).tolist() == [0, 0, 1, 2, 1]
+    assert number_equals(np.array([], np.int64)).tolist() == []
