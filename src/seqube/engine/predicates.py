@@ -113,6 +113,8 @@ class Evaluator:
 
     def _among(self, operand: Any, values: list[Any]) -> Any:
         listed = self._listed(operand, [value for value in values if value is not None])
+        if pat.is_floating(operand.type):
+            operand = pc.add(operand, 0.0)  # -0.0 equals 0.0
         found = pc.is_in(operand, value_set=listed)
         # SQL: null is neither in nor out of a list; nothing is outside a list that holds null.
         known = pc.is_valid(operand)
