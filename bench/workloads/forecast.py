@@ -2,8 +2,8 @@
 
 Events are made as in the paper: a sensor with its rounded reading (sparse), a flow with its occupancy percent (dense); the record
 number is the time. Episodes are made as in the paper, from a seed: a window length, events picked from the records of one window
-beginning anywhere, a number of successors for each among those after it (with dummies that mean no edge), and the fewest further edges
-that make it one piece. Normal distributions have a quarter of their mean as deviation, which the paper leaves open.
+beginning anywhere, a number of successors for each among those after it (with dummies that mean no edge), and the fewest further
+edges that make it one piece. Normal distributions have a quarter of their mean as deviation, which the paper leaves open.
 
 Answers are compared in every case: a case whose strategies disagree raises instead of giving times. ToFel and the direct scan are
 slow on dense data, so a case says how many records it covers and everyone gets the same.
@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from seqube.predict.episodes import Codes, Episodes, Ints, compile_episodes
-from seqube.predict.matcher import STRATEGIES, Matcher, Occurrences
+from seqube.predict.matcher import STRATEGIES, Matcher, Occurrences, join
 from seqube.predict.rules import Rule
 
 DATA = Path(os.environ.get("SEQUBE_DATA") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
@@ -83,7 +83,7 @@ def load_sparse(folder: Path = DATA) -> Stream:
 
 
 def load_dense(folder: Path = DATA) -> Stream:
-    """Freeway detectors: a flow with its occupancy in whole percent; records without either, or beyond 100 percent, are left out."""
+    """Freeway detectors: a flow with its occupancy in whole percent; records without either, or above 100 percent, are left out."""
     table = pq.read_table(folder / "mndot_th610_30s.parquet", columns=["volume", "occupancy_scans"])
     flow, scans = (table[name].to_numpy(zero_copy_only=False).astype(np.float64) for name in table.column_names)
     sound = np.isfinite(flow) & (scans <= 1_800)
@@ -175,9 +175,10 @@ def measure(case: Case, stream: Stream, n_records: int, strategies: tuple[str, .
         began = time.perf_counter()
         stepped, finished = matcher.step(times, symbols), matcher.finish()
         seconds = time.perf_counter() - began
-        found = Occurrences(*(np.concatenate(pair) for pair in zip(stepped, finished, strict=True)))
-        answers[strategy] = found
-        if not all(np.array_equal(a, b) for a, b in zip(found, answers[strategies[0]], strict=True)):
+        found = answers[strategy] = join([stepped, finished])
+        first = answers[strategies[0]]
+        same = [np.array_equal(getattr(found, name), getattr(first, name)) for name in Occurrences._fields]
+        if not all(same):
             raise AssertionError(f"{strategy} and {strategies[0]} answer {case} differently")
         measurements.append(Measurement(case, strategy, len(times), seconds, len(found.rules)))
     return measurements

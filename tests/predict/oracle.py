@@ -5,10 +5,10 @@ How Definition 2 and "enclosed" are read here:
 - An occurrence maps each vertex to an instance of its event so that u -> v implies t(u) < t(v) and the span is at most `within`.
   Its interval is [smallest time, largest time]. Equal times are never one after the other, but unordered vertices may share one.
 - Interval b lies inside interval a if a.start <= b.start and b.end <= a.end and they differ. An occurrence is minimal if no other
-  occurrence's interval lies inside its own. All minimal occurrences of one end time share their interval, so "one per end time" is one
-  per interval, and which vertex took which instance does not show in a prediction.
-- The prediction of [s, e] is the open interval (e, s + horizon). One that lies inside (or equals) an earlier one is not reported; one
-  that holds nothing (e >= s + horizon) is no prediction.
+  occurrence's interval lies inside its own. All minimal occurrences of one end time share their interval, so "one per end time"
+  is one per interval, and which vertex took which instance does not show in a prediction.
+- The prediction of [s, e] is the open interval (e, s + horizon). One that lies inside (or equals) an earlier one is not reported;
+  one that holds nothing (e >= s + horizon) is no prediction.
 """
 
 from __future__ import annotations

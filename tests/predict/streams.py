@@ -86,7 +86,9 @@ def graph(rule: Rule) -> tuple[dict[str, str], list[tuple[str, str]], int, int]:
     return {v.alias: v.type for v in rule.vertices}, list(rule.edges), rule.within.length, rule.horizon.length
 
 
-def long_stream(seed: int, n_types: int, n_events: int) -> tuple[list[Rule], npt.NDArray[np.int64], npt.NDArray[np.int32], Episodes]:
+def long_stream(
+    seed: int, n_types: int, n_events: int
+) -> tuple[list[Rule], npt.NDArray[np.int64], npt.NDArray[np.int32], Episodes]:
     """Many rules over a long stream with frequent and rare events, pauses and ties: too long for the oracle."""
     rng = np.random.default_rng(seed)
     names = [f"e{number}" for number in range(n_types)]

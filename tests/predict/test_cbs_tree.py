@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqube.predict.cbs_tree import _find, _holds, _insert, plant
+from seqube.predict.cbs_tree import Tree, _find, _holds, _insert, plant
 
 
-def grow(symbols: list[int], n_leaves: int, n_symbols: int):  # type: ignore[no-untyped-def]
+def grow(symbols: list[int], n_leaves: int, n_symbols: int) -> Tree:
     tree = plant(n_leaves, n_symbols)
     for number, symbol in enumerate(symbols):
         _insert(number, number, symbol, number, tree)
@@ -67,7 +67,9 @@ def test_the_papers_tree(event: int, lt: int, rt: int, expected: int) -> None:
     assert found == (expected - 1 if expected > 0 else -1)
 
 
-@pytest.mark.parametrize(("event", "lt", "rt", "expected"), [(3, 8, 8, 8), (2, 5, 8, 6), (2, 5, 5, -1), (1, 5, 8, 7), (0, 5, 8, -1)])
+@pytest.mark.parametrize(
+    ("event", "lt", "rt", "expected"), [(3, 8, 8, 8), (2, 5, 8, 6), (2, 5, 5, -1), (1, 5, 8, 7), (0, 5, 8, -1)]
+)
 def test_the_papers_tree_after_it_has_gone_round(event: int, lt: int, rt: int, expected: int) -> None:
     # Four leaves: (D, 8) is where (C, 4) was, as (D, 8) took the place of (A, 1) in Figure 5.
     found = _find(event, lt - 1, rt - 1, 7, np.empty((256, 5), np.int64), grow(PAPER, 4, 4))

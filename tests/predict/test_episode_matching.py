@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from predict.oracle import predictions
 from predict.streams import Row, Run, Stream, graph, long_stream, rows, rule_sets, streams
-
 from seqube.errors import DataError, PlanError
 from seqube.predict.matcher import STRATEGIES, Matcher, MatcherState, lay_end_to_end
 from seqube.predict.rules import Rule
@@ -38,7 +38,9 @@ def test_keyed_rules_see_one_stream_per_key(strategy: str, chosen: list[Rule], s
 @pytest.mark.parametrize("keyed", [False, True])
 @settings(max_examples=100)
 @given(chosen=rule_sets(), stream=streams(), data=st.data())
-def test_any_cutting_equals_the_whole_under_any_strategies(keyed: bool, chosen: list[Rule], stream: Stream, data: st.DataObject) -> None:
+def test_any_cutting_equals_the_whole_under_any_strategies(
+    keyed: bool, chosen: list[Rule], stream: Stream, data: st.DataObject
+) -> None:
     whole = Run.of(chosen, "index", keyed).whole(stream)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream.names)), max_size=4)))
     found: list[Row] = []

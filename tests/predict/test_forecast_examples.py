@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from predict.oracle import predictions
 
+from predict.oracle import predictions
 from seqube.predict import Rules, forecast
 from seqube.predict.matcher import STRATEGIES
 
@@ -40,7 +40,7 @@ def test_the_oracle_agrees(folder: Path) -> None:
     with (folder / "events.csv").open() as file:
         rows = list(csv.DictReader(file))
     in_ticks = rows[0]["ts"].isdigit()
-    epoch = datetime(1970, 1, 1)
+    epoch = datetime.fromisoformat("1970-01-01")
     stream = [
         (row["type"], int(row["ts"]) if in_ticks else round((datetime.fromisoformat(row["ts"]) - epoch).total_seconds() * 1e6))
         for row in rows

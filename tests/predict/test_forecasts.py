@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from predict.oracle import predictions
 from predict.streams import Stream, graph, rule_sets, streams
-
 from seqube.errors import PlanError, QueryError, SchemaError
 from seqube.events import Events, Hierarchy
 from seqube.predict import Rule, Rules, forecast
 from seqube.predict.forecasts import COLUMNS, Forecaster, find_halo
 from seqube.predict.matcher import STRATEGIES
 
-EIGHT = datetime(2024, 5, 6, 8)
+EIGHT = datetime.fromisoformat("2024-05-06T08:00")
 
 
 def table(names: str, times: list[Any], **columns: list[Any]) -> pa.Table:
@@ -97,7 +97,7 @@ def test_conditions() -> None:
     events = table("SSSC", [1, 2, 3, 4], flow=[50, 10, 60, 0], site=["a", "a", None, "a"])
     rule = Rule("S WHERE flow > 40 AND site = 'a' -> C", "S WHERE flow < 20", 10, 20, 0.5)
     assert forecast(rule, events).table.to_pylist()[0]["start"] == 1
-    with pytest.raises(QueryError, match="rule 'typo': (.|\n)*'flw'"):
+    with pytest.raises(QueryError, match=r"rule 'typo': (.|\n)*'flw'"):
         forecast(Rule("S WHERE flw > 40", "C", 1, 2, 0.5, "typo"), events)
 
 
@@ -129,7 +129,10 @@ def test_keys_are_streams_of_their_own() -> None:
 @settings(max_examples=60)
 @given(chosen=rule_sets(), stream=streams(20), data=st.data())
 def test_a_stream_gives_what_the_whole_gives(chosen: list[Rule], stream: Stream, data: st.DataObject) -> None:
-    keyed = [Rule(rule.predicate, rule.consequent.text, rule.within, rule.horizon, 0.5, rule.name + "k", ["id", "name"]) for rule in chosen]
+    keyed = [
+        Rule(rule.predicate, rule.consequent.text, rule.within, rule.horizon, 0.5, rule.name + "k", ["id", "name"])
+        for rule in chosen
+    ]
     events = Events(
         pa.table(
             {
@@ -246,7 +249,9 @@ def test_plot_and_looks() -> None:
 def test_progress_is_told_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqube.predict.forecasts._CHUNK", 2)
     told: list[tuple[int, int]] = []
-    assert forecast(JAM, TRAFFIC, progress=lambda done, total: told.append((done, total))).table.equals(forecast(JAM, TRAFFIC).table)
+    assert forecast(JAM, TRAFFIC, progress=lambda done, total: told.append((done, total))).table.equals(
+        forecast(JAM, TRAFFIC).table
+    )
     assert told == [(2, 5), (4, 5), (5, 5)]
 
 

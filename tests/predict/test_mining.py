@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, permutations
+from itertools import combinations, pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from predict.oracle import minimal, occurrences
 from predict.streams import Stream, streams
-
 from seqube.errors import PlanError, QueryError
 from seqube.predict import Rules, forecast, mine
 from seqube.predict.mining import Slice, search
@@ -24,15 +24,18 @@ def table(stream: Stream) -> pa.Table:
     return pa.table({"type": pa.array(stream.names, pa.string()), **columns})
 
 
-def brute_force(stream: Stream, window: int, horizon: int, min_support: int, min_confidence: float, max_events: int) -> dict[str, float]:
+def brute_force(
+    stream: Stream, window: int, horizon: int, min_support: int, min_confidence: float, max_events: int
+) -> dict[str, float]:
     """Level by level, straight from the definition: name -> confidence."""
     names = sorted(set(stream.names))
     pairs = stream.pairs()
     newest = max(stream.times, default=0)
     found: dict[str, float] = {}
+    level: set[tuple[str, ...]]
 
     def occurred(events: tuple[str, ...], is_chain: bool) -> list[tuple[int, int]]:
-        edges = list(zip(events, events[1:], strict=False)) if is_chain else []
+        edges = list(pairwise(events)) if is_chain else []
         return sorted(minimal(occurrences(pairs, {e: e for e in events}, edges, min(window, horizon - 1))))
 
     common = {n for n in names if stream.names.count(n) >= min_support}
@@ -57,7 +60,13 @@ def brute_force(stream: Stream, window: int, horizon: int, min_support: int, min
 
 
 @settings(max_examples=60)
-@given(stream=streams(16), window=st.integers(2, 8), more=st.integers(0, 4), least=st.integers(1, 3), confidence=st.sampled_from([0, 0.5, 0.8]))
+@given(
+    stream=streams(16),
+    window=st.integers(2, 8),
+    more=st.integers(0, 4),
+    least=st.integers(1, 3),
+    confidence=st.sampled_from([0, 0.5, 0.8]),
+)
 def test_equals_brute_force(stream: Stream, window: int, more: int, least: int, confidence: float) -> None:
     rules = mine(table(stream), window, least, confidence, horizon=window + more)
     expected = brute_force(stream, window, window + more, least, confidence, 3)
@@ -106,7 +115,7 @@ def test_counts_of_slices_add_up(stream: Stream, cuts: list[int]) -> None:
 
     bounds = [0, *sorted(cuts), newest + 1] if not cuts or max(cuts) <= newest else [0, newest + 1]
     whole = search(piece(0, newest + 1), within, 1, 0.2, 3, ("serial", "parallel"))
-    cut = search(Sum([piece(a, b) for a, b in zip(bounds, bounds[1:], strict=False)]), within, 1, 0.2, 3, ("serial", "parallel"))
+    cut = search(Sum([piece(a, b) for a, b in pairwise(bounds)]), within, 1, 0.2, 3, ("serial", "parallel"))
     assert cut == whole
 
 

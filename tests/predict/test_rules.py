@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from predict.streams import rule_sets
 
+from predict.streams import rule_sets
 from seqube.errors import DataError, QueryError
 from seqube.language.tree import Window
 from seqube.predict import Rule, Rules

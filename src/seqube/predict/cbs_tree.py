@@ -1,10 +1,10 @@
 """The CBS-tree: a circular binary search tree over the recent instances, asked for "the latest e between l and r".
 
-The leaves are a ring of the last L instances, numbered as they arrive; instance s sits in leaf s mod L. Every inner node knows which
-symbols lie below it, so a search walks down at most two paths. L is a power of two and covers the longest predicate window, so the
-memory does not depend on the number of rules. The numbers below a node follow from the newest instance alone (the leaf j holds the
-largest s <= head with s mod L = j), so the paper's timestamp sets are computed, not stored; leaves not yet filled hold numbers below 0
-and no symbol, which makes the tree that is not yet full an ordinary case.
+The leaves are a ring of the last L instances, numbered as they arrive; instance s sits in leaf s mod L. Every inner node knows
+which symbols lie below it, so a search walks down at most two paths. L is a power of two and covers the longest predicate window,
+so the memory does not depend on the number of rules. The numbers below a node follow from the newest instance alone (the leaf j
+holds the largest s <= head with s mod L = j), so the paper's timestamp sets are computed, not stored; leaves not yet filled hold
+numbers below 0 and no symbol, which makes the tree that is not yet full an ordinary case.
 
 Cost: O(log L) per arrival and per vertex of a rule whose sink arrived. Memory: L bitsets of symbols.
 Invariant: below a node, leaves up to the newest one ascend and are all newer than those right of it, which ascend too.
@@ -15,10 +15,10 @@ Invariant: below a node, leaves up to the newest one ascend and are all newer th
 | R_E, LR_E, RR_E | `sets` (bits), asked by `_holds` |
 | n.lmt, n.rmt, n.lat, n.smt | `_number` of the leaf in question |
 | Cases 1 to 4 | `_find` |
-| Case 4, line 2: `lt <= n.lch.rmt` | `lt <= n.lch.lat`: as printed, an interval inside the newest leaves of the left child is never searched |
+| Case 4, line 2: `lt <= n.lch.rmt` | `lt <= n.lch.lat`: as printed, the newest leaves of a left child may never be searched |
 | Case 4, line 4: right end `n.lch.rmt` | also cut to `rt`: as printed, an instance after `rt` can be returned |
 | Case 4, line 3: `n.lch.lmt - 1 = n.rch.rmt` | true for the root alone, so: at the root |
-| rejected event instances (Definition 3) | `rejected`, by vertex; all vertices at the start time are rejected, because times may be equal |
+| rejected event instances (Definition 3) | `rejected`, by vertex; several vertices may share the start time, and all are |
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ import numpy as np
 import numpy.typing as npt
 
 from seqube.engine.jit import kernel
-from seqube.predict.episodes import NEVER, Codes, Episodes, Found, Ints, Seeds
+from seqube.predict.episodes import NEVER, Codes, Episodes, Found, Ints, Seeds, double
 
 
 class Tree(NamedTuple):
-    """The ring of leaves and the symbol sets above it. Node 1 is the root, the children of n are 2n and 2n + 1, leaf j is node L + j."""
+    """The ring of leaves and the symbol sets above it. Node 1 is the root, below n are 2n and 2n + 1, leaf j is node L + j."""
 
     times: Ints  # by leaf
     symbols: Codes  # by leaf, -1 where it is not filled
@@ -110,9 +110,7 @@ def _match(
                     start = _retrieve(rule, head, floor, rejected, mapped, stack, tree, episodes)
                     if start != NEVER:
                         if n_found == out_rules.size:
-                            out_rules = np.concatenate((out_rules, np.empty_like(out_rules)))
-                            out_starts = np.concatenate((out_starts, np.empty_like(out_starts)))
-                            out_ends = np.concatenate((out_ends, np.empty_like(out_ends)))
+                            out_rules, out_starts, out_ends = double(out_rules, out_starts, out_ends)
                         out_rules[n_found] = rule
                         out_starts[n_found] = start
                         out_ends[n_found] = end
@@ -130,8 +128,8 @@ def _match(
 def _holds(node: int, symbol: int, tree: Tree) -> bool:
     n_leaves = tree.symbols.size
     if node >= n_leaves:
-        return tree.symbols[node - n_leaves] == symbol
-    return (tree.sets[node, symbol >> 6] >> np.uint64(symbol & 63)) & np.uint64(1) != np.uint64(0)
+        return bool(tree.symbols[node - n_leaves] == symbol)
+    return bool((tree.sets[node, symbol >> 6] >> np.uint64(symbol & 63)) & np.uint64(1))
 
 
 @kernel
@@ -173,7 +171,7 @@ def _push(stack: npt.NDArray[np.int64], depth: int, node: int, leaf: int, width:
 
 @kernel
 def _find(symbol: int, lt: int, rt: int, head: int, stack: npt.NDArray[np.int64], tree: Tree) -> int:
-    """The latest instance of a symbol numbered from lt to rt, or -1: FindLatestEventOccurrence, with a stack of nodes still to try."""
+    """FindLatestEventOccurrence: the latest instance of a symbol numbered from lt to rt, or -1; `stack` is its working space."""
     n_leaves = tree.symbols.size
     newest = head & (n_leaves - 1)
     if rt < lt or not _holds(1, symbol, tree):
@@ -265,7 +263,7 @@ def _retrieve(
         if not _holds(1, episodes.vertex_symbols[first + v], tree):
             return NEVER
     lt = _oldest_from(floor, head, tree)
-    start = tree.times[head & mask]
+    start: int = tree.times[head & mask]
     for v in range(n_vertices):
         rt = head
         for k in range(episodes.next_starts[first + v], episodes.next_starts[first + v + 1]):

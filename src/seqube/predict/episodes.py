@@ -1,8 +1,8 @@
 """Rules as arrays: what the matching loops read.
 
-Every distinct event of the rules (a type with its condition) is a *symbol*, a small integer. The vertices of a rule lie side by side,
-sinks first and each vertex after all its successors, so one pass over them maps a whole occurrence. `Episodes` holds no strings and no
-objects: 20,000 rules of 5 vertices are about 3 MB.
+Every distinct event of the rules (a type with its condition) is a *symbol*, a small integer. The vertices of a rule lie side by
+side, sinks first and each vertex after all its successors, so one pass over them maps a whole occurrence. `Episodes` holds no
+strings and no objects: 20,000 rules of 5 vertices are about 3 MB.
 
 The min-latest occurrence for an end time t, the only thing any strategy looks for: each sink is the latest instance at or before t,
 each other vertex the latest strictly before the earliest of its successors. Its start never decreases as t grows, hence
@@ -11,8 +11,8 @@ each other vertex the latest strictly before the earliest of its successors. Its
 - it is minimal exactly if start lies after the start reported last; an equal start means that a shorter occurrence was reported
   before, whose predicted interval encloses this one's.
 
-So one lower bound, max(t - within, last start + 1), decides window, minimality and redundancy at once, and every strategy may stop as
-soon as any vertex falls below it.
+So one lower bound, max(t - within, last start + 1), decides window, minimality and redundancy at once, and every strategy may
+stop as soon as any vertex falls below it.
 
 | Paper (CBS-Tree) | Here |
 |---|---|
@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from seqube.engine.jit import kernel
 from seqube.engine.predicates import Evaluator
 from seqube.events import Events, Hierarchy
 from seqube.predict.rules import Rule, lifts_of, sorted_from_sinks
@@ -176,7 +177,7 @@ def _group(codes: Codes, n_codes: int) -> tuple[Ints, Ints]:
 
 
 class Instances(NamedTuple):
-    """The instances of symbols in time order: the row of each and its symbol. A row that fills several symbols stands several times."""
+    """Instances of symbols in time order: the row of each and its symbol. A row of several symbols stands there several times."""
 
     rows: Ints
     symbols: Codes
@@ -193,7 +194,7 @@ def find_instances(events: Events, symbols: Sequence[Symbol], hierarchy: Hierarc
         lookup[known] = number
         n_meanings += len(known)
     if n_meanings == np.count_nonzero(lookup >= 0) and all(symbol.where is None for symbol in symbols):
-        found = lookup[events.types] if len(codes) else np.empty(0, np.int32)
+        found = lookup[events.types] if codes else np.empty(0, np.int32)
         rows = np.flatnonzero(found >= 0)
         return Instances(rows, found[rows])
     evaluator = Evaluator(events)
@@ -219,6 +220,16 @@ class Found(NamedTuple):
     rules: Codes
     starts: Ints
     ends: Ints
+
+
+@kernel
+def double(rules: Codes, starts: Ints, ends: Ints) -> tuple[Codes, Ints, Ints]:
+    """Room for twice as many occurrences."""
+    return (
+        np.concatenate((rules, np.empty_like(rules))),
+        np.concatenate((starts, np.empty_like(starts))),
+        np.concatenate((ends, np.empty_like(ends))),
+    )
 
 
 class Seeds(NamedTuple):

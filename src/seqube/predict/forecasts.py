@@ -1,7 +1,8 @@
 """Predictions: rules and events in, a table of "this is expected between then and then" out, and how each turned out.
 
-`forecast` answers for a whole table; a `Forecaster` is the same thing as a state machine for a stream (`step`, `finish`, `snapshot`,
-`restore`), and `forecast` is one step of it. A prediction is reported for the end time of its occurrence, and never twice.
+`forecast` answers for a whole table; a `Forecaster` is the same thing as a state machine for a stream (`step`, `finish`,
+`snapshot`, `restore`), and `forecast` is one step of it. A prediction is reported for the end time of its occurrence, and never
+twice.
 
     start, end          the first and the last time of the occurrence
     earliest, latest    the consequent is expected strictly between these: end and start + horizon, both exclusive
@@ -200,9 +201,7 @@ class Forecaster:
         """The whole state, as Arrow."""
         states = [_to_ipc(group.matcher.state.to_arrow()) for group in self._groups]
         keys = [
-            _to_ipc(pa.RecordBatch.from_arrays(group.keys, names=[str(k) for k in range(len(group.keys))]))
-            if group.keys
-            else b""
+            _to_ipc(pa.RecordBatch.from_arrays(group.keys, names=[str(k) for k in range(len(group.keys))])) if group.keys else b""
             for group in self._groups
         ]
         return _to_ipc(pa.record_batch({"state": pa.array(states, pa.binary()), "keys": pa.array(keys, pa.binary())}))
@@ -241,7 +240,9 @@ def _check_rules(rules: Rules, schema: Schema, hierarchy: Hierarchy | None) -> N
                 if vertex.where is not None:
                     check(read_condition(vertex.type, vertex.where), schema)
         except QueryError as error:
-            problems += [p if p.message.startswith("rule ") else replace(p, message=f"rule {rule.name!r}: {p.message}", at=None) for p in error.problems]
+            for problem in error.problems:
+                message = problem.message if problem.message.startswith("rule ") else f"rule {rule.name!r}: {problem.message}"
+                problems.append(replace(problem, message=message, at=None))
         for column in rule.partition_by:
             if column not in schema:
                 raise SchemaError(f"rule {rule.name!r}: there is no column {column!r} to partition by")
@@ -322,7 +323,7 @@ class Forecast:
 
     @cached_property
     def outcomes(self) -> pa.Table:
-        """`table` with `outcome` ("hit", "miss", or "open" while its interval reaches past the last event), `occurred` and `lead`."""
+        """`table` with `outcome` ("hit", "miss", or "open" while its interval is not over), `occurred`, `lead` and `closed`."""
         from seqube.predict.outcomes import judge
 
         return judge(self.table, self.rules, self._events, self._hierarchy)
@@ -342,7 +343,7 @@ class Forecast:
         covers = self._hierarchy.covers if self._hierarchy else lambda name: frozenset((name,))
         return tuple(name for name in named if not covers(name) & seen)
 
-    def plot(self) -> altair.LayerChart:
+    def plot(self) -> altair.LayerChart | altair.FacetChart:
         """How the observed rate of each rule compares with its stated probability."""
         from seqube.predict.outcomes import draw
 
@@ -352,7 +353,8 @@ class Forecast:
         return int(self.table.num_rows)
 
     def to_pandas(self) -> pd.DataFrame:
-        return self.table.to_pandas()
+        frame: pd.DataFrame = self.table.to_pandas()
+        return frame
 
     def to_polars(self) -> pl.DataFrame:
         return Result(self.table, self.rejected).to_polars()

@@ -1,8 +1,9 @@
 """Matching by index: a sorted array of times per symbol, cursors that only move forward, and leaps over what cannot match.
 
-A rule is looked at only if one of its sinks has arrived. Its vertices then are mapped, sinks first, each by an exponential and binary
-search from where its cursor stood before. If a vertex falls below the lower bound (too old, or already used by the occurrence
-reported last), the search stops, and the rule sleeps until that vertex can have moved: no earlier end time can give an occurrence.
+A rule is looked at only if one of its sinks has arrived. Its vertices then are mapped, sinks first, each by an exponential and
+binary search from where its cursor stood before. If a vertex falls below the lower bound (too old, or already used by the
+occurrence reported last), the search stops, and the rule sleeps until that vertex can have moved: no earlier end time can give an
+occurrence.
 
 Cost: one counting sort of the events; then per rule about as many steps as its rarest event has instances, whatever the window.
 Memory: the events of the batch and of one window before it, sorted by symbol; independent of the number of rules.
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqube.engine.jit import kernel
-from seqube.predict.episodes import NEVER, Codes, Episodes, Found, Ints, Seeds
+from seqube.predict.episodes import NEVER, Codes, Episodes, Found, Ints, Seeds, double
 
 FOREVER = 2**62
 
@@ -80,13 +81,6 @@ def _first_from(times: Ints, position: int, stop: int, bound: int) -> int:
         else:
             high = middle
     return high
-
-
-@kernel
-def _grow(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    grown = np.empty(values.size * 2, values.dtype)
-    grown[: values.size] = values
-    return grown
 
 
 @kernel
@@ -158,9 +152,7 @@ def _match(
                         break
             if start >= floor:
                 if n_found == out_rules.size:
-                    out_rules = _grow(out_rules)
-                    out_starts = _grow(out_starts)
-                    out_ends = _grow(out_ends)
+                    out_rules, out_starts, out_ends = double(out_rules, out_starts, out_ends)
                 out_rules[n_found] = rule
                 out_starts[n_found] = start
                 out_ends[n_found] = end

@@ -1,8 +1,9 @@
 """One state machine for all strategies: step by step over a stream, any cutting gives the same occurrences.
 
-The state is plain arrays: the events of one longest predicate window (and those of the newest time, which wait until time moves on,
-because events of equal time are taken together), and the starts reported inside that window. It is the same whatever the strategy, so a
-snapshot of one continues under another; each strategy builds its own structure anew from it at every step, at the price of one window.
+The state is plain arrays: the events of one longest predicate window (and those of the newest time, which wait until time moves
+on, because events of equal time are taken together), and the starts reported inside that window. It is the same whatever the
+strategy, so a snapshot of one continues under another; each strategy builds its own structure anew from it at every step, at the
+price of one window.
 
 Keyed rules see one stream per key. The keys' streams are laid end to end, with pauses longer than every window between them (longer
 pauses inside a stream are shortened to that), so that the same loops serve, without a call per key.
@@ -23,10 +24,9 @@ import pyarrow as pa
 
 from seqube.errors import DataError, PlanError, did_you_mean
 from seqube.predict.cbs_tree import match_cbs_tree
-from seqube.predict.direct import match_direct
 from seqube.predict.episodes import NEVER, Codes, Episodes, Found, Ints, Seeds
 from seqube.predict.index import match_index
-from seqube.predict.tofel import match_tofel
+from seqube.predict.tofel import match_direct, match_tofel
 
 Strategy = Callable[[Ints, Codes, npt.NDArray[np.bool_], Seeds, Episodes], Found]
 

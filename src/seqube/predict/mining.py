@@ -1,10 +1,10 @@
 """Rules learnt from history: frequent episodes by their minimal occurrences, and what tends to follow them.
 
-An episode is a chain (`A -> B`, serial) or a set (`A, B`, parallel) of distinct event types. Its support is the number of its minimal
-occurrences within the window, found by the same loop that forecasts use. Episodes grow event by event: one is tried only if all its
-parts with one event less are frequent. A rule "episode => type" is given if the type followed at least `min_support` occurrences
-before the horizon, and at least `min_confidence` of those whose interval lies in the past; that share is its probability, so over the
-same events `forecast(...).quality` observes exactly what the rule states.
+An episode is a chain (`A -> B`, serial) or a set (`A, B`, parallel) of distinct event types. Its support is the number of its
+minimal occurrences within the window, found by the same loop that forecasts use. Episodes grow event by event: one is tried only
+if all its parts with one event less are frequent. A rule "episode => type" is given if the type followed at least `min_support`
+occurrences before the horizon, and at least `min_confidence` of those whose interval lies in the past; that share is its
+probability, so over the same events `forecast(...).quality` observes exactly what the rule states.
 
 Counting is kept apart from searching, and adds up: a `Slice` counts the occurrences that end in its own stretch of time, given the
 events of one window before it and one horizon after it. Whoever has many slices (of time, or of keys) adds their counts.
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -73,7 +73,9 @@ def mine(
         raise QueryError(Problem(f"min_confidence {min_confidence!r} is not a number from 0 to 1"))
     unknown = [kind for kind in kinds if kind not in ("serial", "parallel")]
     if unknown or not kinds or max_events < 1:
-        raise QueryError(Problem(f"cannot mine {unknown or 'nothing'}", hint="kinds are 'serial' and 'parallel', max_events at least 1"))
+        raise QueryError(
+            Problem(f"cannot mine {unknown or 'nothing'}", hint="kinds are 'serial' and 'parallel', max_events at least 1")
+        )
     counter = _Slices(list(_slices(stream, columns, *ticks)), len(stream.type_names))
     found = search(counter, min(ticks[0], ticks[1] - 1), least, min_confidence, max_events, tuple(kinds))
     return Rules(_write_rule(pattern, stream.type_names, within, until, columns) for pattern in found)
@@ -89,7 +91,9 @@ def _read_windows(window: int | str | Window, horizon: int | str | Window | None
 
 def _read_support(min_support: float, n_events: int) -> int:
     if min_support <= 0 or (min_support >= 1 and min_support != int(min_support)):
-        raise QueryError(Problem(f"min_support {min_support!r} is neither a count nor a share", hint="give 50, or 0.01 of all events"))
+        raise QueryError(
+            Problem(f"min_support {min_support!r} is neither a count nor a share", hint="give 50, or 0.01 of all events")
+        )
     return int(min_support) if min_support >= 1 else max(1, int(np.ceil(min_support * n_events)))
 
 
@@ -111,7 +115,7 @@ class Counter(Protocol):
 
 @dataclass(frozen=True)
 class Slice:
-    """A stretch of a stream. Occurrences that end in [low, high) are its own; the events reach a window before and a horizon after."""
+    """A stretch of a stream. Occurrences that end in [low, high) are its own; its events reach a window back and a horizon on."""
 
     times: Ints
     symbols: Codes
@@ -131,7 +135,7 @@ class Slice:
     def follow(self, episodes: Episodes, symbols: Codes) -> tuple[Ints, Ints]:
         found = self._match(episodes)
         past = self.closed[np.searchsorted(self.times, found.starts)]
-        rules, starts, ends = (column[past] for column in found)
+        rules, starts, ends = found.rules[past], found.starts[past], found.ends[past]
         order = np.lexsort((ends, rules))
         bounds = np.searchsorted(rules[order], np.arange(episodes.n_rules + 1)).astype(np.int64)
         by_symbol = np.argsort(self.symbols, kind="stable")
@@ -304,7 +308,7 @@ def _write_rule(pattern: Pattern, names: Sequence[str], within: Window, horizon:
     members = [names[symbol] for symbol in pattern.symbols]
     events = [Vertex("", name).text for name in (members if pattern.is_chain else sorted(members))]
     consequent = Vertex("", names[pattern.consequent]).text
-    edges = [list(pair) for pair in zip(events, events[1:], strict=False)] if pattern.is_chain else []
+    edges = [list(pair) for pair in pairwise(events)] if pattern.is_chain else []
     predicate = {"vertices": {event: event for event in events}, "edges": edges}
     name = f"{(' -> ' if pattern.is_chain else ', ').join(events)} => {consequent}"
     return Rule(predicate, consequent, write_length(within), write_length(horizon), pattern.confidence, name, columns)

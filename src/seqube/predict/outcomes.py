@@ -1,8 +1,8 @@
 """How predictions turned out: hit, miss or still open, and what that says about each rule.
 
-A prediction is a hit if its consequent occurs strictly between `earliest` and `latest` (for keyed rules: with the same key), a miss if
-the events reach past the interval without one, and open otherwise. A hit is known at once but a miss only when the interval has
-closed, so the rate that is compared with the stated probability counts closed intervals alone.
+A prediction is a hit if its consequent occurs strictly between `earliest` and `latest` (for keyed rules: with the same key), a
+miss if the events reach past the interval without one, and open otherwise. A hit is known at once but a miss only when the
+interval has closed, so the rate that is compared with the stated probability counts closed intervals alone.
 
 Cost: one sort of the consequents' instances and a binary search per prediction, all on whole columns.
 """
@@ -161,18 +161,19 @@ def _interval(hits: Ints, decided: Ints) -> tuple[pa.Array, pa.Array]:
     return pa.array(np.maximum(middle - reach, 0), mask=none), pa.array(np.minimum(middle + reach, 1), mask=none)
 
 
-def draw(quality: pa.Table) -> altair.LayerChart:
+def draw(quality: pa.Table) -> altair.LayerChart | altair.FacetChart:
     """Stated probability against observed rate, with the interval of the latter; on the line, a rule says what happens."""
     try:
         import altair as alt
     except ImportError as error:
         raise PlanError("plots need the package 'altair'\n  hint: pip install altair") from error
     rows = [row for row in quality.drop_columns(["mean_lead"]).to_pylist() if row["observed_rate"] is not None]
-    data = alt.Data(values=rows)
+    data = alt.Data(values=rows)  # type: ignore[no-untyped-call]
+    diagonal = alt.Data(values=[{"p": 0}, {"p": 1}])  # type: ignore[no-untyped-call]
     x = alt.X("probability:Q", title="stated probability", scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("observed_rate:Q", title="observed rate", scale=alt.Scale(domain=[0, 1]))
-    line = alt.Chart(alt.Data(values=[{"p": 0}, {"p": 1}])).mark_line(color="#bbb", strokeDash=[4, 4]).encode(x="p:Q", y="p:Q")
+    line = alt.Chart(diagonal).mark_line(color="#bbb", strokeDash=[4, 4]).encode(x="p:Q", y="p:Q")
     spread = alt.Chart(data).mark_rule(color="#888").encode(x=x, y="observed_low:Q", y2="observed_high:Q")
     tips = [alt.Tooltip(f"{name}:N") for name in ("rule", "predictions", "hits", "misses", "precision", "observed_rate")]
     points = alt.Chart(data).mark_circle(size=80).encode(x=x, y=y, size=alt.Size("predictions:Q"), tooltip=tips)
-    return line + spread + points
+    return alt.layer(line, spread, points)

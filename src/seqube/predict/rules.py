@@ -1,7 +1,8 @@
 """Episode rules: "if these events occur in this partial order within w, that event follows before h".
 
-A `Rule` is a frozen value; `Rules` is an ordered collection with distinct names that reads and writes the rule file. Checking does not
-stop at the first mistake: one `QueryError` holds every problem of every rule, each naming its rule and, for files, its line.
+A `Rule` is a frozen value; `Rules` is an ordered collection with distinct names that reads and writes the rule file. Checking
+does not stop at the first mistake: one `QueryError` holds every problem of every rule, each naming its rule and, for files, its
+line.
 
 Shorthands: `"A -> B -> C"` is a chain; `"A, B -> C, D"` puts A and B (in any order) before both C and D.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, overload
 
@@ -143,13 +145,13 @@ class Rules(Sequence[Rule]):
         entries: Any = []
         if problems and document is None:
             raise QueryError(problems, source)
-        if not isinstance(document, Mapping) or not isinstance(document.get("rules"), Sequence) or isinstance(document["rules"], str):
+        listed = document.get("rules") if isinstance(document, Mapping) else None
+        if not isinstance(listed, Sequence) or isinstance(listed, str):
             problems.append(Problem("a rule file holds a list called 'rules'", hint="start it with 'rules:' and a list of rules"))
         else:
-            entries = document["rules"]
-            for key in document:
-                if key != "rules":
-                    problems.append(Problem(f"unknown key {key!r}", places.get((key,)), "a rule file holds 'rules' alone"))
+            entries = listed
+            others = [key for key in document if key != "rules"]
+            problems += [Problem(f"unknown key {key!r}", places.get((key,)), "a rule file holds 'rules' alone") for key in others]
         rules: list[Rule] = []
         names: list[tuple[str, Any]] = []
         for number, entry in enumerate(entries):
@@ -219,7 +221,9 @@ def _repeated_names(names: Sequence[str], places: Sequence[Any] | None = None) -
 class _Reading:
     """The fields of one rule, read from what a user wrote, and everything that is wrong with them."""
 
-    def __init__(self, entry: Mapping[Any, Any], fallback: str, path: tuple[Any, ...], places: Mapping[Any, Any] | None = None) -> None:
+    def __init__(
+        self, entry: Mapping[Any, Any], fallback: str, path: tuple[Any, ...], places: Mapping[Any, Any] | None = None
+    ) -> None:
         self.problems: list[Problem] = []
         self._path, self._places = path, places or {}
         name = entry.get("name")
@@ -276,7 +280,7 @@ class _Reading:
         try:
             return Vertex.read(text, alias)
         except ValueError as error:
-            self._report(f"{key}: {error}", key.split(" ")[0])
+            self._report(f"{key}: {error}", key.partition(" ")[0])
             return None
 
     def _read_window(self, key: str, value: Any) -> Window | None:
@@ -310,7 +314,7 @@ class _Reading:
                 return (), ()
             read = [[self._read_vertex("predicate", text) for text in layer] for layer in layers]
             vertices = tuple(Vertex(v.text, v.type, v.where) for layer in read for v in layer if v is not None)
-            pairs = [(u.text, v.text) for a, b in zip(read, read[1:], strict=False) for u in a for v in b if u and v]
+            pairs = [(u.text, v.text) for a, b in pairwise(read) for u in a for v in b if u and v]
         elif isinstance(predicate, Mapping):
             vertices, pairs = self._read_graph(predicate)
         else:
@@ -347,7 +351,8 @@ class _Reading:
         seen: set[tuple[str, str | None]] = set()
         for vertex in vertices:
             if (vertex.type, vertex.where) in seen:
-                self._report(f"event {vertex.text!r} stands twice in its predicate", "predicate", "the events of a rule are distinct")
+                message = f"event {vertex.text!r} stands twice in its predicate"
+                self._report(message, "predicate", "the events of a rule are distinct")
             seen.add((vertex.type, vertex.where))
         return len(seen) < len(vertices)
 
@@ -435,7 +440,7 @@ def _window_problems_by_key(
         yield "within", Problem(message, hint=f"within must be at least {depth}")
     if horizon is not None and horizon <= 0:
         yield "horizon", Problem(f"{who}: horizon {horizon} leaves no time for the consequent", hint="give a horizon above 0")
-    elif comparable and within is not None and horizon is not None and 0 <= within and horizon < within:
+    elif comparable and within is not None and horizon is not None and 0 <= horizon < within:
         message = f"{who}: horizon is shorter than within, so the consequent would have to come before the predicate is complete"
         yield "horizon", Problem(message, hint="horizon counts from the first event of the predicate: make it longer than within")
     elif horizon is not None and comparable and horizon <= depth:

@@ -1,7 +1,7 @@
 """The small texts of a rule file: events with conditions, arrows, durations, and YAML with places.
 
-`Sensor WHERE flow > 40` is an event type with a condition on its own attributes, in the words of the query language. A type name may
-hold spaces; one that holds a comma, an arrow or the word WHERE stands in double quotes or backticks.
+`Sensor WHERE flow > 40` is an event type with a condition on its own attributes, in the words of the query language. A type name
+may hold spaces; one that holds a comma, an arrow or the word WHERE stands in double quotes or backticks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from seqube.errors import Problem, QueryError, Span
@@ -57,7 +58,7 @@ class Vertex:
                     raise ValueError(f"{text.strip()!r} has WHERE without a condition")
                 break
         name = name.strip()
-        if len(name) > 1 and name[0] == name[-1] and name[0] in "\"`":
+        if len(name) > 1 and name[0] == name[-1] and name[0] in '"`':
             name = name[1:-1].replace(name[0] * 2, name[0])
         if not name:
             raise ValueError(f"{text.strip()!r} has a condition but no event type")
@@ -122,14 +123,13 @@ def join_layers(vertices: Sequence[Vertex], edges: Iterable[tuple[str, str]]) ->
     if any(vertex.alias != vertex.text for vertex in vertices):
         return None
     wanted = set(edges)
-    targets = {alias for _, alias in wanted}
     layers: list[list[str]] = []
     for vertex in vertices:
         # A layer ends where a vertex follows one of it.
         if not layers or any((u, vertex.alias) in wanted for u in layers[-1]):
             layers.append([])
         layers[-1].append(vertex.alias)
-    if {(u, v) for a, b in zip(layers, layers[1:], strict=False) for u in a for v in b} != wanted or (layers and targets & set(layers[0])):
+    if {(u, v) for a, b in pairwise(layers) for u in a for v in b} != wanted:
         return None
     return " -> ".join(", ".join(layer) for layer in layers)
 
