@@ -19,6 +19,7 @@ from seqube.errors import PlanError, Problem, QueryError
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
 from seqube.language.tree import leaves
+from seqube.plan.aggregates import AggregatePlan, plan_aggregates
 from seqube.plan.explain import Explanation, explain_matches
 from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
@@ -64,12 +65,16 @@ def run(
     strategy: str = "auto",
 ) -> Result | Results:
     """Run a query, or several by name, over events: a table, a data frame, a path, or an `Events` made before."""
+    from seqube.engine.aggregation import Aggregator
     from seqube.engine.results import Result, Results
     from seqube.engine.state import Matcher
 
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
     plans = {name: prepare(text, stream, hierarchy, strategy) for name, text in _by_name(query).items()}
-    results = {name: Result(Matcher(plan).run(stream), stream.rejected) for name, plan in plans.items()}
+    tables = {
+        name: (Aggregator(plan) if isinstance(plan, AggregatePlan) else Matcher(plan)).run(stream) for name, plan in plans.items()
+    }
+    results = {name: Result(table, stream.rejected) for name, table in tables.items()}
     return Results(results) if isinstance(query, Mapping) else results[""]
 
 
@@ -87,18 +92,27 @@ def explain(
     stream = events if events is None or isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
     statistics = stream.statistics if stream is not None else None
     plans = {name: prepare(text, stream, hierarchy, strategy) for name, text in _by_name(query).items()}
-    return Explanation.join({name: explain_matches(plan, statistics) for name, plan in plans.items()})
+    return Explanation.join(
+        {
+            name: explain_matches(plan.matches if isinstance(plan, AggregatePlan) else plan, statistics)
+            for name, plan in plans.items()
+        }
+    )
 
 
-def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> MatchPlan:
+def prepare(
+    query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto"
+) -> MatchPlan | AggregatePlan:
     """A query checked against the events it is for, and planned."""
-    bound = parse(query) if isinstance(query, str) else query
+    bound = parse(query, events.schema if events is not None else None) if isinstance(query, str) else query
+    if not isinstance(bound, Query):
+        raise QueryError(Problem(f"a query is a text or a parsed Query, not a {type(bound).__name__}"))
     if strategy not in STRATEGIES:
         raise PlanError(f"strategy {strategy!r} does not apply to this query\n  hint: one of {', '.join(STRATEGIES)}")
     if events is not None:
         check(bound, events.schema)
         _check_types(bound, events.type_names, hierarchy)
-    return plan_matches(bound, hierarchy)
+    return plan_aggregates(bound, hierarchy) if bound.aggregates else plan_matches(bound, hierarchy)
 
 
 def _by_name(query: str | Query | Workload) -> Workload:

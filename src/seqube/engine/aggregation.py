@@ -1,0 +1,545 @@
+"""A query with AGG as a state machine: feed batches in time order, get each row of the result once, when it is final.
+
+What is reported when is worked out here, once for all strategies: a `Task` holds the events at hand, the moments at which a row may
+be due, the groups, and the columns that are measured. A strategy fills `Cells` (group, moment) with measures; what comes after
+(means, HAVING, column names) is the same for all of them.
+
+    step      adds a batch, reports what is due before its last timestamp (more events may still come at that time)
+    finish    reports what a watermark allows or, at the end of the stream, everything
+
+Between steps only events remain that a later row can still depend on: those of one window (two where a negation looks back from a
+match's end), of the plan's types or, in a tuple-count window, of all types, since all are counted. EMIT TOTAL adds a row per group.
+
+Cost of a step: the events kept and the new ones, plus what the strategy costs.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from seqube.engine.nested import Batch, minus, plus
+from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, normalise, take
+from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.state import ticks
+from seqube.errors import DataError, PlanError
+from seqube.events import Events
+from seqube.events.schema import UNITS
+from seqube.language.names import column_name
+from seqube.language.tree import Aggregate, Attribute, Value, Window
+from seqube.plan.aggregates import AggregatePlan, Measure
+from seqube.plan.physical import Scan
+
+Floats = npt.NDArray[np.float64]
+
+_NUMBER = "#number"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What must be remembered of a stream: events inside the window, how far it is decided and reported, and totals so far."""
+
+    events: Events | None = None
+    numbers: Ints | None = None  # of the kept events in their partition, with a tuple-count window
+    decided: int = LOWEST  # no event up to here can come any more
+    reported: int = LOWEST  # every row up to here is out
+    last: int = LOWEST  # time of the last event of the stream
+    totals: pa.Table | None = None
+
+    def to_bytes(self) -> bytes:
+        """The state as Arrow IPC; never pickled."""
+        if self.events is None:
+            raise DataError("a stream that has not begun has no state to write")
+        schema, table = self.events.schema, self.events.table
+        if self.numbers is not None:
+            table = table.append_column(_NUMBER, pa.array(self.numbers))
+        about = {"type": schema.type_column, "time": schema.time_column, "unit": schema.unit}
+        about |= {name: getattr(self, name) for name in ("decided", "reported", "last")}
+        table = table.replace_schema_metadata({b"seqube": json.dumps(about).encode()})
+        sink = pa.BufferOutputStream()
+        for part in (table, self.totals if self.totals is not None else pa.table({})):
+            with pa.ipc.new_stream(sink, part.schema) as writer:
+                writer.write_table(part)
+        return sink.getvalue().to_pybytes()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> State:
+        source = pa.BufferReader(data)
+        table, totals = (pa.ipc.open_stream(source).read_all() for _ in range(2))
+        about = json.loads(table.schema.metadata[b"seqube"])
+        numbers = None
+        if _NUMBER in table.column_names:
+            numbers = table.column(_NUMBER).to_numpy()
+            table = table.drop_columns([_NUMBER])
+        events = Events(table.replace_schema_metadata(None), type=about["type"], time=about["time"], unit=about["unit"])
+        kept = totals if totals.num_columns else None
+        return State(events, numbers, about["decided"], about["reported"], about["last"], kept)
+
+
+class Aggregator:
+    """Runs a plan with AGG over a stream that comes in batches."""
+
+    def __init__(self, plan: AggregatePlan) -> None:
+        self._plan = plan
+
+    def start(self) -> State:
+        return State()
+
+    def run(self, events: Events) -> pa.Table:
+        """The rows of a whole stream."""
+        return self._report(self._add(self.start(), events), HIGHEST, final=True)[1]
+
+    def step(self, state: State, batch: Events) -> tuple[State, pa.Table]:
+        """Take the next batch, which must not begin before the last one ended."""
+        state = self._add(state, batch)
+        newest = int(batch.times[-1]) - 1 if len(batch) else state.decided
+        return self._report(state, max(state.decided, newest), final=False)
+
+    def finish(self, state: State, watermark: int | None = None) -> tuple[State, pa.Table | None]:
+        """Report all that is due before the watermark, or, without one, all that is left; None if the stream never began."""
+        if state.events is None:
+            return state, None
+        if watermark is None:
+            return self._report(state, HIGHEST, final=True)
+        return self._report(state, max(state.decided, watermark - 1), final=False)
+
+    # ------------------------------------------------------------ adding
+
+    def _add(self, state: State, batch: Events) -> State:
+        if state.events is not None and len(batch) and int(batch.times[0]) <= state.decided:
+            raise DataError(
+                f"an event at {int(batch.times[0])} comes after the stream was decided up to {state.decided}\n"
+                "  hint: feed events in time order; late ones belong to the late output"
+            )
+        events = batch if state.events is None else Events.concat([state.events, batch])
+        reported = state.reported
+        if reported == LOWEST and len(batch):
+            reported = int(batch.times[0]) - 1
+        last = max(state.last, int(batch.times[-1])) if len(batch) else state.last
+        return replace(state, events=events, numbers=self._number(events, state.numbers), reported=reported, last=last)
+
+    def _number(self, events: Events, known: Ints | None) -> Ints | None:
+        """Numbers of all events in their partition; those kept of a partition are its last ones, without a hole."""
+        if self._plan.matches.window.unit != "events":
+            return None
+        order, starts, counts = by_partition(partition_codes(self._plan, events), len(events))
+        firsts = order[starts]
+        if known is None:
+            bases = np.zeros(len(firsts), np.int64)
+        else:
+            bases = np.where(firsts < len(known), known[np.minimum(firsts, len(known) - 1)], 0) if len(known) else firsts * 0
+        numbers = np.empty(len(events), np.int64)
+        numbers[order] = np.arange(len(order)) - np.repeat(starts - bases, counts)
+        return numbers
+
+    # ------------------------------------------------------------ reporting
+
+    def _report(self, state: State, upto: int, final: bool) -> tuple[State, pa.Table]:
+        assert state.events is not None
+        task = Task(self._plan, self._batch(state), state.reported, upto, state.last, final)
+        answer = strategy(self._plan.strategy)(task)
+        if self._plan.emit.when != "total":
+            table = write(task, answer)
+            if final:
+                return State(state.events.slice(0, 0), decided=upto, reported=upto, last=state.last), table
+            reported = task.due if self._plan.emit.when == "every" else upto
+            return self._purge(replace(state, decided=upto, reported=reported), task), table
+        partial = measured(task, answer)
+        totals = partial if state.totals is None else _merge([state.totals, partial], self._plan)
+        if final:
+            return State(state.events.slice(0, 0), decided=upto, reported=upto, last=state.last), _named(task, totals)
+        return self._purge(replace(state, decided=upto, reported=upto, totals=totals), task), _named(task, partial).slice(0, 0)
+
+    def _batch(self, state: State) -> Batch:
+        assert state.events is not None
+        events = state.events
+        clocks = events.times if state.numbers is None else state.numbers
+        codes = partition_codes(self._plan, events) if self._plan.matches.partition_by else None
+        return Batch(events, ticks(self._plan.matches.window, events.unit), clocks, codes)
+
+    def _purge(self, state: State, task: Task) -> State:
+        """Forget what no later row can depend on."""
+        assert state.events is not None
+        events, span = state.events, task.span
+        if state.numbers is None:
+            oldest = int(minus(np.array([task.next_due - 1]), span)[0])
+            rows = events.rows_of(self._plan.matches.types)
+            return replace(state, events=events.take(rows[events.times[rows] > oldest]))
+        order, starts, counts = by_partition(task.batch.partitions, len(events))
+        last_decided = np.add.reduceat(events.times[order] < task.next_due, starts) if len(starts) else starts
+        keep = np.arange(len(order)) >= np.repeat(starts + last_decided - span, counts)
+        rows = np.sort(order[keep])
+        return replace(state, events=events.take(rows), numbers=state.numbers[rows])
+
+
+def partition_codes(plan: AggregatePlan, events: Events) -> Ints | None:
+    """The partition of every event, -1 for none; None where there are no partitions."""
+    names = plan.matches.partition_by
+    return code_columns([[normalise(events.column(name)) for name in names]])[0][0] if names else None
+
+
+def by_partition(codes: Ints | None, size: int) -> tuple[Ints, Ints, Ints]:
+    """Rows in partitions, ordered by partition and then time; where each partition begins among them, and its size."""
+    if codes is None:
+        return np.arange(size), np.zeros(min(size, 1), np.int64), np.full(min(size, 1), size)
+    order = np.argsort(codes, kind="stable")
+    order = order[codes[order] >= 0]
+    _, starts, counts = np.unique(codes[order], return_index=True, return_counts=True)
+    return order, starts, counts
+
+
+# ---------------------------------------------------------------- tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Groups and moments to be measured, ascending by (group, moment). A moment is a position in the task's `moments`."""
+
+    groups: Ints
+    moments: Ints
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Cells and, for each measure, an Arrow array with a value per cell."""
+
+    cells: Cells
+    measures: dict[Measure, pa.Array]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One plan over the events at hand: report what is due in (after, upto]."""
+
+    plan: AggregatePlan
+    batch: Batch
+    after: int
+    upto: int
+    last: int
+    final: bool
+    evaluator: Evaluator = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "evaluator", Evaluator(self.batch.events))
+
+    @property
+    def span(self) -> int:
+        """How far back a row can depend on events."""
+        return self.batch.window * (2 if self.plan.matches.looks_back else 1)
+
+    @cached_property
+    def period(self) -> int:
+        every = self.plan.emit.every
+        assert every is not None
+        return whole_ticks(every, self.batch.events.unit)
+
+    @property
+    def due(self) -> int:
+        """The last multiple of EMIT EVERY up to now: the first at or after the last event, if it has come."""
+        if self.last == LOWEST:
+            return self.after
+        ended = -(-self.last // self.period) * self.period
+        return max(min(ended, ended if self.final else self.upto // self.period * self.period), self.after)
+
+    @property
+    def next_due(self) -> int:
+        """No row will be reported at an earlier time than this."""
+        return self.due // self.period * self.period + self.period if self.plan.emit.when == "every" else self.upto + 1
+
+    @cached_property
+    def trigger_rows(self) -> Ints:
+        assert self.plan.trigger is not None
+        rows = self.scan(self.plan.trigger)
+        times = self.batch.events.times[rows]
+        return rows[(times > self.after) & (times <= self.upto)]
+
+    @cached_property
+    def moments(self) -> Ints:
+        """Times at which a row may be due."""
+        times = self.batch.events.times
+        if self.plan.emit.when == "total":
+            return np.zeros(1, np.int64)
+        if self.plan.emit.when == "every":
+            if self.last == LOWEST:
+                return np.empty(0, np.int64)
+            first = self.after // self.period * self.period + self.period
+            return np.arange(first, self.due + 1, self.period, dtype=np.int64)
+        if self.plan.trigger is not None:
+            return distinct(times[self.trigger_rows])
+        return distinct(times[(times > self.after) & (times <= self.upto)])
+
+    @cached_property
+    def untils(self) -> Ints:
+        """When an event leaves the window: the first time at which it is no longer inside, for every row."""
+        times = self.batch.events.times
+        if not self.batch.counts_events:
+            return plus(times, self.batch.window)
+        order, starts, counts = by_partition(self.batch.partitions, len(times))
+        stops = np.repeat(starts + counts, counts)
+        follower = np.arange(len(order)) + self.batch.window
+        untils = np.full(len(times), HIGHEST)
+        inside = follower < stops
+        untils[order[inside]] = times[order[follower[inside]]]
+        return untils
+
+    def scan(self, node: Scan) -> Ints:
+        """The rows of a type that pass their own predicates and are in a partition."""
+        rows = self.batch.events.rows_of(node.types)
+        if self.batch.partitions is not None:
+            rows = rows[self.batch.partitions[rows] >= 0]
+        if node.filters:
+            rows = rows[self.evaluator.true(node.filters, {node.variable: rows}, len(rows))]
+        return rows
+
+    @cached_property
+    def groups(self) -> Groups:
+        return Groups(self.plan.group_by, self.batch.events)
+
+    @cached_property
+    def given(self) -> Cells:
+        """The cells that are known from the events alone (report `given`, or `total` without GROUP BY)."""
+        if not self.plan.group_by:
+            return Cells(np.zeros(len(self.moments), np.int64), np.arange(len(self.moments)))
+        rows = self.trigger_rows
+        assert self.plan.trigger is not None
+        codes = self.groups.codes({self.plan.trigger.variable: rows}, len(rows))
+        return distinct_cells(codes, np.searchsorted(self.moments, self.batch.events.times[rows]))
+
+    @property
+    def is_given(self) -> bool:
+        return self.plan.report == "given" or (self.plan.report == "total" and not self.plan.group_by)
+
+    def column(self, argument: Attribute) -> Measured:
+        return Measured.of(normalise(self.batch.events.column(argument.name)))
+
+
+def distinct(values: Ints) -> Ints:
+    """Distinct values of an ascending array."""
+    if len(values) < 2:
+        return values
+    return values[np.concatenate(([True], values[1:] != values[:-1]))]
+
+
+def distinct_cells(groups: Ints, moments: Ints) -> Cells:
+    order = np.lexsort((moments, groups))
+    groups, moments = groups[order], moments[order]
+    new = np.ones(len(groups), np.bool_)
+    new[1:] = (groups[1:] != groups[:-1]) | (moments[1:] != moments[:-1])
+    return Cells(groups[new], moments[new])
+
+
+def whole_ticks(window: Window, unit: str) -> int:
+    if window.unit == "us" and window.length * 1_000 % UNITS[unit]:
+        raise PlanError(
+            f"EMIT EVERY {window.length} us is not a whole number of {unit}, the unit of the events' times\n"
+            f"  hint: report at whole {unit}, or give the times in a finer unit"
+        )
+    return ticks(window, unit)
+
+
+class Groups:
+    """The values of GROUP BY as one code per match: digits in a mixed radix, 0 for null."""
+
+    def __init__(self, keys: tuple[Attribute, ...], events: Events) -> None:
+        self.keys = keys
+        self._events = events
+        self._digits: list[Ints] = []  # per key: a digit for every row
+        self._rows: list[Ints] = []  # per key: a row with that value, for every digit
+        size = 1
+        for key in keys:
+            column = normalise(events.column(key.name))
+            (codes,), n_codes = code_columns([[column]])
+            rows = np.full(n_codes + 1, UNBOUND, np.int64)
+            rows[codes[::-1] + 1] = np.arange(len(codes))[::-1]
+            rows[0] = UNBOUND
+            self._digits.append(codes + 1)
+            self._rows.append(rows)
+            size *= n_codes + 1
+        if size > HIGHEST:
+            raise PlanError("GROUP BY has more combinations of values than can be told apart\n  hint: group by fewer attributes")
+
+    def codes(self, bindings: Bindings, size: int) -> Ints:
+        """The group of every match (or of every trigger, where it alone decides)."""
+        codes = np.zeros(size, np.int64)
+        for key, digits, rows in zip(self.keys, self._digits, self._rows, strict=True):
+            bound = _any_row(bindings) if key.variable is None else bindings[key.variable]
+            digit = digits[bound] if len(digits) else np.zeros(size, np.int64)
+            codes = codes * len(rows) + np.where(bound < 0, 0, digit)
+        return codes
+
+    def columns(self, codes: Ints) -> list[pa.Array]:
+        """The values of the keys for these groups."""
+        columns: list[pa.Array] = []
+        for key, rows in zip(reversed(self.keys), reversed(self._rows), strict=True):
+            codes, digits = np.divmod(codes, len(rows))
+            columns.append(take(self._events.column(key.name), rows[digits]))
+        return columns[::-1]
+
+
+def _any_row(bindings: Bindings) -> Ints:
+    return np.maximum.reduce(list(bindings.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A column as numbers, by row: whole numbers where it holds them, else doubles; `valid` where it is not null."""
+
+    column: pa.Array
+    valid: Mask
+    numbers: Ints | Floats
+
+    @staticmethod
+    def of(column: pa.Array) -> Measured:
+        valid = np.asarray(column.is_valid()).astype(np.bool_)
+        if pat.is_floating(column.type):
+            return Measured(column, valid, np.asarray(column.fill_null(0.0)))
+        if pat.is_null(column.type):
+            return Measured(column.cast(pa.int64()), valid, np.zeros(len(column), np.int64))
+        return Measured(column, valid, np.asarray(column.cast(pa.int64()).fill_null(0)))
+
+    @property
+    def is_whole(self) -> bool:
+        return self.numbers.dtype == np.int64
+
+    def ranks(self) -> tuple[Floats, Ints]:
+        """Doubles that order like the values (null is beyond all of them), and a row for every rank."""
+        known = np.flatnonzero(self.valid)
+        _, first, inverse = np.unique(self.numbers[known], return_index=True, return_inverse=True)
+        ranks = np.full(len(self.numbers), np.inf)
+        ranks[known] = inverse
+        return ranks, known[first]
+
+    def whole(self, sums: list[int] | Ints) -> pa.Array:
+        """Sums of whole numbers in the column's own type; a duration stays one."""
+        return whole_numbers(sums) if pat.is_int64(self.column.type) else pa.array(sums, pa.int64()).cast(self.column.type)
+
+
+def whole_numbers(values: list[int] | Ints) -> pa.Array:
+    """Exact whole numbers: 64 bits where they suffice, else decimals of 38 or of 76 digits."""
+    if isinstance(values, np.ndarray):
+        return pa.array(values)
+    size = max((abs(value) for value in values), default=0)
+    if all(LOWEST <= value <= HIGHEST for value in values):
+        return pa.array(values, pa.int64())
+    if size < 10**38:
+        return pa.array(values, pa.decimal128(38, 0))
+    if size < 10**76:
+        return pa.array(values, pa.decimal256(76, 0))
+    raise DataError("a count or sum has more than 76 digits\n  hint: shorten the window or the pattern")
+
+
+def strategy(name: str) -> Any:
+    """The function that answers a task by this strategy."""
+    if name == "two-step":
+        from seqube.engine.two_step import aggregate_matches
+
+        return aggregate_matches
+    raise PlanError(f"no strategy {name!r} for aggregates")
+
+
+# ---------------------------------------------------------------- results
+
+
+def measured(task: Task, answer: Answer) -> pa.Table:
+    """The measures of every cell beside its group: what totals are added up from."""
+    groups = task.groups.columns(answer.cells.groups)
+    names = [f"#group{i}" for i in range(len(groups))] + [f"#measure{i}" for i in range(len(task.plan.measures))]
+    return pa.table([*groups, *(answer.measures[measure] for measure in task.plan.measures)], names=names)
+
+
+def _merge(parts: list[pa.Table], plan: AggregatePlan) -> pa.Table:
+    """Totals of pieces of the stream as one."""
+    wide = {i: pa.decimal256(76, 0) for part in parts for i, field in enumerate(part.schema) if pat.is_decimal(field.type)}
+    for number, part in enumerate(parts):
+        for i, kind in wide.items():
+            part = part.set_column(i, part.field(i).name, part.column(i).cast(kind))
+        parts[number] = part
+    table = pa.concat_tables(parts)
+    keys = [f"#group{i}" for i in range(len(plan.group_by))]
+    how = {"COUNT": "sum", "SUM": "sum", "MIN": "min", "MAX": "max"}
+    names = [f"#measure{i}" for i in range(len(plan.measures))]
+    merged = table.group_by(keys).aggregate([(name, how[m.function]) for name, m in zip(names, plan.measures, strict=True)])
+    columns = [merged.column(f"{name}_{how[m.function]}") for name, m in zip(names, plan.measures, strict=True)]
+    return pa.table([*(merged.column(key) for key in keys), *columns], names=[*keys, *names])
+
+
+def _named(task: Task, totals: pa.Table) -> pa.Table:
+    """Totals as the user's rows."""
+    columns = [_one(column) for column in totals.columns]
+    n_keys = len(task.plan.group_by)
+    measures = dict(zip(task.plan.measures, columns[n_keys:], strict=True))
+    return _rows(task, [], columns[:n_keys], measures, totals.num_rows)
+
+
+def write(task: Task, answer: Answer) -> pa.Table:
+    """The rows of a result, by time and then group."""
+    order = pa.array(np.lexsort((answer.cells.groups, answer.cells.moments)))
+    moments = task.moments[answer.cells.moments[np.asarray(order)]]
+    groups = task.groups.columns(answer.cells.groups[np.asarray(order)])
+    measures = {measure: values.take(order) for measure, values in answer.measures.items()}
+    return _rows(task, [_times(task, moments)], groups, measures, len(answer.cells))
+
+
+def _rows(task: Task, times: list[pa.Array], groups: list[pa.Array], measures: dict[Measure, pa.Array], size: int) -> pa.Table:
+    plan = task.plan
+    results = _Results(task.batch.events, measures)
+    columns = [*times, *groups, *(results.value(output.value, {}) for output in plan.aggregates)]
+    names = [
+        *(["ts"] if times else []),
+        *(column_name(key, 0) for key in plan.group_by),
+        *(str(output.name) for output in plan.aggregates),
+    ]
+    table = pa.table(columns, names=names)
+    return table.filter(pa.array(results.true(plan.having, {}, size))) if plan.having else table
+
+
+def _times(task: Task, moments: Ints) -> pa.Array:
+    """Moments in the type of the events' own time column."""
+    events = task.batch.events
+    kind = events.column("ts").type
+    if events.schema["ts"] != "time":
+        return pa.array(moments)
+    if pat.is_timestamp(kind):
+        return pa.array(moments).cast(pa.timestamp("us", kind.tz)).cast(kind)
+    return pa.array(moments).cast(pa.timestamp("us"))
+
+
+class _Results(Evaluator):
+    """Evaluates AGG and HAVING: aggregates are made of the measures at hand."""
+
+    def __init__(self, events: Events, measures: dict[Measure, pa.Array]) -> None:
+        super().__init__(events)
+        self._measures = measures
+
+    def value(self, node: Value, bindings: Bindings) -> pa.Array | pa.Scalar:
+        if not isinstance(node, Aggregate):
+            return super().value(node, bindings)
+        if node.function != "AVG":
+            return self._measures[Measure(node.function, node.argument)]
+        totals, counts = (self._measures[Measure(name, node.argument)] for name in ("SUM", "COUNT"))  # type: ignore[arg-type]
+        if pat.is_duration(totals.type):
+            return pc.divide(totals.cast(pa.int64()), counts).cast(totals.type)
+        return _divide(totals, counts)
+
+
+def _divide(totals: pa.Array, counts: pa.Array) -> pa.Array:
+    """Means; null where there is nothing to divide by."""
+    if pat.is_decimal(totals.type) or pat.is_decimal(counts.type):
+        pairs = zip(totals.to_pylist(), counts.to_pylist(), strict=True)
+        return pa.array([None if total is None else float(total) / float(count) for total, count in pairs], pa.float64())
+    return pc.divide(totals.cast(pa.float64()), counts.cast(pa.float64()))
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

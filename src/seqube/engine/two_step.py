@@ -1,0 +1,260 @@
+"""Two steps: build the matches, then aggregate them. Right for every pattern; the baseline of the others.
+
+A match counts at every moment from its end until it leaves the window, so it adds to a range of cells of its group. Counts and sums
+of whole numbers are differences, summed up at the end; sums of doubles and extremes go into the nodes of a binary tree over the cells
+that make up the range (at most two per level) and are handed down to the cells at the end: nothing is subtracted, so nothing cancels.
+
+With a trailing negation a match may be cancelled after its end (and, where the negated expression holds a negation itself, come
+back), so the pattern is matched anew at every moment, over the events of its window.
+
+Cost: the matches, each with log(cells) for doubles and extremes; with a trailing negation, the matches of every window reported.
+
+    Paper (A-Seq)                                       | Here
+    sequence detection and construction (SDC)           | Evaluation
+    aggregation (AGG)                                   | aggregate_matches
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from seqube.engine.aggregation import Answer, Cells, Measured, Task, distinct_cells
+from seqube.engine.nested import Batch, Evaluation, minus
+from seqube.engine.predicates import UNBOUND, Bindings, Ints, Mask
+from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.plan.aggregates import Measure
+
+LOW_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Matches with the moments at which they count, from `begin` to before `end`; `fresh` where the match ends at `begin`."""
+
+    rows: dict[str, Ints]
+    groups: Ints
+    begin: Ints
+    end: Ints
+    fresh: Mask
+
+
+def aggregate_matches(task: Task) -> Answer:
+    pieces = _pieces(task)
+    if task.is_given:
+        cells = task.given
+    else:
+        # Which cells there are is known when all matches are.
+        kept = list(pieces)
+        cells = _cells(task, kept)
+        pieces = iter(kept)
+    tallies = {measure: _Tally(task, measure, len(cells)) for measure in task.plan.measures}
+    place = _Places(cells, len(task.moments))
+    for piece in pieces:
+        begin, end = place(piece.groups, piece.begin), place(piece.groups, piece.end)
+        inside = begin < end
+        everything = bool(inside.all())
+        rows = piece.rows if everything else {name: column[inside] for name, column in piece.rows.items()}
+        for tally in tallies.values():
+            tally.add(*((begin, end) if everything else (begin[inside], end[inside])), rows)
+    return Answer(cells, {measure: tally.total(tallies) for measure, tally in tallies.items()})
+
+
+def _cells(task: Task, pieces: list[_Piece]) -> Cells:
+    none = np.empty(0, np.int64)
+    if task.plan.report == "present":
+        spans = [np.stack([piece.groups, piece.begin, piece.end], axis=1) for piece in pieces]
+        groups, begin, end = np.unique(np.concatenate([none.reshape(0, 3), *spans]), axis=0).T
+        counts = end - begin
+        moments = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - begin, counts)
+        return distinct_cells(np.repeat(groups, counts), moments)
+    groups = np.concatenate([none, *(piece.groups[piece.fresh] for piece in pieces)])
+    return distinct_cells(groups, np.concatenate([none, *(piece.begin[piece.fresh] for piece in pieces)]))
+
+
+class _Places:
+    """Where cells are: the first cell of a group at or after a moment."""
+
+    def __init__(self, cells: Cells, n_moments: int) -> None:
+        self._groups = np.unique(cells.groups)
+        self._width = n_moments + 1
+        self._keys = np.searchsorted(self._groups, cells.groups) * self._width + cells.moments
+        self._plain = len(self._groups) == 1 and len(cells) == n_moments
+
+    def __call__(self, groups: Ints, moments: Ints) -> Ints:
+        if self._plain and (groups == self._groups[0]).all():
+            return moments
+        number = np.searchsorted(self._groups, groups)
+        known = number < len(self._groups)
+        known[known] &= self._groups[number[known]] == groups[known]
+        return np.where(known, np.searchsorted(self._keys, number * self._width + moments), 0)
+
+
+# ---------------------------------------------------------------- matches and the moments they count at
+
+
+def _pieces(task: Task) -> Iterator[_Piece]:
+    plan, batch = task.plan, task.batch
+    if plan.emit.when != "total" and plan.matches.waits:
+        yield from _anew(task)
+        return
+    whole = plan.emit.when == "total" and plan.matches.waits
+    after = LOWEST if plan.emit.when != "total" or whole else task.after
+    times, untils = batch.events.times, task.untils
+    for piece in Evaluation(plan.matches, batch, after, HIGHEST if whole else task.upto).matches():
+        if plan.emit.when == "total":
+            if whole:
+                leaves = untils[piece.first_rows]
+                piece = piece.select((leaves > task.after) & ((leaves <= task.upto) | task.final))
+            begin = np.zeros(len(piece), np.int64)
+            end, fresh = begin + 1, np.ones(len(piece), np.bool_)
+        else:
+            ends = times[piece.last_rows]
+            begin = np.searchsorted(task.moments, ends)
+            end = np.searchsorted(task.moments, untils[piece.first_rows])
+            fresh = _at(task.moments, begin) == ends
+        yield _piece(task, piece.rows, begin, end, fresh)
+
+
+def _anew(task: Task) -> Iterator[_Piece]:
+    """The matches as they stand at every moment: a trailing negation has seen nothing later."""
+    batch, times, untils = task.batch, task.batch.events.times, task.untils
+    for number, moment in enumerate(task.moments.tolist()):
+        stop = int(np.searchsorted(times, moment, "right"))
+        start = 0
+        if not batch.counts_events:
+            start = int(np.searchsorted(times, minus(np.array([moment]), task.span)[0], "right"))
+        if start == stop:
+            continue
+        cut = slice(start, stop)
+        partitions = None if batch.partitions is None else batch.partitions[cut]
+        events = batch.events.slice(start, stop)
+        clocks = batch.clocks[cut] if batch.counts_events else events.times
+        for piece in Evaluation(task.plan.matches, Batch(events, batch.window, clocks, partitions)).matches():
+            piece = piece.select(untils[piece.first_rows + start] > moment)
+            rows = {name: np.where(column < 0, UNBOUND, column + start) for name, column in piece.rows.items()}
+            begin = np.full(len(piece), number)
+            yield _piece(task, rows, begin, begin + 1, times[piece.last_rows + start] == moment)
+
+
+def _piece(task: Task, rows: dict[str, Ints], begin: Ints, end: Ints, fresh: Mask) -> _Piece:
+    groups = task.groups.codes(rows, len(begin))
+    counts = begin < end
+    if not counts.all():
+        rows = {name: column[counts] for name, column in rows.items()}
+        groups, begin, end, fresh = groups[counts], begin[counts], end[counts], fresh[counts]
+    elif not task.is_given:
+        rows = {name: column.copy() for name, column in rows.items()}  # a piece is overwritten by the next one
+    return _Piece(rows, groups, begin, end, fresh)
+
+
+def _at(moments: Ints, positions: Ints) -> Ints:
+    if not len(moments):
+        return np.full(len(positions), LOWEST)
+    return np.where(positions < len(moments), moments[np.minimum(positions, len(moments) - 1)], LOWEST)
+
+
+# ---------------------------------------------------------------- adding to ranges
+
+
+class _Tally:
+    """One measure over ranges of cells."""
+
+    def __init__(self, task: Task, measure: Measure, size: int) -> None:
+        self._measure = measure
+        self._size = size
+        self._column: Measured | None = None if measure.argument is None else task.column(measure.argument)
+        function = measure.function
+        self._exact = function == "COUNT" or (function == "SUM" and self._column is not None and self._column.is_whole)
+        if self._exact:
+            self._differences = np.zeros((2, size + 1), np.int64)  # of the high and the low half of the numbers
+        else:
+            self._tree = _Tree(size, np.add if function == "SUM" else np.minimum)
+        if function in ("MIN", "MAX"):
+            assert self._column is not None
+            ranks, self._rank_rows = self._column.ranks()
+            self._ranks = ranks if function == "MIN" else np.where(self._column.valid, len(self._rank_rows) - 1 - ranks, np.inf)
+
+    def add(self, begin: Ints, end: Ints, rows: Bindings) -> None:
+        if self._column is None:
+            self._shift(1, begin, end, 1)
+            return
+        assert self._measure.argument is not None
+        assert self._measure.argument.variable is not None
+        bound = rows[self._measure.argument.variable]
+        valued = bound >= 0
+        valued[valued] &= self._column.valid[bound[valued]]
+        if not valued.all():
+            begin, end, bound = begin[valued], end[valued], bound[valued]
+        if self._measure.function == "COUNT":
+            self._shift(1, begin, end, 1)
+        elif self._exact:
+            numbers: Any = self._column.numbers[bound]
+            self._shift(0, begin, end, numbers >> LOW_BITS)
+            self._shift(1, begin, end, numbers & ((1 << LOW_BITS) - 1))
+        else:
+            self._tree.add(begin, end, self._column.numbers[bound] if self._measure.function == "SUM" else self._ranks[bound])
+
+    def _shift(self, half: int, begin: Ints, end: Ints, numbers: Any) -> None:
+        np.add.at(self._differences[half], begin, numbers)
+        np.subtract.at(self._differences[half], end, numbers)
+
+    def total(self, tallies: dict[Measure, _Tally]) -> pa.Array:
+        if self._measure.function == "COUNT":
+            return pa.array(np.cumsum(self._differences[1, :-1]))
+        assert self._column is not None
+        if self._measure.function in ("MIN", "MAX"):
+            best = self._tree.leaves()
+            found = np.isfinite(best)
+            ranks = np.where(found, best, 0).astype(np.int64)
+            if self._measure.function == "MAX":
+                ranks = len(self._rank_rows) - 1 - ranks
+            rows = self._rank_rows[ranks] if len(self._rank_rows) else ranks
+            return self._column.column.take(pa.array(rows, mask=~found))
+        counts = tallies[Measure("COUNT", self._measure.argument)]
+        empty = np.cumsum(counts._differences[1, :-1]) == 0
+        if not self._exact:
+            return pa.array(np.where(empty, 0.0, self._tree.leaves()), mask=empty)
+        high, low = np.cumsum(self._differences[:, :-1], axis=1)
+        fits = np.abs(high) < 1 << 30
+        if fits.all() and (low < 1 << 62).all():
+            sums = self._column.whole((high << LOW_BITS) + low)
+        else:
+            sums = self._column.whole(
+                [(upper << LOW_BITS) + lower for upper, lower in zip(high.tolist(), low.tolist(), strict=True)]
+            )
+        return sums.take(pa.array(np.arange(self._size), mask=empty))
+
+
+class _Tree:
+    """A binary tree over cells: a range is a few nodes, each of which covers all cells below it."""
+
+    def __init__(self, size: int, join: Any) -> None:
+        self._size = size
+        self._width = 1 << max(size - 1, 0).bit_length()
+        self._join = join
+        self._nodes: npt.NDArray[np.float64] = np.full(2 * self._width, 0.0 if join is np.add else np.inf)
+
+    def add(self, begin: Ints, end: Ints, values: Any) -> None:
+        low, high = begin + self._width, end + self._width
+        values = np.asarray(values, np.float64)
+        while len(low):
+            left, right = (low & 1) == 1, (high & 1) == 1
+            self._join.at(self._nodes, low[left], values[left])
+            self._join.at(self._nodes, high[right] - 1, values[right])
+            low, high = (low + 1) >> 1, high >> 1
+            open_ = low < high
+            low, high, values = low[open_], high[open_], values[open_]
+
+    def leaves(self) -> npt.NDArray[np.float64]:
+        level = 1
+        while level < self._width:
+            inner = np.repeat(self._nodes[level : 2 * level], 2)
+            self._nodes[2 * level : 4 * level] = self._join(self._nodes[2 * level : 4 * level], inner)
+            level *= 2
+        return self._nodes[self._width : self._width + self._size]

@@ -1,0 +1,97 @@
+"""Random queries with AGG, and what the oracle says about them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import note
+from hypothesis import strategies as st
+
+import oracle
+import seqube as sq
+from seqube.language import parse
+from seqube.language.tree import positives
+from strategies import queries
+
+FUNCTIONS = ["SUM", "AVG", "MIN", "MAX"]
+
+SCHEMA = pa.schema(
+    [
+        ("type", pa.string()),
+        ("ts", pa.int64()),
+        ("row", pa.int64()),
+        ("id", pa.int64()),
+        ("x", pa.int64()),
+        ("y", pa.float64()),
+        ("s", pa.string()),
+        ("f", pa.bool_()),
+    ]
+)
+
+
+def table(events: Sequence[oracle.Event]) -> pa.Table:
+    rows = [{"type": event.type, "ts": event.ts, "row": event.row, **event.attributes} for event in events]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+@st.composite
+def with_aggregates(draw: st.DrawFn, base: str) -> str:
+    """A query's text with AGG, and often GROUP BY, HAVING and EMIT."""
+    query = parse(base)
+    variables = [str(leaf.variable) for leaf in positives(query.pattern)]
+    argument = st.builds("{}.{}".format, st.sampled_from(variables), st.sampled_from(["x", "y", "ts"]))
+    aggregate = st.builds("{}({})".format, st.sampled_from(FUNCTIONS), argument)
+    items = draw(st.lists(aggregate, max_size=3, unique=True))
+    lines = [base, "AGG " + ", ".join(["COUNT(*) AS n", *(f"{item} AS a{i}" for i, item in enumerate(items))])]
+    keys = st.builds("{}.{}".format, st.sampled_from(variables), st.sampled_from(["id", "s", "type", "y"]))
+    if query.partition_by:
+        keys = keys | st.sampled_from(query.partition_by)
+    if draw(st.booleans()):
+        lines.append("GROUP BY " + ", ".join(draw(st.lists(keys, min_size=1, max_size=2, unique=True))))
+    if draw(st.integers(0, 3)) == 3:
+        lines.append(
+            "HAVING " + draw(st.sampled_from(["n > 1", "COUNT(*) = 0 OR n >= 2", f"MAX({variables[0]}.x) > 0", "n * 2 < 5"]))
+        )
+    emit = draw(st.sampled_from(["", "", "EMIT ON TRIGGER", "EMIT EVERY 1", "EMIT EVERY 3 ms", "EMIT TOTAL"]))
+    return "\n".join([*lines, emit]) if emit else "\n".join(lines)
+
+
+def aggregate_queries(**how: Any) -> st.SearchStrategy[str]:
+    return queries(**how).flatmap(with_aggregates)
+
+
+def expected(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> list[dict[str, Any]]:
+    return oracle.aggregates(parse(text), events, hierarchy)
+
+
+def found(text: str, events: Sequence[oracle.Event], hierarchy: Any = None, strategy: str = "auto") -> list[dict[str, Any]]:
+    given = sq.Hierarchy.from_dict(hierarchy) if hierarchy else None
+    rows: list[dict[str, Any]] = sq.run(text, table(events), hierarchy=given, strategy=strategy).table.to_pylist()
+    return rows
+
+
+def show(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> None:
+    note(text)
+    if hierarchy:
+        note(f"hierarchy {hierarchy}")
+    for event in events:
+        values = " ".join(f"{name}={value!r}" for name, value in event.attributes.items() if value is not None)
+        note(f"{event.row:>2}  {event.type}{event.ts} {values}")
+
+
+def assert_same_rows(actual: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> None:
+    """Equal as multisets; doubles up to rounding, since sums may be added in any order."""
+    assert sorted(map(_key, actual)) == sorted(map(_key, wanted))
+
+
+def _key(row: dict[str, Any]) -> str:
+    return repr({name: _rounded(value) for name, value in row.items()})
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return None if math.isnan(value) else round(value, 9) + 0.0
+    return value

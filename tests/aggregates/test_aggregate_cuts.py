@@ -1,0 +1,66 @@
+"""However a stream is cut, the same rows come out, each once; and nothing is kept that the window has left behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aggregate_queries import aggregate_queries, assert_same_rows, expected, show, table
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracle
+from seqube.engine.aggregation import Aggregator, State
+from seqube.engine.state import ticks
+from seqube.events import Events
+from seqube.language import parse
+from seqube.plan.aggregates import plan_aggregates
+from strategies import cuts, streams
+
+
+def feed(aggregator: Aggregator, events: Events, pieces: list[tuple[int, int]], watermarks: bool) -> list[dict[str, Any]]:
+    """The rows reported by steps over the pieces; the state goes through bytes between any two."""
+    state, rows = aggregator.start(), []
+    for start, stop in pieces:
+        state, reported = aggregator.step(state, events.slice(start, stop))
+        rows += reported.to_pylist()
+        if watermarks and stop < len(events):
+            state, more = aggregator.finish(state, watermark=int(events.times[stop]))
+            assert more is not None
+            rows += more.to_pylist()
+        state = State.from_bytes(state.to_bytes())
+    state, rest = aggregator.finish(state)
+    return rows + (rest.to_pylist() if rest is not None else [])
+
+
+@given(data=st.data(), text=aggregate_queries(depth=2), events=streams(), watermarks=st.booleans())
+def test_any_cutting_equals_whole(data: st.DataObject, text: str, events: list[oracle.Event], watermarks: bool) -> None:
+    show(text, events)
+    aggregator = Aggregator(plan_aggregates(parse(text)))
+    pieces = data.draw(cuts(len(events)))
+    assert_same_rows(feed(aggregator, Events(table(events)), pieces, watermarks), expected(text, events))
+
+
+@given(text=aggregate_queries(depth=2, counted=False), events=streams(max_time=30))
+def test_state_keeps_to_the_window(text: str, events: list[oracle.Event]) -> None:
+    show(text, events)
+    plan = plan_aggregates(parse(text))
+    stream, aggregator, state = Events(table(events)), Aggregator(plan), State()
+    windows = 2 if plan.matches.looks_back else 1
+    for row in range(len(stream)):
+        state, _ = aggregator.step(state, stream.slice(row, row + 1))
+        assert state.events is not None
+        assert set(state.events.column("type").to_pylist()) <= plan.matches.types
+        assert all(state.events.times > state.reported - windows * ticks(plan.matches.window, "ms"))
+
+
+@given(text=aggregate_queries(depth=1, counted=True, predicates=False), events=streams())
+def test_state_keeps_to_the_last_events(text: str, events: list[oracle.Event]) -> None:
+    show(text, events)
+    plan = plan_aggregates(parse(text))
+    stream, aggregator, state = Events(table(events)), Aggregator(plan), State()
+    windows = 2 if plan.matches.looks_back else 1
+    for row in range(len(stream)):
+        state, _ = aggregator.step(state, stream.slice(row, row + 1))
+        assert state.events is not None
+        open_ = int((state.events.times > state.reported).sum())
+        assert len(state.events) <= windows * plan.matches.window.length + open_

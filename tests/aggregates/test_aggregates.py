@@ -1,0 +1,37 @@
+"""Aggregates are what the oracle says, by every strategy, on random queries and streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aggregate_queries import aggregate_queries, assert_same_rows, expected, found, show
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracle
+from strategies import concepts, hierarchies, streams
+
+
+@given(text=aggregate_queries(), events=streams())
+def test_any_query(text: str, events: list[oracle.Event]) -> None:
+    show(text, events)
+    assert_same_rows(found(text, events), expected(text, events))
+
+
+@given(text=aggregate_queries(predicates=False), events=streams())
+def test_structure_alone(text: str, events: list[oracle.Event]) -> None:
+    show(text, events)
+    assert_same_rows(found(text, events), expected(text, events))
+
+
+@given(text=aggregate_queries(depth=1, words=("SEQ",)), events=streams())
+def test_flat_sequences(text: str, events: list[oracle.Event]) -> None:
+    show(text, events)
+    assert_same_rows(found(text, events), expected(text, events))
+
+
+@given(data=st.data(), hierarchy=hierarchies(), events=streams())
+def test_hierarchies(data: st.DataObject, hierarchy: dict[str, Any] | None, events: list[oracle.Event]) -> None:
+    text = data.draw(aggregate_queries(names=concepts(hierarchy), depth=2))
+    show(text, events, hierarchy)
+    assert_same_rows(found(text, events, hierarchy), expected(text, events, hierarchy))
