@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from seqube.errors import DataError, PlanError, QueryError, SchemaError, SequbeError
 
 if TYPE_CHECKING:
+    from seqube.cube import Cube
     from seqube.events import Events, Hierarchy
     from seqube.language import Query, parse
     from seqube.query import explain, run
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Cube",
     "DataError",
     "Events",
     "Hierarchy",
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Cube": "seqube.cube",
     "Events": "seqube.events",
     "Hierarchy": "seqube.events",
     "Query": "seqube.language",

@@ -1,0 +1,354 @@
+"""Looking at one pattern from coarse to fine: a `Cube` is a query over events, and its moves lead to others.
+
+    cube = sq.Cube(events, "SEQ(Computer a, Finance b) WITHIN 1 s", hierarchy=h)
+    cube.drill_down(concept=[("Computer", "DELL", 1)])     SEQ(DELL a, Finance b)
+    cube.drill_down(pattern=[("!MSFT", 2)])                SEQ(Computer a, !MSFT, Finance b)
+
+Drilling down leads to a finer query, rolling up to a coarser one: a positive type to one below (above) it, a negated type the
+other way round, a component put in (taken out). Positions are 1-based and count negated components; where components are put in
+they are positions in the finer query, so that taking them out again is the same list. A move that is none is a PlanError that
+names those that are. Predicates that name a component go with it.
+
+Cost: making a move costs nothing. `count` is counted without building matches where the pattern allows it, once per cube.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any, overload
+
+import pyarrow as pa
+
+from seqube.errors import PlanError, did_you_mean
+from seqube.events import Events, Hierarchy
+from seqube.language import parse
+from seqube.language.tree import Aggregate, Attribute, Emit, Not, Output, Part, Predicate, Query, Seq, Type
+from seqube.language.writer import quote, write
+from seqube.plan.ecube import rename, variables_of
+from seqube.plan.rewrite import flatten
+from seqube.query import prepare, run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ConceptMove = tuple[str, str, int]  # from, to, position
+PatternMove = tuple[str, int]  # type ("!" before it where it is negated), position
+
+
+class Cube:
+    """A flat SEQ over events, and the queries around it. Immutable: moves return new cubes over the same events."""
+
+    def __init__(
+        self,
+        events: Any,
+        query: str | Query,
+        hierarchy: Hierarchy | None = None,
+        *,
+        type: str = "type",
+        time: str = "ts",
+        unit: str = "ms",
+    ) -> None:
+        self.events = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
+        self.hierarchy = hierarchy
+        self.query = _flat(parse(query) if isinstance(query, str) else query)
+        self.move = ""  # what led here
+        prepare(self.query, self.events, hierarchy)  # so that a wrong query is told at once
+
+    def _moved(self, query: Query, move: str) -> Cube:
+        cube = Cube.__new__(Cube)
+        cube.events, cube.hierarchy, cube.query, cube.move = self.events, self.hierarchy, query, move
+        return cube
+
+    # ------------------------------------------------------------ what is there
+
+    @cached_property
+    def count(self) -> int:
+        """The number of matches."""
+        return int(self._counted().column("count")[0].as_py())
+
+    def _counted(self, *variables: str) -> pa.Table:
+        """How many matches there are, by the types of some variables."""
+        counting = replace(
+            self.query,
+            returns=(),
+            group_by=tuple(Attribute(variable, "type") for variable in variables),
+            aggregates=(Output(Aggregate("COUNT", None), "count"),),
+            emit=Emit("total"),
+        )
+        return run(counting, self.events, hierarchy=self.hierarchy).table
+
+    def table(self) -> pa.Table:
+        """The matches themselves."""
+        return run(self.query, self.events, hierarchy=self.hierarchy).table
+
+    @property
+    def pattern(self) -> str:
+        return _pattern(self._parts)
+
+    @property
+    def _parts(self) -> tuple[Part, ...]:
+        return _seq(self.query).parts
+
+    def __repr__(self) -> str:
+        return f"{self.pattern}: {self.count:,} matches"
+
+    def _repr_html_(self) -> str:
+        head = f"<tr><th>{escape(self.pattern)}</th><th>{self.count:,}</th></tr>"
+        return f"<table><thead>{head}</thead>{self.children()._html_rows()}</table>"
+
+    # ------------------------------------------------------------ moves
+
+    def drill_down(self, concept: Sequence[ConceptMove] = (), pattern: Sequence[PatternMove] = ()) -> Cube:
+        """The finer query: types replaced by finer ones (coarser where negated), then components put in."""
+        query = self._retyped(concept, finer=True)
+        for name, position in sorted(pattern, key=lambda move: move[1]):
+            query = self._inserted(query, name, position)
+        return self._moved(query, _written(concept, pattern, "put in"))
+
+    def roll_up(self, concept: Sequence[ConceptMove] = (), pattern: Sequence[PatternMove] = ()) -> Cube:
+        """The coarser query: types replaced by coarser ones (finer where negated), then components taken out."""
+        query = self._retyped(concept, finer=False)
+        return self._moved(self._removed(query, pattern), _written(concept, pattern, "take out"))
+
+    def slice(self, predicate: str) -> Cube:
+        """The same pattern where a predicate over its variables holds as well: `cube.slice("a.price > 10")`."""
+        pattern, *rest = write(replace(self.query, where=(), returns=())).split("\n")
+        asked = parse("\n".join([pattern, f"WHERE {predicate}", *rest]))
+        query = replace(self.query, where=self.query.where + asked.where)
+        prepare(query, self.events, self.hierarchy)
+        return self._moved(query, f"where {predicate}")
+
+    def children(self, insert: Sequence[str] = ()) -> Cuboids:
+        """The cuboids one concept step finer, and those with one of the types in `insert` put in somewhere."""
+        moves = [self.drill_down(concept=[move]) for move in self._concept_moves(finer=True)]
+        positions = range(1, len(self._parts) + 2)
+        return Cuboids([*moves, *(self.drill_down(pattern=[(name, at)]) for name in insert for at in positions)])
+
+    def parents(self) -> Cuboids:
+        """The cuboids one step coarser: by concept, and with one component taken out."""
+        moves = [self.roll_up(concept=[move]) for move in self._concept_moves(finer=False)]
+        n_positive = sum(isinstance(part, Type) for part in self._parts)
+        removable = [(_plain(part), at) for at, part in enumerate(self._parts, 1) if isinstance(part, Not) or n_positive > 1]
+        return Cuboids([*moves, *(self.roll_up(pattern=[move]) for move in removable)])
+
+    def pivot(self, rows: int | tuple[int, int], columns: int | tuple[int, int]) -> pd.DataFrame:
+        """Counts by the types at two positions: those one step below or, with `(position, n)`, n steps below."""
+        sides = [self._side(rows), self._side(columns)]
+        if sides[0][0] == sides[1][0]:
+            raise PlanError(f"rows and columns are both {sides[0][0].name}\n  hint: take two different positions")
+        names = [part.variable or "" for part, _ in sides]
+        counted = self._counted(*names).to_pandas()
+        labels = []
+        for (_, groups), name in zip(sides, names, strict=True):
+            of_type = {below: group for group, covered in groups.items() for below in covered}
+            labels.append(counted[f"{name}_type"].map(of_type))
+        cells = counted["count"].groupby(labels).sum().unstack(fill_value=0)
+        cells = cells.reindex(index=list(sides[0][1]), columns=list(sides[1][1]), fill_value=0).astype("int64")
+        table: pd.DataFrame = cells.rename_axis(index=sides[0][0].name, columns=sides[1][0].name)
+        return table
+
+    # ------------------------------------------------------------ making moves
+
+    def _concept_moves(self, finer: bool) -> Iterator[ConceptMove]:
+        for at, part in enumerate(self._parts, 1):
+            name = _type(part).name
+            if self.hierarchy is None or name not in self.hierarchy:
+                continue
+            if finer == isinstance(part, Not):
+                above = self.hierarchy.parent(name)
+                targets: tuple[str, ...] = () if above is None else (above,)
+            else:
+                targets = self.hierarchy.children(name)
+            yield from ((name, target, at) for target in targets)
+
+    def _retyped(self, moves: Sequence[ConceptMove], finer: bool) -> Query:
+        query = self.query
+        for old, new, position in moves:
+            part = _part(query, old, position)
+            down = finer != isinstance(part, Not)
+            name = _type(part).name
+            valid = self._below(name) if down else self._above(name)
+            if new not in valid:
+                side = "below" if down else "above"
+                why = f" ({'drilling down' if finer else 'rolling up'} on a negated type goes the other way)" * isinstance(
+                    part, Not
+                )
+                listed = f"{side} {name} there is {', '.join(valid)}" if valid else f"nothing is {side} {name} in the hierarchy"
+                raise PlanError(f"{new} is not {side} {name}{why}\n  hint: {listed}")
+            variable = _type(part).variable or name
+            if variable == name:  # nobody chose this variable: it goes with the type
+                query = rename(query, {variable: self._fresh(query, new)})
+            parts = list(_seq(query).parts)
+            inner = replace(_type(parts[position - 1]), name=new)
+            parts[position - 1] = Not(inner) if isinstance(part, Not) else inner
+            query = _with(query, parts)
+        return query
+
+    def _below(self, name: str) -> tuple[str, ...]:
+        return self.hierarchy.descendants(name) if self.hierarchy and name in self.hierarchy else ()
+
+    def _above(self, name: str) -> tuple[str, ...]:
+        return self.hierarchy.ancestors(name) if self.hierarchy and name in self.hierarchy else ()
+
+    def _inserted(self, query: Query, text: str, position: int) -> Query:
+        name = text.removeprefix("!").strip()
+        known = {*self.events.type_names, *(self.hierarchy or ())}
+        if name not in known:
+            raise PlanError(f"there is no type {name!r} to put in\n  hint: {did_you_mean(name, known)}")
+        parts = list(_seq(query).parts)
+        if not 1 <= position <= len(parts) + 1:
+            raise PlanError(
+                f"{text} cannot be put in at position {position} of {_pattern(parts)}\n  hint: positions 1 to {len(parts) + 1}"
+            )
+        new = Type(name, self._fresh(query, name))
+        parts.insert(position - 1, Not(new) if text.startswith("!") else new)
+        return _with(query, parts)
+
+    def _removed(self, query: Query, moves: Sequence[PatternMove]) -> Query:
+        gone = {position: _part(query, text, position) for text, position in moves}
+        parts = [part for at, part in enumerate(self._parts, 1) if at not in gone]
+        if gone and not any(isinstance(part, Type) for part in parts):
+            raise PlanError(f"nothing would be left of {self.pattern}\n  hint: keep a component that is not negated")
+        kept = [part for at, part in enumerate(_seq(query).parts, 1) if at not in gone]
+        variables = {_type(part).variable for part in gone.values()}
+        query = _with(query, kept)
+        returns = tuple(item for item in query.returns if not variables & variables_of(item.value))
+        pattern = replace(_seq(query), where=_without(_seq(query).where, variables))
+        return replace(query, pattern=pattern, where=_without(query.where, variables), returns=returns)
+
+    def _fresh(self, query: Query, name: str) -> str:
+        """A variable for a new component: its type's name, numbered where that is taken."""
+        taken = {_type(part).variable for part in _seq(query).parts}
+        number = 1
+        variable = name
+        while variable in taken:
+            number += 1
+            variable = f"{name}_{number}"
+        return variable
+
+    def _side(self, side: int | tuple[int, int]) -> tuple[Type, dict[str, frozenset[str]]]:
+        """The component at a position, and the types that its events are grouped by, each with what it covers."""
+        position, steps = side if isinstance(side, tuple) else (side, 1)
+        if not 1 <= position <= len(self._parts) or isinstance(self._parts[position - 1], Not):
+            positive = [str(at) for at, part in enumerate(self._parts, 1) if isinstance(part, Type)]
+            raise PlanError(
+                f"no events are bound at position {position} of {self.pattern}\n  hint: positions {', '.join(positive)}"
+            )
+        part = _type(self._parts[position - 1])
+        if self.hierarchy is None or part.name not in self.hierarchy:
+            return part, {part.name: frozenset({part.name})}
+        groups: dict[str, frozenset[str]] = {}
+
+        def walk(name: str, left: int) -> None:
+            assert self.hierarchy is not None
+            below = self.hierarchy.children(name)
+            if not left or not below:
+                groups[name] = self.hierarchy.covers(name)
+                return
+            if name in self.events.type_names:  # events that carry the concept's own name
+                groups[name] = frozenset({name})
+            for child in below:
+                walk(child, left - 1)
+
+        walk(part.name, steps)
+        return part, groups
+
+
+class Cuboids(Sequence[Cube]):
+    """Some cubes, each with the move that leads to it and its count."""
+
+    def __init__(self, cubes: Sequence[Cube]) -> None:
+        self._cubes = tuple(cubes)
+
+    @overload
+    def __getitem__(self, index: int) -> Cube: ...
+    @overload
+    def __getitem__(self, index: slice) -> Cuboids: ...
+    def __getitem__(self, index: int | slice) -> Cube | Cuboids:
+        return Cuboids(self._cubes[index]) if isinstance(index, slice) else self._cubes[index]
+
+    def __len__(self) -> int:
+        return len(self._cubes)
+
+    @property
+    def table(self) -> pa.Table:
+        """The move, the pattern it leads to and the number of its matches, one row a cube."""
+        columns = {"move": [c.move for c in self], "pattern": [c.pattern for c in self], "count": [c.count for c in self]}
+        return pa.table(columns, pa.schema([("move", pa.string()), ("pattern", pa.string()), ("count", pa.int64())]))
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{cube.move}: {cube!r}" for cube in self)
+
+    def _html_rows(self) -> str:
+        rows = (f"<tr><td>{escape(cube.move)}: {escape(cube.pattern)}</td><td>{cube.count:,}</td></tr>" for cube in self)
+        return f"<tbody>{''.join(rows)}</tbody>"
+
+    def _repr_html_(self) -> str:
+        return f"<table>{self._html_rows()}</table>"
+
+
+# ---------------------------------------------------------------- parts of a query
+
+
+def _flat(query: Query) -> Query:
+    """The query with a flat SEQ of types, or an error."""
+    if query.aggregates:
+        raise PlanError("a cube counts the matches of a query without AGG\n  hint: leave out AGG, and ask the cube for its count")
+    pattern = flatten(query.pattern)
+    pattern = Seq((pattern,)) if isinstance(pattern, Type) else pattern
+    if not isinstance(pattern, Seq) or not all(isinstance(p.part if isinstance(p, Not) else p, Type) for p in pattern.parts):
+        raise PlanError(
+            "a cube is a SEQ of types, some negated\n  hint: AND, OR and negated expressions have no finer or coarser types"
+        )
+    return replace(query, pattern=pattern)
+
+
+def _seq(query: Query) -> Seq:
+    assert isinstance(query.pattern, Seq)
+    return query.pattern
+
+
+def _with(query: Query, parts: Iterable[Part]) -> Query:
+    return replace(query, pattern=replace(_seq(query), parts=tuple(parts)))
+
+
+def _without(predicates: tuple[Predicate, ...], variables: set[str | None]) -> tuple[Predicate, ...]:
+    return tuple(predicate for predicate in predicates if not variables & variables_of(predicate))
+
+
+def _part(query: Query, text: str, position: int) -> Part:
+    """The component at a position, which must be of the type that was said, with or without the `!` of a negated one."""
+    parts = _seq(query).parts
+    if not 1 <= position <= len(parts):
+        raise PlanError(f"{_pattern(parts)} has no position {position}\n  hint: positions 1 to {len(parts)}")
+    part: Part = parts[position - 1]
+    if text not in (_plain(part), _type(part).name):
+        places = ", ".join(f"{_plain(other)} is at {at}" for at, other in enumerate(parts, 1))
+        raise PlanError(f"position {position} of {_pattern(parts)} is {_plain(part)}, not {text}\n  hint: {places}")
+    return part
+
+
+def _type(part: Part) -> Type:
+    inner = part.part if isinstance(part, Not) else part
+    assert isinstance(inner, Type)
+    return inner
+
+
+def _plain(part: Part) -> str:
+    return "!" * isinstance(part, Not) + _type(part).name
+
+
+def _show(part: Part) -> str:
+    return "!" * isinstance(part, Not) + quote(_type(part).name)
+
+
+def _pattern(parts: Iterable[Part]) -> str:
+    return f"SEQ({', '.join(map(_show, parts))})"
+
+
+def _written(concept: Sequence[ConceptMove], pattern: Sequence[PatternMove], verb: str) -> str:
+    moves = [f"{old} -> {new} at {position}" for old, new, position in concept]
+    return ", ".join([*moves, *(f"{verb} {name} at {position}" for name, position in pattern)])
