@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from predict.oracle import predictions
@@ -51,7 +51,6 @@ def test_the_table() -> None:
 
 
 @given(chosen=rule_sets(), stream=streams())
-@settings(max_examples=100)
 def test_equals_the_oracle(chosen: list[Rule], stream: Stream) -> None:
     events = pa.table({"type": pa.array(stream.names, pa.string()), "ts": pa.array(stream.times, pa.int64())})
     rows = forecast(chosen, events).table.to_pylist()
@@ -126,8 +125,7 @@ def test_keys_are_streams_of_their_own() -> None:
         forecast(Rule("A", "B", 1, 2, 0.5, "keyed", "ward2"), events)
 
 
-@settings(max_examples=60)
-@given(chosen=rule_sets(), stream=streams(20), data=st.data())
+@given(chosen=rule_sets(), stream=streams(12), data=st.data())
 def test_a_stream_gives_what_the_whole_gives(chosen: list[Rule], stream: Stream, data: st.DataObject) -> None:
     keyed = [
         Rule(rule.predicate, rule.consequent.text, rule.within, rule.horizon, 0.5, rule.name + "k", ["id", "name"])
@@ -158,7 +156,6 @@ def test_a_stream_gives_what_the_whole_gives(chosen: list[Rule], stream: Stream,
     assert pa.concat_tables(pieces).to_pylist() == whole.to_pylist()
 
 
-@settings(max_examples=60)
 @given(chosen=rule_sets(), stream=streams(20), cut=st.integers(0, 20))
 def test_slices_of_time_with_a_halo_give_the_whole(chosen: list[Rule], stream: Stream, cut: int) -> None:
     events = pa.table({"type": pa.array(stream.names, pa.string()), "ts": pa.array(stream.times, pa.int64())})
@@ -205,7 +202,6 @@ def test_a_hit_known_early_does_not_count_as_a_rate() -> None:
     assert (quality["hits"], quality["precision"], quality["observed_rate"]) == (1, 1.0, None)
 
 
-@settings(max_examples=60)
 @given(chosen=rule_sets(), stream=streams(16))
 def test_outcomes_equal_a_plain_search(chosen: list[Rule], stream: Stream) -> None:
     keyed = [Rule(rule.predicate, rule.consequent.text, rule.within, rule.horizon, 0.5, rule.name + "k", "id") for rule in chosen]

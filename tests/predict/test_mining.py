@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from predict.oracle import minimal, occurrences
@@ -59,7 +59,6 @@ def brute_force(
     return found
 
 
-@settings(max_examples=60)
 @given(
     stream=streams(16),
     window=st.integers(2, 8),
@@ -76,8 +75,7 @@ def test_equals_brute_force(stream: Stream, window: int, more: int, least: int, 
 
 
 @pytest.mark.parametrize("key", [(), "id"])
-@settings(max_examples=40)
-@given(stream=streams(30))
+@given(stream=streams(20))
 def test_forecasts_observe_what_mined_rules_state(key: Any, stream: Stream) -> None:
     events = table(stream)
     rules = mine(events, 5, 1, 0.3, horizon=7, partition_by=key)
@@ -85,7 +83,6 @@ def test_forecasts_observe_what_mined_rules_state(key: Any, stream: Stream) -> N
         assert row["observed_rate"] == row["probability"]
 
 
-@settings(max_examples=60)
 @given(stream=streams(30), cuts=st.lists(st.integers(0, 40), max_size=3))
 def test_counts_of_slices_add_up(stream: Stream, cuts: list[int]) -> None:
     names = sorted(set(stream.names))

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Evaluator
 from seqube.events import Events, Hierarchy
-from seqube.predict.rules import Rule, lifts_of, sorted_from_sinks
+from seqube.predict.rules import Rule
 from seqube.predict.ruletext import VARIABLE, read_condition
 
 Ints = npt.NDArray[np.int64]
@@ -93,22 +93,20 @@ def compile_episodes(rules: Sequence[Rule], unit: str) -> tuple[Episodes, tuple[
     for rule in rules:
         within, horizon = rule.ticks(unit)
         withins.append(min(within, horizon - 1))
-        order = sorted_from_sinks(rule.vertices, rule.edges)
-        place = {alias: number for number, alias in enumerate(order)}
+        place = {alias: number for number, alias in enumerate(rule.lifts)}
         by_alias = {vertex.alias: vertex for vertex in rule.vertices}
-        rule_lifts = lifts_of(rule.vertices, rule.edges)
-        after: list[list[int]] = [[] for _ in order]
-        before: list[list[int]] = [[] for _ in order]
+        after: list[list[int]] = [[] for _ in place]
+        before: list[list[int]] = [[] for _ in place]
         for u, v in rule.edges:
             after[place[u]].append(place[v])
             before[place[v]].append(place[u])
-        for alias in order:
+        for alias, lift in rule.lifts.items():
             symbols.append(codes.setdefault(Symbol(by_alias[alias].type, by_alias[alias].where), len(codes)))
-            lifts.append(rule_lifts[alias])
+            lifts.append(lift)
         nexts += after
         befores += before
         n_sinks.append(sum(not successors for successors in after))
-        vertex_counts.append(len(order))
+        vertex_counts.append(len(place))
     vertex_starts = _starts(vertex_counts)
     vertex_symbols = np.array(symbols, np.int32)
     vertex_rules = np.repeat(np.arange(len(withins), dtype=np.int32), vertex_counts)

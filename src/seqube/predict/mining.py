@@ -54,6 +54,7 @@ def mine(
     max_events: int = 3,
     kinds: Sequence[str] = ("serial", "parallel"),
     partition_by: str | Sequence[str] = (),
+    limit: int | None = None,
     type: str = "type",
     time: str = "ts",
     unit: str = "ms",
@@ -61,7 +62,8 @@ def mine(
     """Rules over event types that held in these events, the most certain first.
 
     `min_support` counts occurrences, or is a share of all events if below 1. `horizon` is `window` unless given: predicate and
-    consequent together then lie within the window. `max_events` is the size of the largest predicate.
+    consequent together then lie within the window. `max_events` is the size of the largest predicate,
+    `limit` the number of rules to give at most.
     """
     stream = Events(events, type, time, unit)
     columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
@@ -78,7 +80,7 @@ def mine(
         )
     counter = _Slices(list(_slices(stream, columns, *ticks)), len(stream.type_names))
     found = search(counter, min(ticks[0], ticks[1] - 1), least, min_confidence, max_events, tuple(kinds))
-    return Rules(_write_rule(pattern, stream.type_names, within, until, columns) for pattern in found)
+    return Rules(_write_rule(pattern, stream.type_names, within, until, columns) for pattern in found[:limit])
 
 
 def _read_windows(window: int | str | Window, horizon: int | str | Window | None) -> tuple[Window, Window]:

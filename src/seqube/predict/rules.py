@@ -18,7 +18,8 @@ Shorthands: `"A -> B -> C"` is a chain; `"A, B -> C, D"` puts A and B (in any or
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, overload
@@ -95,12 +96,17 @@ class Rule:
             entry["partition_by"] = self.partition_by[0] if len(self.partition_by) == 1 else list(self.partition_by)
         return entry
 
+    @cached_property
+    def lifts(self) -> dict[str, int]:
+        """Aliases, each after all its successors, with the number of edges on the longest path to a sink."""
+        return lifts_of(self.vertices, self.edges)
+
     def ticks(self, unit: str) -> tuple[int, int]:
         """`within` and `horizon` in ticks of a time column of this unit: rounded so that no whole-tick answer changes."""
         within, horizon = _ticks(self.within, unit), -_ticks(self.horizon, unit, -1)
-        problems = _window_problems(self.name, within, horizon, depth_of(self.vertices, self.edges), f"{unit} ticks")
+        problems = list(_window_problems(f"rule {self.name!r}", within, horizon, max(self.lifts.values()), f"{unit} ticks", True))
         if problems:
-            raise QueryError(problems)
+            raise QueryError([problem for _, problem in problems])
         return within, horizon
 
 
@@ -176,7 +182,9 @@ class Rules(Sequence[Rule]):
     def to_text(self) -> str:
         import yaml
 
-        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=120)
+        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+        text: str = yaml.dump(self.to_dict(), Dumper=dumper, sort_keys=False, allow_unicode=True, width=120)
+        return text
 
     def to_dict(self) -> dict[str, Any]:
         return {"rules": [rule.to_dict() for rule in self._rules]}
@@ -239,10 +247,16 @@ class _Reading:
             self._report(f"{key!r} is missing", None, f"a rule has {', '.join(REQUIRED)}")
         self._read_fields({key: value for key, value in entry.items() if value is not None})
 
+    @property
+    def _who(self) -> str:
+        return f"rule {self.name!r}" if self._named else self.name
+
     def _report(self, message: str, key: Any = None, hint: str | None = None) -> None:
+        self._add(Problem(f"{self._who}: {message}", hint=hint), key)
+
+    def _add(self, problem: Problem, key: Any) -> None:
         place = self._places.get((*self._path, key)) or self._places.get(self._path)
-        who = f"rule {self.name!r}" if self._named else self.name
-        self.problems.append(Problem(f"{who}: {message}", place, hint))
+        self.problems.append(replace(problem, at=place))
 
     def _read_fields(self, entry: dict[Any, Any]) -> None:
         vertices, edges = self._read_predicate(entry["predicate"]) if "predicate" in entry else ((), ())
@@ -251,15 +265,11 @@ class _Reading:
         within, horizon = windows.get("within"), windows.get("horizon")
         probability = self._read_probability(entry["probability"]) if "probability" in entry else None
         partition_by = self._read_partition(entry.get("partition_by", ()))
-        depth = depth_of(vertices, edges) if vertices and not self.problems else 0
-        who = self.name if self._named else "this rule"
+        depth = max(lifts_of(vertices, edges).values(), default=0) if not self.problems else 0
+        span, until = (window.length if window else None for window in (within, horizon))
         same_unit = within is not None and horizon is not None and within.unit == horizon.unit
-        self.problems += [
-            Problem(p.message, self._places.get((*self._path, key)) or self._places.get(self._path), p.hint)
-            for key, p in _window_problems_by_key(
-                who, within.length if within else None, horizon.length if horizon else None, depth, "ticks", same_unit
-            )
-        ]
+        for key, problem in _window_problems(self._who, span, until, depth, "ticks", same_unit):
+            self._add(problem, key)
         if self.problems or consequent is None:
             return
         if self._named is None:
@@ -409,30 +419,20 @@ def find_cycle(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> list[str]:
     return path[path.index(path[-1]) :]
 
 
-def depth_of(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> int:
-    """The number of edges on the longest path: an occurrence spans at least so many ticks."""
-    return max(lifts_of(vertices, edges).values(), default=0)
-
-
 def lifts_of(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> dict[str, int]:
-    """How many edges the longest path from each vertex to a sink has."""
-    lifts = {vertex.alias: 0 for vertex in vertices}
+    """How many edges the longest path from each vertex to a sink has; each vertex stands after all its successors."""
+    lifts = dict.fromkeys(sorted_from_sinks(vertices, edges), 0)
     before = _predecessors(vertices, edges)
-    for alias in sorted_from_sinks(vertices, edges):
+    for alias in lifts:
         for u in before[alias]:
             lifts[u] = max(lifts[u], lifts[alias] + 1)
     return lifts
 
 
-def _window_problems(name: str, within: int, horizon: int, depth: int, unit: str) -> list[Problem]:
-    return [problem for _, problem in _window_problems_by_key(name, within, horizon, depth, unit, True)]
-
-
-def _window_problems_by_key(
-    name: str, within: int | None, horizon: int | None, depth: int, unit: str, comparable: bool
+def _window_problems(
+    who: str, within: int | None, horizon: int | None, depth: int, unit: str, comparable: bool
 ) -> Iterator[tuple[str, Problem]]:
-    """What no event stream can satisfy. `comparable` says that both lengths are in the same unit."""
-    who = f"rule {name!r}" if name != "this rule" else name
+    """What no event stream can satisfy, by key. `comparable` says that both lengths are in the same unit."""
     if within is not None and within < 0:
         yield "within", Problem(f"{who}: within {within} is negative", hint="give the longest time the predicate may span")
     elif within is not None and within < depth:
