@@ -27,6 +27,7 @@ from seqube.engine.state import Matcher, ticks
 from seqube.errors import DataError
 from seqube.events import Events
 from seqube.events.schema import TIME, TYPE, Schema
+from seqube.events.sources import one_chunk
 from seqube.events.times import read_times
 from seqube.language.tree import Attribute, Output
 from seqube.plan.physical import MatchPlan
@@ -106,7 +107,7 @@ class Columns:
         )
 
     def times(self, table: pa.Table) -> Ints:
-        return read_times(table.column(self.schema.time_column).chunk(0)).times
+        return read_times(one_chunk(table.select([self.schema.time_column])).column(0).chunk(0)).times
 
     def events(self, table: pa.Table) -> Events:
         """Events in time order; ties in the order of the input where that was kept."""
@@ -140,6 +141,7 @@ class Answer:
 
     def rows(self, table: pa.Table) -> pa.Table:
         """The engine's rows as the user's: without our own columns, in the declared types, with their id if that is wanted."""
+        table = one_chunk(table)
         columns = {}
         ids: list[Ints] = []
         for name, column in zip(table.column_names, table.columns, strict=True):
@@ -201,6 +203,18 @@ def _is_zoned(plan: MatchPlan, name: str, schema: Schema) -> bool:
         kind = schema.arrow(value.name)
         return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
     return any(pa.types.is_timestamp(field.type) and field.type.tz is not None for field in schema.columns)
+
+
+def needed_schema(plans: Iterable[MatchPlan], schema: Schema) -> Schema:
+    """The columns that have to travel: all of them where whole events are returned."""
+    wanted = {schema.type_column, schema.time_column}
+    for plan in plans:
+        names = needed_columns(plan)
+        if names is None:
+            return schema
+        wanted |= {{TYPE: schema.type_column, TIME: schema.time_column}.get(name, name) for name in names}
+    kept = pa.schema([field for field in schema.columns if field.name in wanted])
+    return Schema(kept, schema.type_column, schema.time_column, schema.unit)
 
 
 def pack(batches: Iterable[pa.RecordBatch], columns: Columns, layouts: Mapping[str, Layout]) -> Iterator[pa.RecordBatch]:
@@ -338,16 +352,7 @@ class _Job:
     # ------------------------------------------------------------ rows that matter, with their buckets
 
     def _columns(self) -> Columns:
-        schema = self.source.schema
-        needed: set[str] | None = set()
-        for plan in self.plans.values():
-            names = needed_columns(plan)
-            needed = None if names is None or needed is None else needed | names
-        if needed is not None:
-            wanted = {{TYPE: schema.type_column, TIME: schema.time_column}.get(name, name) for name in needed}
-            wanted |= {schema.type_column, schema.time_column}
-            kept = pa.schema([field for field in schema.columns if field.name in wanted])
-            schema = Schema(kept, schema.type_column, schema.time_column, schema.unit)
+        schema = needed_schema(self.plans.values(), self.source.schema)
         hidden = [SEQUENCE] if any(group.counts_events for group in self.groups) else []
         return Columns(schema, tuple(hidden + ([IDENTITY] if self.with_ids else [])))
 

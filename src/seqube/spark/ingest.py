@@ -169,7 +169,8 @@ def clock(source: Source) -> Column:
     moment, kind = column(source.time_column), source.schema.columns.field(source.time_column).type
     if pa.types.is_timestamp(kind):
         if kind.tz is None:
-            return F.timestamp_diff("MICROSECOND", F.lit("1970-01-01").cast("timestamp_ntz"), moment)
+            # The difference of two plain times knows no zone; casting them would bring in the session's.
+            return F.unix_micros(F.timestamp_micros(F.lit(0)) + (moment - F.lit("1970-01-01").cast("timestamp_ntz")))
         return F.unix_micros(moment)
     if pa.types.is_date(kind):
         return F.unix_date(moment).cast("long") * 86_400_000_000
