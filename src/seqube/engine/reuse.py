@@ -1,0 +1,366 @@
+"""Matches of one query from those of another: joins and filters over arrays of row numbers.
+
+Matches are kept as pieces, matrices with a row per slot and a column per match. Going down, a piece is filtered by types, by
+what must not be there and by predicates, and joined with one more component at a time: the events that fit between two bound
+ones are a range of that component's rows, so a join writes each result once and looks at no other. Going up, a piece whose
+slots all stay is handed on as it is, without a copy; one that loses a slot keeps, of the matches that differ in that slot
+alone, the one with the nearest event.
+
+Where a range begins or ends hangs on one bound event only, so for many matches it is looked up once per event instead of per
+match.
+
+Cost: linear in the matches taken over and in those written, plus a search per event (or per match, where these are fewer).
+Invariant: within one query a match is in one piece once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal as OneOf
+
+import numpy as np
+import pyarrow as pa
+
+from seqube.engine.jit import kernel
+from seqube.engine.nested import Batch, Evaluation, Instances, minus, plus
+from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normalise
+from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.state import ticks
+from seqube.events import Events
+from seqube.language.tree import Query
+from seqube.plan.derivation import Derivation, Dropped, Forbid, Join, Keep, Narrow, Widen
+from seqube.plan.physical import MatchPlan, Scan
+
+Place = OneOf["after", "until", "window start", "window end"]
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The matches of one query: pieces of shape (n_slots, n)."""
+
+    pieces: tuple[Ints, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(piece.shape[1] for piece in self.pieces)
+
+    @property
+    def n_slots(self) -> int:
+        return self.pieces[0].shape[0] if self.pieces else 0
+
+    def whole(self) -> Ints:
+        """All pieces as one."""
+        if len(self.pieces) == 1:
+            return self.pieces[0]
+        return np.concatenate(self.pieces, axis=1) if self.pieces else np.empty((0, 0), np.int64)
+
+    def instances(self, variables: Sequence[str]) -> Iterable[Instances]:
+        """The pieces as the rest of the engine knows them."""
+        for piece in self.pieces:
+            yield Instances(dict(zip(variables, piece, strict=True)), piece[0], piece[-1])
+
+    def select(self, masks: Iterable[Mask]) -> Matches:
+        return _pieces(piece.compress(mask, axis=1) for piece, mask in zip(self.pieces, masks, strict=True))
+
+
+def _pieces(pieces: Iterable[Ints]) -> Matches:
+    return Matches(tuple(piece for piece in pieces if piece.shape[1]))
+
+
+class Sharing:
+    """Computes and derives matches that end in (after, upto], over one batch."""
+
+    def __init__(self, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> None:
+        self._batch = batch
+        self._ends = (after, upto)
+        self._times, self._clocks = batch.events.times, batch.clocks
+        self.evaluator = Evaluator(batch.events)
+
+    def compute(self, plan: MatchPlan) -> Matches:
+        """The matches of a plan by itself."""
+        pieces = Evaluation(plan, self._batch, *self._ends).matches()
+        return _pieces(np.stack([piece.rows[name] for name in plan.variables]) for piece in pieces)
+
+    def derive(self, derivation: Derivation, source: Matches) -> Matches:
+        """The target's matches. Where they end later than the source's, `source` holds all that ended in the window before."""
+        for step in derivation:
+            source = self._narrow(step, source) if isinstance(step, Narrow) else self._widen(step, source)
+        return source
+
+    # ------------------------------------------------------------ downwards
+
+    def _narrow(self, step: Narrow, source: Matches) -> Matches:
+        have = [slot for slot, taken in enumerate(step.slots) if taken is not None]
+        taken = [slot for slot in step.slots if slot is not None]
+        if any(isinstance(part, Join) and (part.key or self._batch.partitions is not None) for part in step.steps):
+            source = _pieces([source.whole()])  # keys are coded once for all
+        lookups = _Lookups(self._batch, many=len(source) > len(self._times) // 2)
+        filters = self._type_masks(step, have)
+        pieces = []
+        for piece in source.pieces:
+            rows = piece if taken == list(range(len(piece))) else piece[taken]
+            if filters is not None:
+                rows = select_types(rows, *filters)
+            if step.shorter:
+                rows = rows.compress(self._clocks[rows[-1]] - self._clocks[rows[0]] < self._batch.window, axis=1)
+            pieces.append(self._steps(step, rows, list(have), lookups))
+        return _pieces(pieces)
+
+    def _type_masks(self, step: Narrow, have: list[int]) -> tuple[Ints, Mask] | None:
+        """Which rows of the matrix to look at, and which events are of the types they must be."""
+        if not step.retyped:
+            return None
+        masks = np.zeros((len(step.retyped), len(self._times)), np.bool_)
+        for mask, (_, types) in zip(masks, step.retyped, strict=True):
+            mask[self._batch.events.rows_of(types)] = True
+        return np.array([have.index(slot) for slot, _ in step.retyped], np.int64), masks
+
+    def _steps(self, step: Narrow, rows: Ints, have: list[int], lookups: _Lookups) -> Ints:
+        names = [component.variable for component in step.gives.positives]
+        for part in step.steps:
+            if not rows.shape[1]:
+                return np.empty((len(names), 0), np.int64)
+            match part:
+                case Keep(predicate):
+                    bound = {names[slot]: column for slot, column in zip(have, rows, strict=True)}
+                    rows = rows.compress(self.evaluator.true([predicate], bound, rows.shape[1]), axis=1)
+                case Forbid():
+                    rows = rows.compress(~self._is_there(part, rows, have, lookups), axis=1)
+                case Join():
+                    rows = self._join(part, rows, have, names, lookups)
+                    have = sorted([*have, part.slot])
+        return rows
+
+    def _join(self, part: Join, rows: Ints, have: list[int], names: list[str], lookups: _Lookups) -> Ints:
+        # Only the last component must be new: what comes before it may have been there when the matches before were found.
+        members = self._scan(part.scan, ends_here=part.slot == len(names) - 1)
+        columns = dict(zip(have, rows, strict=True))
+        asked = None
+        if part.key or self._batch.partitions is not None:
+            bound = {names[slot]: column for slot, column in columns.items()}
+            outer = [self.evaluator.array(value, bound, rows.shape[1]) for _, value in part.key]
+            inner = [self.evaluator.array(value, {part.scan.variable: members}, len(members)) for value, _ in part.key]
+            if self._batch.partitions is not None:
+                outer.append(pa.array(self._batch.partitions[rows[0]]))
+                inner.append(pa.array(self._batch.partitions[members]))
+            (asked, codes), n_codes = code_columns([outer, inner])
+            series = _Series.grouped(members, codes, n_codes)
+        else:
+            series = _Series(members)
+        if part.left is None:
+            begins = lookups.find(series, "window start", rows[-1], asked)
+        else:
+            begins = lookups.find(series, "after", columns[part.left], asked)
+        if part.right is None:
+            ends = lookups.find(series, "window end", rows[0], asked)
+        else:
+            ends = lookups.find(series, "until", columns[part.right], asked)
+        return join_ranges(rows, begins, ends, series.rows, sum(slot < part.slot for slot in have))
+
+    def _is_there(self, part: Forbid, rows: Ints, have: list[int], lookups: _Lookups) -> Mask:
+        """For which matches there is an event in the gap."""
+        members = self._scan(part.scan)
+        partitions = self._batch.partitions
+        asked = None
+        series = _Series(members)
+        if partitions is not None:
+            series = _Series.grouped(members, partitions[members], int(partitions.max(initial=-1)) + 1)
+            asked = partitions[rows[0]]
+        columns = dict(zip(have, rows, strict=True))
+        left = None if part.gap == 0 else columns[part.gap - 1]
+        right = columns.get(part.gap)
+        begins = lookups.find(series, "after", left, asked) if left is not None else None
+        ends = lookups.find(series, "until", right, asked) if right is not None else None
+        if begins is None:
+            begins = lookups.find(series, "window start", rows[-1], asked)
+        if ends is None:
+            ends = lookups.find(series, "window end", rows[0], asked)
+        there: Mask = begins < ends
+        return there
+
+    def _scan(self, scan: Scan, ends_here: bool = False) -> Ints:
+        rows = self._batch.events.rows_of(scan.types)
+        if self._batch.partitions is not None:
+            rows = rows[self._batch.partitions[rows] >= 0]
+        if ends_here and self._ends != (LOWEST, HIGHEST):
+            times = self._times[rows]
+            rows = rows[(times > self._ends[0]) & (times <= self._ends[1])]
+        if scan.filters:
+            rows = rows[self.evaluator.true(scan.filters, {scan.variable: rows}, len(rows))]
+        return rows
+
+    # ------------------------------------------------------------ upwards
+
+    def _widen(self, step: Widen, source: Matches) -> Matches:
+        if source.pieces and len(step.slots) < source.n_slots:
+            source = self._nearest(step.dropped, step.slots, source) if step.dropped else _distinct(step.slots, source)
+        pieces = list(source.pieces)
+        for delta in step.deltas:
+            found = self.compute(delta.plan)
+            if delta.present:
+                lookups = _Lookups(self._batch, many=len(found) > len(self._times) // 2)
+                slots = list(range(len(step.slots)))
+                found = found.select(
+                    np.logical_or.reduce([self._is_there(part, piece, slots, lookups) for part in delta.present])
+                    for piece in found.pieces
+                )
+            pieces += found.pieces
+        return _pieces(pieces)
+
+    def _nearest(self, dropped: Dropped, slots: Sequence[int], source: Matches) -> Matches:
+        series = _Series(self._scan(dropped.scan))
+        lookups = _Lookups(self._batch, many=len(source) > len(self._times) // 2)
+        found = []
+        for piece in source.pieces:
+            if dropped.after is not None:
+                nearest = lookups.find(series, "after", piece[dropped.after])
+            else:
+                assert dropped.before is not None
+                nearest = lookups.find(series, "until", piece[dropped.before]) - 1
+            found.append(piece[list(slots)].compress(series.rows[nearest] == piece[dropped.slot], axis=1))
+        return _pieces(found)
+
+
+def _distinct(slots: Sequence[int], source: Matches) -> Matches:
+    """Matches without some of their slots, each once."""
+    rows = source.whole()[list(slots)]
+    rows = rows.take(np.lexsort(rows), axis=1)
+    new = np.ones(rows.shape[1], np.bool_)
+    new[1:] = (rows[:, 1:] != rows[:, :-1]).any(axis=0)
+    return _pieces([rows.compress(new, axis=1)])
+
+
+# ---------------------------------------------------------------- ranges of events
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """Rows of one component in time order; with keys, key after key, those of key k from groups[k]."""
+
+    rows: Ints
+    groups: Ints | None = None
+
+    @staticmethod
+    def grouped(rows: Ints, codes: Ints, n_codes: int) -> _Series:
+        usable = codes >= 0
+        rows, codes = rows[usable], codes[usable]
+        groups = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=n_codes)))).astype(np.int64)
+        return _Series(rows[np.argsort(codes, kind="stable")], groups)
+
+
+@dataclass(slots=True)
+class _Lookups:
+    """Where in a series the events after (until, a window before, a window after) an event begin or end.
+
+    For many matches the answer is looked up once for every event of the batch.
+    """
+
+    batch: Batch
+    many: bool
+    _tables: dict[tuple[int, int, Place], tuple[Ints, Ints]] = field(default_factory=dict)
+
+    def find(self, series: _Series, place: Place, rows: Ints, asked: Ints | None = None) -> Ints:
+        if series.groups is not None:
+            assert asked is not None
+            values, bounds, right = self._question(series, place, rows)
+            return search_groups(series.groups, values, asked, bounds, right)
+        if not self.many:
+            values, bounds, right = self._question(series, place, rows)
+            return np.searchsorted(values, bounds, "right" if right else "left")
+        key = (series.rows.ctypes.data, len(series.rows), place)
+        if key not in self._tables:
+            values, bounds, right = self._question(series, place, slice(None))
+            # The rows are kept beside their table, so that their address stays theirs.
+            self._tables[key] = series.rows, np.searchsorted(values, bounds, "right" if right else "left")
+        return self._tables[key][1][rows]
+
+    def _question(self, series: _Series, place: Place, rows: Ints | slice) -> tuple[Ints, Ints, bool]:
+        times, clocks = self.batch.events.times, self.batch.clocks
+        match place:
+            case "after":
+                return times[series.rows], times[rows], True
+            case "until":
+                return times[series.rows], times[rows], False
+            case "window start":
+                return clocks[series.rows], minus(clocks[rows], self.batch.window), True
+            case "window end":
+                return clocks[series.rows], plus(clocks[rows], self.batch.window), False
+
+
+@kernel
+def search_groups(groups: Ints, values: Ints, asked: Ints, bounds: Ints, right: bool) -> Ints:
+    """Binary search for many bounds, each among the values of its own key; a key without values gives 0."""
+    out = np.zeros(len(asked), np.int64)
+    for q in range(len(asked)):
+        g = asked[q]
+        if 0 <= g < len(groups) - 1:
+            begin, end = groups[g], groups[g + 1]
+            while begin < end:
+                middle = (begin + end) // 2
+                if values[middle] < bounds[q] or (right and values[middle] == bounds[q]):
+                    begin = middle + 1
+                else:
+                    end = middle
+            out[q] = begin
+    return out
+
+
+@kernel
+def select_types(rows: Ints, slots: Ints, masks: Mask) -> Ints:
+    """The matches whose events in these slots are all in the mask of their slot."""
+    n_slots, n = rows.shape
+    chosen = np.empty(n, np.int64)
+    count = 0
+    for i in range(n):
+        fits = True
+        for s in range(len(slots)):
+            if not masks[s, rows[slots[s], i]]:
+                fits = False
+                break
+        if fits:
+            chosen[count] = i
+            count += 1
+    out = np.empty((n_slots, count), np.int64)
+    for s in range(n_slots):
+        for k in range(count):
+            out[s, k] = rows[s, chosen[k]]
+    return out
+
+
+@kernel
+def join_ranges(rows: Ints, begins: Ints, ends: Ints, members: Ints, at: int) -> Ints:
+    """Every match with each of its members (a range of `members`) as a new slot `at`."""
+    n_slots, n = rows.shape
+    total = 0
+    for i in range(n):
+        total += max(0, ends[i] - begins[i])
+    out = np.empty((n_slots + 1, total), np.int64)
+    for s in range(n_slots):
+        to = s if s < at else s + 1
+        write = 0
+        for i in range(n):
+            value = rows[s, i]
+            for _ in range(begins[i], ends[i]):
+                out[to, write] = value
+                write += 1
+    write = 0
+    for i in range(n):
+        for j in range(begins[i], ends[i]):
+            out[at, write] = members[j]
+            write += 1
+    return out
+
+
+def batch_of(query: Query, events: Events) -> Batch:
+    """The events with the clock and the partitions that a query asks for."""
+    partitions = None
+    if query.partition_by:
+        partitions = code_columns([[normalise(events.column(name)) for name in query.partition_by]])[0][0]
+    clocks = events.times
+    if query.window.unit == "events":
+        clocks = np.arange(len(events), dtype=np.int64)
+        if partitions is not None:
+            order = np.argsort(partitions, kind="stable")
+            sizes = np.bincount(partitions + 1)
+            clocks[order] = np.arange(len(events)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return Batch(events, ticks(query.window, events.unit), clocks, partitions)
