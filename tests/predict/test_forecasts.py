@@ -16,8 +16,9 @@ from predict.streams import Stream, graph, rule_sets, streams
 from seqube.errors import PlanError, QueryError, SchemaError
 from seqube.events import Events, Hierarchy
 from seqube.predict import Rule, Rules, forecast
-from seqube.predict.forecasts import COLUMNS, Forecaster, find_halo
+from seqube.predict.forecasts import Forecaster, find_halo
 from seqube.predict.matcher import STRATEGIES
+from seqube.predict.outcomes import COLUMNS
 
 EIGHT = datetime.fromisoformat("2024-05-06T08:00")
 
@@ -121,6 +122,8 @@ def test_keys_are_streams_of_their_own() -> None:
     rules = Rules([Rule("A -> B", "A", 9, 20, 0.5, "keyed", "id"), Rule("A -> B", "A", 9, 20, 0.5, "open")])
     rows = forecast(rules, events).table.to_pylist()
     assert [(r["rule"], r["start"], r["end"], r["id"]) for r in rows] == [("keyed", 2, 3, "y"), ("open", 2, 3, None)]
+    found = forecast(Rule("A -> B", "A", 9, 20, 0.5, "keyed", "start"), events.rename_columns(["type", "ts", "start", "ward"]))
+    assert found.outcomes["start_key"].to_pylist() == ["y"]
     with pytest.raises(SchemaError, match="rule 'keyed': there is no column 'ward2'"):
         forecast(Rule("A", "B", 1, 2, 0.5, "keyed", "ward2"), events)
 

@@ -29,6 +29,7 @@ from seqube.events import Events, Hierarchy, Schema
 from seqube.language import check
 from seqube.predict.episodes import Codes, Episodes, Ints, Symbol, compile_episodes, find_instances
 from seqube.predict.matcher import Matcher, MatcherState, Occurrences, choose_strategy, join
+from seqube.predict.outcomes import draw, judge, name_key, score, write_times
 from seqube.predict.rules import Edge, Rule, Rules
 from seqube.predict.ruletext import Vertex, read_condition
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]  # events done, events in all
 
-COLUMNS = ("rule", "consequent", "start", "end", "earliest", "latest", "probability")
 _CHUNK = 1_000_000
 _LATEST = np.iinfo(np.int64).max
 
@@ -181,7 +181,7 @@ class Forecaster:
             "probability": pa.array(self._probabilities[rules]),
         }
         for column in self.key_columns:
-            columns[column] = self._write_key(column, found, counts)
+            columns[name_key(column)] = self._write_key(column, found, counts)
         # A stable sort keeps the order of keys that each matcher gave.
         return pa.table(columns).take(pa.array(np.lexsort((rules, ends))))
 
@@ -275,38 +275,12 @@ def _is_ordered(one: Vertex, other: Vertex, edges: tuple[Edge, ...]) -> bool:
     return other.alias in reached(one.alias) or one.alias in reached(other.alias)
 
 
-# ---------------------------------------------------------------- times as the events have them
-
-_TICKS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_DAY_US = 86_400_000_000
-
-
 def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pat.is_dictionary(kind) else kind
 
 
 def _decoded(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pat.is_dictionary(column.type) else column
-
-
-def write_times(ticks: Ints, kind: pa.DataType, up: bool = False) -> pa.Array:
-    """Ticks in the type of the time column; what is finer than that type is rounded down, or up for an exclusive upper bound."""
-
-    def whole(size: int) -> Ints:
-        return -(-ticks // size) if up else ticks // size
-
-    if pat.is_timestamp(kind):
-        if kind.unit == "ns":
-            return pa.array(ticks).view(pa.timestamp("us", kind.tz)).cast(kind)
-        return pa.array(whole(_TICKS_US[kind.unit])).view(kind)
-    if pat.is_date32(kind):
-        return pa.array(whole(_DAY_US).astype(np.int32)).view(kind)
-    if pat.is_date64(kind):
-        return pa.array(whole(_DAY_US) * (_DAY_US // 1_000)).view(kind)
-    try:
-        return pa.array(ticks).cast(pa.int64() if pat.is_null(kind) else kind)
-    except pa.ArrowInvalid:  # a narrow column cannot hold what lies beyond its last event
-        return pa.array(ticks)
 
 
 # ---------------------------------------------------------------- the result
@@ -324,15 +298,11 @@ class Forecast:
     @cached_property
     def outcomes(self) -> pa.Table:
         """`table` with `outcome` ("hit", "miss", or "open" while its interval is not over), `occurred`, `lead` and `closed`."""
-        from seqube.predict.outcomes import judge
-
         return judge(self.table, self.rules, self._events, self._hierarchy)
 
     @cached_property
     def quality(self) -> pa.Table:
         """A row per rule: predictions, hits, misses, open, precision, mean lead, stated probability and observed rate."""
-        from seqube.predict.outcomes import score
-
         return score(self.outcomes, self.rules)
 
     @property
@@ -345,8 +315,6 @@ class Forecast:
 
     def plot(self) -> altair.LayerChart | altair.FacetChart:
         """How the observed rate of each rule compares with its stated probability."""
-        from seqube.predict.outcomes import draw
-
         return draw(self.quality)
 
     def __len__(self) -> int:

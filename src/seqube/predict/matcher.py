@@ -72,7 +72,7 @@ class MatcherState:
 
     def to_arrow(self) -> pa.RecordBatch:
         """One row, a list per array."""
-        columns = {name: pa.array([getattr(self, name).tolist()], pa.list_(pa.int64())) for name in _ARRAYS}
+        columns = {name: pa.array([getattr(self, name).astype(np.int64)], pa.list_(pa.int64())) for name in _ARRAYS}
         columns |= {name: pa.array([getattr(self, name)], pa.int64()) for name in ("n_old", "clock")}
         return pa.RecordBatch.from_pydict(columns)
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pat
 
 from seqube.engine.predicates import code_columns
 from seqube.errors import PlanError
@@ -28,14 +29,47 @@ from seqube.predict.rules import Rules
 if TYPE_CHECKING:
     import altair
 
+COLUMNS = ("rule", "consequent", "start", "end", "earliest", "latest", "probability")
 HIT, MISS, OPEN = "hit", "miss", "open"
 _SURE = 1.959963984540054  # standard deviations that hold 95 % of a normal distribution
 
 
+# ---------------------------------------------------------------- the columns of predictions
+
+_TICKS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_DAY_US = 86_400_000_000
+
+
+def name_key(column: str) -> str:
+    """What a partition column is called in the table of predictions: its own name, if that is not taken there."""
+    return f"{column}_key" if column in (*COLUMNS, "outcome", "occurred", "lead", "closed") else column
+
+
+def write_times(ticks: Ints, kind: pa.DataType, up: bool = False) -> pa.Array:
+    """Ticks in the type of the time column; what is finer than that type is rounded down, or up for an exclusive upper bound."""
+
+    def whole(size: int) -> Ints:
+        return -(-ticks // size) if up else ticks // size
+
+    if pat.is_timestamp(kind):
+        if kind.unit == "ns":
+            return pa.array(ticks).view(pa.timestamp("us", kind.tz)).cast(kind)
+        return pa.array(whole(_TICKS_US[kind.unit])).view(kind)
+    if pat.is_date32(kind):
+        return pa.array(whole(_DAY_US).astype(np.int32)).view(kind)
+    if pat.is_date64(kind):
+        return pa.array(whole(_DAY_US) * (_DAY_US // 1_000)).view(kind)
+    try:
+        return pa.array(ticks).cast(pa.int64() if pat.is_null(kind) else kind)
+    except pa.ArrowInvalid:  # a narrow column cannot hold what lies beyond its last event
+        return pa.array(ticks)
+
+
+# ---------------------------------------------------------------- hit, miss or open
+
+
 def judge(table: pa.Table, rules: Rules, events: Events, hierarchy: Hierarchy | None) -> pa.Table:
     """The predictions with `outcome`, `occurred` (when the consequent came), `lead` (how long after `end`) and `closed`."""
-    from seqube.predict.forecasts import write_times
-
     n = table.num_rows
     numbers = _rule_numbers(table, rules)
     ends = _ticks(table, "end")
@@ -90,7 +124,7 @@ def _next_consequents(
     rows, found = find_instances(events, tuple(symbols), hierarchy)
     streams, wanted_streams = found.astype(np.int64), wanted
     if columns:
-        kinds = [[table.column(column).combine_chunks().take(pa.array(chosen)) for column in columns]]
+        kinds = [[table.column(name_key(column)).combine_chunks().take(pa.array(chosen)) for column in columns]]
         kinds.append([_like(events.column(column), kinds[0][k].type) for k, column in enumerate(columns)])
         (wanted_keys, keys), _ = code_columns(kinds)
         known = keys[rows] >= 0
@@ -125,7 +159,7 @@ def score(outcomes: pa.Table, rules: Rules) -> pa.Table:
     totals = np.bincount(numbers[is_hit], weights=leads[is_hit].astype(np.float64), minlength=n_rules)
     low, high = _interval(closed_hits, closed)
     mean_lead = _ratio(totals, hits)
-    if pa.types.is_duration(outcomes.schema.field("lead").type):
+    if pat.is_duration(outcomes.schema.field("lead").type):
         mean_lead = pc.round(mean_lead).cast(pa.int64()).cast(pa.duration("us"))
     stated = np.array([rule.probability for rule in rules], np.float64)
     observed = _ratio(closed_hits, closed)
