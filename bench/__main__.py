@@ -1,54 +1,98 @@
-"""Run workloads and print what was measured: `python -m bench [--quick] [WORKLOAD ...]`; JSON lines go to build/bench."""
+"""Measure, and write the report: `python -m bench [--full] [--no-report] [WORKLOAD ...]`.
+
+Every workload writes its JSON lines to build/bench; the report is made from all that lie there.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 import json
+import pkgutil
+import sys
+import time
+import traceback
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+import bench.workloads
 from bench.measure import Measurement, about_this_run, as_line
 
-WORKLOADS = ("matching",)
+OUT = Path("build/bench")
+
+
+def workload_names() -> list[str]:
+    """Every module in bench/workloads, the peers first."""
+    return sorted((module.name for module in pkgutil.iter_modules(bench.workloads.__path__)), key=lambda name: (name != "peers", name))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="bench", description="Measure Seqube.")
-    parser.add_argument("workloads", nargs="*", default=list(WORKLOADS), help=f"of {', '.join(WORKLOADS)}; all by default")
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions and smaller sizes")
-    parser.add_argument("--out", type=Path, default=Path("build/bench"), help="the folder for JSON lines")
+    known = workload_names()
+    parser = argparse.ArgumentParser(prog="bench", description="Measure Seqube and its peers, and write the report.")
+    parser.add_argument("workloads", nargs="*", help=f"of {', '.join(known)}; all by default")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--quick", action="store_true", help="smaller sizes and fewer repetitions (the default)")
+    mode.add_argument("--full", action="store_true", help="full sizes; takes hours with all peers")
+    parser.add_argument("--no-report", action="store_true", help="measure only")
+    parser.add_argument("--out", type=Path, default=OUT, help="the folder for JSON lines")
     options = parser.parse_args()
-    if unknown := set(options.workloads) - set(WORKLOADS):
-        parser.error(f"no workload called {', '.join(sorted(unknown))}; there are {', '.join(WORKLOADS)}")
+    if unknown := set(options.workloads) - set(known):
+        parser.error(f"no workload called {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     options.out.mkdir(parents=True, exist_ok=True)
     console = Console()
-    for name in options.workloads:
-        module = importlib.import_module(f"bench.workloads.{name}")
-        with (options.out / f"{name}.jsonl").open("w", encoding="utf-8") as file:
-            print(json.dumps(about_this_run()), file=file)
-            for task, group in groupby(module.measurements(options.quick), key=lambda m: m.task):
-                measured = list(group)
+    failed = [name for name in options.workloads or known if not run(name, not options.full, options.out, console)]
+    if not options.no_report:
+        from bench.report import write_report
+
+        console.print(f"report: {write_report(options.out)}")
+    if failed:
+        sys.exit(f"not measured to the end: {', '.join(failed)}")
+
+
+def run(name: str, quick: bool, out: Path, console: Console) -> bool:
+    """One workload, printed and written as it goes; one that breaks off does not stop the others."""
+    began = time.perf_counter()
+    command = f"python -m bench {'--quick' if quick else '--full'} {name}"
+    draft = out / f"{name}.jsonl.draft"
+    with draft.open("w", encoding="utf-8") as file:
+        print(json.dumps(about_this_run(command)), file=file)
+        try:
+            for task, measured in _by_task(name, quick):
                 file.writelines(as_line(measurement) + "\n" for measurement in measured)
+                file.flush()
                 show(console, f"{name}: {task}", measured)
+        except Exception:  # noqa: BLE001 - a broken workload is reported, and the others are measured
+            traceback.print_exc()
+            return False
+    draft.replace(out / f"{name}.jsonl")
+    console.print(f"{name} took {time.perf_counter() - began:.0f} s\n")
+    return True
+
+
+def _by_task(name: str, quick: bool) -> Iterator[tuple[str, list[Measurement]]]:
+    measured: Iterator[Measurement] = importlib.import_module(f"bench.workloads.{name}").measurements(quick)
+    for (task, events), group in groupby(measured, key=lambda m: (m.task, m.events)):
+        yield f"{task}, {events:,} events" if events else task, list(group)
 
 
 def show(console: Console, title: str, measured: list[Measurement]) -> None:
-    """How much faster than the first contender, by CPU time (other work on the machine does not change it), then the numbers."""
+    """How much faster than the first contender, by CPU time (other work on the machine changes it little), then the numbers."""
     table = Table(title=title, title_justify="left")
     for column in ("contender", "ratio", "events/s", "ms", "± ms", "CPU ms", "peak MB", "answer"):
         table.add_column(column, justify="left" if column == "contender" else "right", no_wrap=True)
     base = measured[0].cpu_s
     for m in measured:
-        if not m.right or m.wall_s is None or m.spread_s is None or m.cpu_s is None:
-            table.add_row(m.contender, "wrong", *[""] * 5, m.note)
+        if m.wall_s is None:
+            table.add_row(m.contender, "" if m.right else "wrong", *[""] * 5, m.note)
             continue
-        ratio = f"{base / m.cpu_s:.2f}" if base and m.cpu_s else ""
-        numbers = (f"{m.events / m.wall_s:,.0f}", *(f"{1000 * seconds:.1f}" for seconds in (m.wall_s, m.spread_s, m.cpu_s)))
-        table.add_row(m.contender, ratio, *numbers, str(m.peak_mb), str(m.answer))
+        ratio = f"{base / m.cpu_s:.3g}" if base and m.cpu_s else ""
+        times = (f"{1000 * seconds:,.1f}" if seconds is not None else "" for seconds in (m.wall_s, m.spread_s, m.cpu_s))
+        peak = "" if m.peak_mb is None else f"{m.peak_mb:,}"
+        table.add_row(m.contender, ratio, f"{m.events / m.wall_s:,.0f}", *times, peak, str(m.answer))
     console.print(table)
 
 

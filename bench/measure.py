@@ -1,8 +1,9 @@
 """How a thing is measured: warmed up, repeated, with the answer checked and the machine written down.
 
 Machines are noisy, so what counts is the ratio of two things measured in turns in one run: `compare` alternates between its
-contenders and takes the median of each. CPU time of this process is noted beside wall time, because it is the steadier of the
-two on a shared machine. A contender whose answer differs from the first one's is reported as wrong, without a time.
+contenders and takes the median of each. CPU time is noted beside wall time, because it is the steadier of the two on a shared
+machine. A contender whose answer differs from the first one's is reported as wrong, without a time. The peak memory of contenders
+in one process is the process's own, the same for all; peers have processes of their own (`bench.peers`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import os
 import platform
 import resource
 import statistics
+import subprocess
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 
@@ -35,6 +38,10 @@ class Measurement:
     cpu_s: float | None = None
     peak_mb: int | None = None
     note: str = ""
+    repetitions: int = 0
+    prepare_s: float | None = None  # to take the events in, once
+    cores: int = 1
+    about: dict[str, Any] = field(default_factory=dict)  # what was varied, for those who draw it
 
     @property
     def rate(self) -> float | None:
@@ -63,7 +70,6 @@ def compare(
                 workload, task, name, events, answers[name], right=False, note=f"answered {answers[name]}, not {truth}"
             )
             continue
-        quartiles = statistics.quantiles(walls[name], n=4)
         yield Measurement(
             workload,
             task,
@@ -72,23 +78,59 @@ def compare(
             truth,
             right=True,
             wall_s=statistics.median(walls[name]),
-            spread_s=(quartiles[2] - quartiles[0]) / 2,
+            spread_s=spread(walls[name]),
             cpu_s=statistics.median(cpus[name]),
             peak_mb=peak_mb,
+            repetitions=repetitions,
         )
 
 
-def about_this_run() -> dict[str, Any]:
+def spread(times: Sequence[float]) -> float | None:
+    """Half the distance between the quartiles; nothing can be said of fewer than three."""
+    if len(times) < 3:
+        return None
+    quartiles = statistics.quantiles(times, n=4)
+    return (quartiles[2] - quartiles[0]) / 2
+
+
+def about_this_run(command: str = "") -> dict[str, Any]:
     """Where and with what: enough to compare two runs, or to know that they cannot be compared."""
-    packages = ("seqube", "numba", "numpy", "pyarrow", "pyspark")
+    packages = ("seqube", "numba", "numpy", "pyarrow", "pyspark", "duckdb", "polars", "apache-flink-libraries")
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command,
+        "commit": _commit(),
         "python": platform.python_version(),
+        "system": platform.system(),
         "machine": platform.machine(),
+        "processor": _processor(),
         "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "versions": {name: version(name) for name in packages},
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "load": round(os.getloadavg()[0], 2),
+        "versions": {name: found for name in packages if (found := version_of(name))},
     }
+
+
+def version_of(package: str) -> str:
+    """The version that is installed; empty for what is not."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _commit() -> str:
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    """What Linux calls the processor; the machine's kind elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
 def as_line(measurement: Measurement) -> str:

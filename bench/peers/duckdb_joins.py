@@ -1,0 +1,54 @@
+"""DuckDB: bucketed self-joins (`bench.peers.joins`); negation by an ASOF join to the next forbidden event."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pyarrow as pa
+
+from bench.peers import Ints, Peer, Task
+from bench.peers.joins import joined, listed, rows_of
+
+
+class Adapter(Peer):
+    name = "DuckDB"
+    package = "duckdb"
+    cores = 2
+    about = "SQL self-joins on buckets of time, negation by ASOF join; two threads; events in a table of its own"
+
+    def missing(self) -> str:
+        return "" if importlib.util.find_spec("duckdb") else "duckdb is not installed: make bench-peers"
+
+    def prepare(self, events: pa.Table) -> None:
+        import duckdb
+
+        self._base: Any = duckdb.connect(config={"threads": self.cores, "memory_limit": "6GB", "preserve_insertion_order": False})
+        self._base.register("arrow", events)
+        self._base.execute("CREATE TABLE events AS SELECT row, ts, id, type::VARCHAR AS type FROM arrow")
+        self._base.unregister("arrow")
+
+    def run(self, task: Task) -> list[Ints]:
+        found = self._base.sql(statement(task)).to_arrow_table()
+        return [column.to_numpy() for column in found.columns]
+
+    def close(self) -> None:
+        if hasattr(self, "_base"):
+            self._base.close()
+
+
+def statement(task: Task) -> str:
+    parts = [
+        listed(slot, task, "ts // {window}", "unnest([{own}, {own} - 1])")
+        for slot in range(len(task.types))
+        if slot != task.negated
+    ]
+    text = joined(task)
+    if task.negated is not None:
+        # The first forbidden event after the one before the gap must not come before the one after it.
+        before, after = task.negated - 1, task.negated + 1
+        parts.append(f"x AS (SELECT ts AS forbidden FROM events WHERE type = '{task.types[task.negated]}')")
+        parts.append(f"g AS (SELECT * FROM t{before} ASOF LEFT JOIN x ON x.forbidden > t{before}.ts)")
+        text = text.replace(f"JOIN t{before} ON", f"JOIN g AS t{before} ON")
+        text += f" AND (t{before}.forbidden IS NULL OR t{before}.forbidden >= t{after}.ts)"
+    return f"WITH {', '.join(parts)} SELECT {rows_of(task)} {text}"

@@ -1,0 +1,20 @@
+"""Seqube itself, behind the face of a peer: events made once, the query parsed, planned and run each time."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+import seqube as sq
+from bench.peers import Ints, Peer, Task
+
+
+class Adapter(Peer):
+    name = "Seqube"
+    package = "seqube"
+    about = "`sq.run(text, events)`, one thread"
+
+    def prepare(self, events: pa.Table) -> None:
+        self._events = sq.Events(events)
+
+    def run(self, task: Task) -> list[Ints]:
+        return [column.to_numpy() for column in sq.run(task.text, self._events).table.columns]

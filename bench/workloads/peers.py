@@ -1,0 +1,194 @@
+"""The peer suite: Q-a to Q-f on made-up and on real trades, by Seqube and by every peer that is installed.
+
+Everyone gets the same file of events and is run in turns, each in a process of its own. A peer that would need minutes for a
+million events gets fewer (`Peer.largest`), and Seqube runs at that size too, so that every ratio is between equal inputs. The right
+answer is the one that most contenders give; a tie goes against Seqube.
+
+The real trace has its trades further apart than a millisecond, so it is also run with windows ten times as long. Its `id` is the
+number of shares.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bench.measure import Measurement, spread
+from bench.peers import Answer, Peer, Task, load, peer_names, tasks
+from bench.peers.process import ROOT, Failed, Process
+from seqube.generate import generate
+
+WORKLOAD = "peers"
+SEED = 0
+MILLION = 1_000_000
+DATA = Path(os.environ.get("SEQUBE_DATA") or ROOT.parent / "shared" / "data")
+TRACE = DATA / "stock_trace_wpi.parquet"
+BUILD = Path("build/bench/peers")
+
+
+START_S = 120  # for starting a JVM and compiling
+
+
+class Pace(NamedTuple):
+    """How much time there is: repetitions at most, seconds for all of a contender's at one task, seconds for any one run."""
+
+    repetitions: int
+    budget_s: float
+    limit_s: float
+
+
+QUICK = Pace(5, 4, 60)
+FULL = Pace(9, 60, 1800)
+
+
+def measurements(quick: bool = False, sizes: tuple[int, ...] = (MILLION,)) -> Iterator[Measurement]:
+    BUILD.mkdir(parents=True, exist_ok=True)
+    adapters = {name: load(name) for name in peer_names()}
+    absent = {name: reason for name, adapter in adapters.items() if (reason := adapter.missing())}
+    for name, reason in absent.items():
+        yield Measurement(WORKLOAD, "skipped", adapters[name].name, 0, None, right=True, note=reason)
+    processes = {name: Process(name, BUILD / f"{name}.log") for name in adapters if name not in absent}
+    pace = QUICK if quick else FULL
+    try:
+        for size in sizes:
+            for task in tasks().values():
+                yield from _by_size(task, size, adapters, processes, pace, quick)
+        if TRACE.exists():
+            events = _keep("trace", trace())
+            n_events = pq.read_metadata(TRACE).num_rows
+            for stretch in (1, 10):
+                for task in tasks(stretch).values():
+                    label = f"trace Q-{task.name}" + (f" x{stretch}" if stretch > 1 else "")
+                    yield from contest(label, task, events, n_events, adapters, processes, pace)
+        else:
+            yield Measurement(WORKLOAD, "skipped", "real trace", 0, None, right=True, note=f"no {TRACE.name} in SEQUBE_DATA")
+    finally:
+        for process in processes.values():
+            process.end()
+
+
+def _by_size(
+    task: Task, size: int, adapters: dict[str, Peer], processes: dict[str, Process], pace: Pace, quick: bool
+) -> Iterator[Measurement]:
+    """The task at its size for all that can do it, then at the smaller sizes of those that cannot."""
+    share = {name: min(size, adapters[name].largest.get(task.name, size)) if quick else size for name in processes}
+    for n_events in sorted(set(share.values()), reverse=True):
+        chosen = {name: processes[name] for name, most in share.items() if most == n_events or name == "seqube_engine"}
+        events = _keep(f"stock20-{n_events}", stock20(n_events))
+        yield from contest(f"Q-{task.name}", task, events, n_events, adapters, chosen, pace)
+
+
+# ---------------------------------------------------------------- events
+
+
+def stock20(n_events: int) -> pa.Table:
+    return _numbered(generate("stock", n_events, SEED).select(["ts", "type", "id", "price"]))
+
+
+def trace() -> pa.Table:
+    """The real trades, with times in ms from the first."""
+    table = pq.read_table(TRACE)
+    times = table.column("ts").to_numpy().astype("datetime64[ms]").astype(np.int64)
+    return _numbered(
+        pa.table(
+            {
+                "ts": times - times[0],
+                "type": table.column("ticker"),
+                "id": pc.cast(table.column("shares"), pa.int64()),
+                "price": table.column("price"),
+            }
+        )
+    )
+
+
+def _numbered(table: pa.Table) -> pa.Table:
+    return table.append_column("row", pa.array(np.arange(len(table)))).combine_chunks()
+
+
+def _keep(name: str, table: pa.Table) -> Path:
+    """The events as a file that every process can read."""
+    path = (BUILD / f"{name}.arrow").resolve()
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def contest(
+    label: str, task: Task, events: Path, n_events: int, adapters: dict[str, Peer], processes: dict[str, Process], pace: Pace
+) -> Iterator[Measurement]:
+    """One task for everyone: a first run for warming up and for the answer, then in turns."""
+    answers: dict[str, Answer] = {}
+    failures: dict[str, str] = {}
+    for name, process in processes.items():
+        try:
+            process.prepare(events, START_S + pace.limit_s)
+            reply = process.run(task, pace.limit_s)
+            answers[name] = Answer(reply["count"], reply["checksum"])
+        except Failed as error:
+            failures[name] = str(error)
+    truth = agreed(answers)
+    replies = _take_turns(task, {name: processes[name] for name in answers if answers[name] == truth}, pace, failures)
+    for name in processes:
+        common = (WORKLOAD, label, adapters[name].name, n_events)
+        about = {"query": task.short, "window": task.window, "data": label.partition("Q-")[0].strip() or "stock20"}
+        if name in failures:
+            yield Measurement(*common, None, right=True, note=failures[name], about=about)
+        elif answers[name] != truth:
+            note = f"found {answers[name]}, the others {truth}"
+            yield Measurement(*common, answers[name].count, right=False, note=note, about=about)
+        else:
+            walls, cpus = ([reply[key] for reply in replies[name] if reply[key] is not None] for key in ("seconds", "cpu_s"))
+            peaks = [reply["peak_mb"] for reply in replies[name] if reply["peak_mb"] is not None]
+            yield Measurement(
+                *common,
+                answers[name].count,
+                right=True,
+                wall_s=statistics.median(walls),
+                spread_s=spread(walls),
+                cpu_s=statistics.median(cpus) if cpus else None,
+                peak_mb=max(peaks, default=None),
+                repetitions=len(walls),
+                prepare_s=processes[name].prepare_s,
+                cores=adapters[name].cores,
+                about=about | {"checksum": f"{answers[name].checksum:x}"},
+                note="" if Counter(answers.values())[truth] > 1 else "nobody else answered: not confirmed",
+            )
+
+
+def _take_turns(
+    task: Task, processes: dict[str, Process], pace: Pace, failures: dict[str, str]
+) -> dict[str, list[dict[str, Any]]]:
+    """Repeat until there are enough, or, for the slow, until their time is used up; everyone gets at least one."""
+    replies: dict[str, list[dict[str, Any]]] = {name: [] for name in processes}
+    spent_s = dict.fromkeys(processes, 0.0)
+    for _ in range(pace.repetitions):
+        for name, process in processes.items():
+            if name in failures or (replies[name] and spent_s[name] > pace.budget_s):
+                continue
+            began = time.perf_counter()
+            try:
+                replies[name].append(process.run(task, pace.limit_s))
+            except Failed as error:
+                failures[name] = str(error)
+            spent_s[name] += time.perf_counter() - began
+    return replies
+
+
+def agreed(answers: dict[str, Answer]) -> Answer | None:
+    """The answer most contenders give; where two are equally common, not Seqube's."""
+    votes = Counter(answers.values())
+    ours = answers.get("seqube_engine")
+    return max(votes, key=lambda answer: (votes[answer], answer != ours), default=None)
