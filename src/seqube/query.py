@@ -20,6 +20,8 @@ from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
 from seqube.language.tree import leaves
 from seqube.plan.aggregates import AggregatePlan, plan_aggregates
+from seqube.plan.chase import STRATEGIES as SHARING
+from seqube.plan.chase import Optimizer, SharedPlan, explain_shared
 from seqube.plan.explain import Explanation, explain_matches
 from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
@@ -67,14 +69,17 @@ def run(
     """Run a query, or several by name, over events: a table, a data frame, a path, or an `Events` made before."""
     from seqube.engine.aggregation import Aggregator
     from seqube.engine.results import Result, Results
+    from seqube.engine.reuse import run_shared
     from seqube.engine.state import Matcher
 
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    plans = {name: prepare(text, stream, hierarchy, strategy) for name, text in _by_name(query).items()}
-    tables = {
-        name: (Aggregator(plan) if isinstance(plan, AggregatePlan) else Matcher(plan)).run(stream) for name, plan in plans.items()
-    }
-    results = {name: Result(table, stream.rejected) for name, table in tables.items()}
+    sharing = isinstance(query, Mapping) and strategy in SHARING
+    plans = {name: prepare(text, stream, hierarchy, "auto" if sharing else strategy) for name, text in _by_name(query).items()}
+    tables = run_shared(_share(query, stream, hierarchy, strategy), stream) if isinstance(query, Mapping) and sharing else {}
+    for name, plan in plans.items():
+        if name not in tables:
+            tables[name] = (Aggregator(plan) if isinstance(plan, AggregatePlan) else Matcher(plan)).run(stream)
+    results = {name: Result(tables[name], stream.rejected) for name in plans}
     return Results(results) if isinstance(query, Mapping) else results[""]
 
 
@@ -91,6 +96,8 @@ def explain(
     """How a query is run over these events, and why."""
     stream = events if events is None or isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
     statistics = stream.statistics if stream is not None else None
+    if isinstance(query, Mapping) and stream is not None and strategy in SHARING:
+        return explain_shared(_share(query, stream, hierarchy, strategy))
     plans = {name: prepare(text, stream, hierarchy, strategy) for name, text in _by_name(query).items()}
     return Explanation.join(
         {
@@ -113,6 +120,15 @@ def prepare(
         check(bound, events.schema)
         _check_types(bound, events.type_names, hierarchy)
     return plan_aggregates(bound, hierarchy) if bound.aggregates else plan_matches(bound, hierarchy)
+
+
+def _share(workload: Workload, events: Events, hierarchy: Hierarchy | None, strategy: str) -> SharedPlan:
+    """How the queries of a workload are computed from each other's matches."""
+    from seqube.engine.reuse import measure
+
+    queries = {name: parse(text) if isinstance(text, str) else text for name, text in workload.items()}
+    optimizer = Optimizer(queries, hierarchy)
+    return optimizer.plan(strategy, measure(optimizer, events))
 
 
 def _by_name(query: str | Query | Workload) -> Workload:

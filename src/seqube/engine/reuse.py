@@ -15,22 +15,27 @@ Invariant: within one query a match is in one piece once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seqube.engine.jit import kernel
 from seqube.engine.nested import Batch, Evaluation, Instances, minus, plus
+from seqube.engine.output import MatchWriter
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normalise
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.state import ticks
 from seqube.events import Events
-from seqube.language.tree import Query
+from seqube.language.tree import Attribute, Comparison, Query, Window
+from seqube.plan.chase import Estimates, Optimizer, SharedPlan, SharedStep
 from seqube.plan.derivation import Derivation, Dropped, Forbid, Join, Keep, Narrow, Widen
 from seqube.plan.physical import MatchPlan, Scan
+
+SAMPLE = 20_000  # events looked at to see how many matches a stream has
 
 Place = OneOf["after", "until", "window start", "window end"]
 
@@ -94,7 +99,7 @@ class Sharing:
         taken = [slot for slot in step.slots if slot is not None]
         if any(isinstance(part, Join) and (part.key or self._batch.partitions is not None) for part in step.steps):
             source = _pieces([source.whole()])  # keys are coded once for all
-        lookups = _Lookups(self._batch, many=len(source) > len(self._times) // 2)
+        lookups = _Lookups(self._batch, many=len(source) > len(self._times) // 16)
         filters = self._type_masks(step, have)
         pieces = []
         for piece in source.pieces:
@@ -198,7 +203,7 @@ class Sharing:
         for delta in step.deltas:
             found = self.compute(delta.plan)
             if delta.present:
-                lookups = _Lookups(self._batch, many=len(found) > len(self._times) // 2)
+                lookups = _Lookups(self._batch, many=len(found) > len(self._times) // 16)
                 slots = list(range(len(step.slots)))
                 found = found.select(
                     np.logical_or.reduce([self._is_there(part, piece, slots, lookups) for part in delta.present])
@@ -209,7 +214,7 @@ class Sharing:
 
     def _nearest(self, dropped: Dropped, slots: Sequence[int], source: Matches) -> Matches:
         series = _Series(self._scan(dropped.scan))
-        lookups = _Lookups(self._batch, many=len(source) > len(self._times) // 2)
+        lookups = _Lookups(self._batch, many=len(source) > len(self._times) // 16)
         found = []
         for piece in source.pieces:
             if dropped.after is not None:
@@ -269,9 +274,8 @@ class _Lookups:
             return np.searchsorted(values, bounds, "right" if right else "left")
         key = (series.rows.ctypes.data, len(series.rows), place)
         if key not in self._tables:
-            values, bounds, right = self._question(series, place, slice(None))
             # The rows are kept beside their table, so that their address stays theirs.
-            self._tables[key] = series.rows, np.searchsorted(values, bounds, "right" if right else "left")
+            self._tables[key] = series.rows, merge_positions(*self._question(series, place, slice(None)))
         return self._tables[key][1][rows]
 
     def _question(self, series: _Series, place: Place, rows: Ints | slice) -> tuple[Ints, Ints, bool]:
@@ -285,6 +289,18 @@ class _Lookups:
                 return clocks[series.rows], minus(clocks[rows], self.batch.window), True
             case "window end":
                 return clocks[series.rows], plus(clocks[rows], self.batch.window), False
+
+
+@kernel
+def merge_positions(values: Ints, bounds: Ints, right: bool) -> Ints:
+    """Where each bound stands among the values; both ascend."""
+    out = np.empty(len(bounds), np.int64)
+    at = 0
+    for q in range(len(bounds)):
+        while at < len(values) and (values[at] < bounds[q] or (right and values[at] == bounds[q])):
+            at += 1
+        out[q] = at
+    return out
 
 
 @kernel
@@ -349,6 +365,77 @@ def join_ranges(rows: Ints, begins: Ints, ends: Ints, members: Ints, at: int) ->
             out[at, write] = members[j]
             write += 1
     return out
+
+
+# ---------------------------------------------------------------- a workload over a whole stream
+
+
+def compute_shared(plan: SharedPlan, events: Events) -> Iterator[tuple[SharedStep, Matches]]:
+    """Every query with its matches, sources first. Matches are kept as long as others are made from them."""
+    uses = {step.source: number for number, step in enumerate(plan.steps)}
+    batches = _Batches(events)
+    kept: dict[str, Matches] = {}
+    for number, step in enumerate(plan.steps):
+        sharing = Sharing(batches.of(step.query))
+        matches = sharing.compute(step.plan) if step.source is None else sharing.derive(step.derivation, kept[step.source])
+        if uses.get(step.name, -1) > number:
+            kept[step.name] = matches
+        kept = {name: found for name, found in kept.items() if uses[name] > number}
+        yield step, matches
+
+
+def run_shared(plan: SharedPlan, events: Events) -> dict[str, pa.Table]:
+    """The result tables of a workload's queries."""
+    evaluator = Evaluator(events)
+    tables = {}
+    for step, matches in compute_shared(plan, events):
+        tables[step.name] = _written(step, matches, events, evaluator)
+    return tables
+
+
+def _written(step: SharedStep, matches: Matches, events: Events, evaluator: Evaluator) -> pa.Table:
+    writer = MatchWriter(step.plan, events, evaluator)
+    pieces = matches.instances(step.plan.variables)
+    return pa.concat_tables([writer.empty(), *(writer.write(piece) for piece in pieces)])
+
+
+def measure(optimizer: Optimizer, events: Events) -> Estimates:
+    """Estimates for these events: counts by type, values by column and, of a long stream, the matches in a sample of it."""
+    names = {
+        side.name
+        for cuboid in optimizer.cuboids.values()
+        for predicate in cuboid.predicates
+        if isinstance(predicate, Comparison) and predicate.op == "="
+        for side in (predicate.left, predicate.right)
+        if isinstance(side, Attribute)
+    }
+    names |= {name for cuboid in optimizer.cuboids.values() for name in cuboid.query.partition_by}
+    distinct = {name: int(pc.count_distinct(events.column(name).slice(0, SAMPLE)).as_py()) for name in sorted(names)}
+    sizes: dict[str, float] = {}
+    if len(events) >= 10 * SAMPLE:
+        sample = events.slice((len(events) - SAMPLE) // 2, (len(events) + SAMPLE) // 2)
+        span = int(sample.times[-1] - sample.times[0])
+        batches = _Batches(sample)
+        for name, plan in optimizer.plans.items():
+            batch = batches.of(optimizer.cuboids[name].query)
+            if batch.window * 8 < (SAMPLE if batch.counts_events else span):
+                found = sum(len(piece) for piece in Evaluation(plan, batch).matches())
+                sizes[name] = max(found, 0.5) * len(events) / SAMPLE
+    return Estimates(events.statistics, events.unit, sizes, distinct)
+
+
+@dataclass(slots=True)
+class _Batches:
+    """The events as each query wants them; queries with equal windows and partitions share."""
+
+    events: Events
+    _made: dict[tuple[Window, tuple[str, ...]], Batch] = field(default_factory=dict)
+
+    def of(self, query: Query) -> Batch:
+        key = (query.window, query.partition_by)
+        if key not in self._made:
+            self._made[key] = batch_of(query, self.events)
+        return self._made[key]
 
 
 def batch_of(query: Query, events: Events) -> Batch:

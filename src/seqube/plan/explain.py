@@ -50,6 +50,7 @@ class Explanation:
     """`print` it, or draw its `graph`."""
 
     root: Step
+    drawn: Mapping[str, Any] | None = None  # a graph of its own, where steps are not what is drawn
 
     def __str__(self) -> str:
         return "\n".join(self.root.lines())
@@ -59,6 +60,8 @@ class Explanation:
     @property
     def graph(self) -> dict[str, Any]:
         """Nodes (id, title, notes) and edges (source, target): what flows from where to where."""
+        if self.drawn is not None:
+            return dict(self.drawn)
         nodes: list[dict[str, Any]] = []
         edges: list[dict[str, int]] = []
 

@@ -1,0 +1,398 @@
+"""Chase: which query of a workload is computed by itself, and which from which other, at the least cost in all.
+
+Every query is a vertex, and a virtual ground stands for "by itself". An edge from one query (or the ground) to another weighs what
+computing the second from the first is estimated to cost. Each query is computed once, from one source, without going round in
+circles: that is a spanning arborescence rooted in the ground, and the cheapest one is the plan (Theorem 1).
+
+An edge that weighs no less than the ground's own is never needed: the ground can take its place without closing a circle. And
+circles lie within strongly connected components, so these are solved one by one. What remains is small, often nothing.
+
+Costs are estimated in seconds from the numbers of events by type, the window, and the sizes of results, measured where they are
+known (`measured`), else expected for events that come independently of each other. The unit costs were measured on this engine.
+
+    Paper                              | Here
+    |S_i| = Rate * TW * P_E            | Estimates.rate, times the window
+    Pt (half of all pairs, in order)   | 1 / (n - 1)!: the share of n events of a window that come in the right order
+    C_compute(q), Equations 4 to 11    | Estimates.alone, Estimates.derived
+    virtual ground v_0                 | GROUND
+    Gabow's algorithm                  | networkx.minimum_spanning_arborescence
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from seqube.errors import PlanError
+from seqube.events import Hierarchy, Statistics
+from seqube.events.schema import UNITS
+from seqube.language.tree import Attribute, Comparison, Predicate, Query
+from seqube.plan.derivation import Delta, Derivation, Forbid, Join, Keep, Narrow, Widen, derive, waits
+from seqube.plan.ecube import Component, Cuboid, Lattice, cuboid_of, variables_of
+from seqube.plan.explain import Explanation, Step
+from seqube.plan.physical import MatchPlan
+from seqube.plan.planner import plan_matches
+
+GROUND = ""
+STRATEGIES = ("independent", "top-down", "bottom-up", "chase")
+WORTHWHILE = 0.9  # reuse is taken when it is expected to cost less than this share of computing alone
+
+
+class Units(NamedTuple):
+    """Seconds for one of each, as measured."""
+
+    query: float = 4e-4  # planning, arrays and calls, whatever the size
+    step: float = 1e-4
+    event: float = 2.5e-8  # an instance in a stack, linked
+    key: float = 6e-8  # an instance or match that is coded and sorted by a key
+    cell: float = 2.7e-9  # one row number of a match, written
+    test: float = 4e-9  # a match that is looked at
+    lookup: float = 3e-9  # an event or match whose place among others is looked up
+    predicate: float = 2e-8  # a match for which a predicate is evaluated
+    sort: float = 1.2e-7  # a match that is sorted to be taken once
+
+
+UNIT_COSTS = Units()
+
+# ---------------------------------------------------------------- what things cost
+
+
+@dataclass
+class Estimates:
+    """Sizes and costs for one stream. `measured` has sizes of queries' results, `distinct` numbers of values of columns."""
+
+    statistics: Statistics
+    unit: str = "ms"
+    measured: Mapping[str, float] = field(default_factory=dict)
+    distinct: Mapping[str, int] = field(default_factory=dict)
+    units: Units = UNIT_COSTS
+    _sizes: dict[Any, float] = field(default_factory=dict)
+
+    def rate(self, types: frozenset[str], counted: bool) -> float:
+        count = self.statistics.count(types)
+        return count / max(self.statistics.n if counted else self.statistics.span, 1)
+
+    def size(self, cuboid: Cuboid, components: Sequence[Component] | None = None) -> float:
+        """How many matches to expect, of all components or of some."""
+        parts = tuple(cuboid.components if components is None else components)
+        key = (tuple((part.types, part.negated) for part in parts), cuboid.predicates, cuboid.query.window)
+        if key not in self._sizes:
+            self._sizes[key] = self._expected(cuboid, parts)
+        return self._sizes[key]
+
+    def _expected(self, cuboid: Cuboid, parts: Sequence[Component]) -> float:
+        window, counted = cuboid.query.window, cuboid.query.window.unit == "events"
+        span = float(max(self.statistics.n if counted else self.statistics.span, 1))
+        length = min(window.length * 1_000 / UNITS[self.unit] if window.unit == "us" else float(window.length), span)
+        positives = [part for part in parts if not part.negated]
+        n = len(positives)
+        expected = span * length ** (n - 1) / math.factorial(n - 1)
+        for part in positives:
+            expected *= self.rate(part.types, counted)
+        for part in parts:
+            if part.negated:
+                expected /= 1 + self.rate(part.types, counted) * length / (n + 1)
+        for name in cuboid.query.partition_by:
+            expected /= self._values(name) ** (n - 1)
+        bound = {part.variable for part in positives}
+        for predicate in cuboid.predicates:
+            if variables_of(predicate) <= bound:
+                expected *= self._share(predicate)
+        return expected
+
+    def _share(self, predicate: Predicate) -> float:
+        """The share of matches that meet a predicate."""
+        if isinstance(predicate, Comparison) and predicate.op == "=":
+            name = next((side.name for side in (predicate.left, predicate.right) if isinstance(side, Attribute)), "")
+            return 1 / self._values(name)
+        return 0.5 if len(variables_of(predicate)) > 1 else 0.3
+
+    def _values(self, name: str) -> int:
+        return max(1, self.distinct.get(name, 10))
+
+    def alone(self, cuboid: Cuboid, size: float | None = None) -> float:
+        """Seconds to compute a query by itself."""
+        units, n = self.units, len(cuboid.positives)
+        size = self.size(cuboid) if size is None else size
+        instances = sum(self.statistics.count(part.types) for part in cuboid.components)
+        tied = [predicate for predicate in cuboid.positive_predicates if len(variables_of(predicate)) > 1]
+        keyed = bool(cuboid.query.partition_by) or len([p for p in tied if isinstance(p, Comparison) and p.op == "="]) >= n - 1 > 0
+        cost = units.query + instances * (units.event + units.key * keyed) + size * n * units.cell
+        if tied and not keyed:  # chains that the predicates then refuse are walked too
+            free = Cuboid(cuboid.query, cuboid.components)
+            cost += self.size(free) * units.test * len(tied)
+        return cost
+
+    def derived(self, derivation: Derivation, source: Cuboid, source_size: float, target_size: float) -> float:
+        """Seconds to compute a query from another's matches."""
+        cost = 0.0
+        here, size = source, source_size
+        for number, step in enumerate(derivation):
+            last = number == len(derivation) - 1
+            after = target_size if last else self.size(step.gives) * _ratio(source_size, self.size(source))
+            cost += self._narrowed(step, here, size, after) if isinstance(step, Narrow) else self._widened(step, size, after)
+            here, size = step.gives, after
+        return cost
+
+    def _narrowed(self, step: Narrow, source: Cuboid, size: float, target_size: float) -> float:
+        units, cuboid = self.units, step.gives
+        have = [slot for slot, taken in enumerate(step.slots) if taken is not None]
+        cost = units.step
+        scale = _ratio(target_size, self.size(cuboid))
+        if step.retyped or step.shorter:
+            cost += size * units.test * (1 + 0.5 * len(step.retyped))
+            size = min(size, scale * self.size(cuboid, [cuboid.positives[slot] for slot in have]))
+            cost += size * len(have) * units.cell
+        elif len(have) < len(source.positives):
+            cost += size * len(have) * units.cell
+        for part in step.steps:
+            match part:
+                case Join():
+                    cost += units.step + 2 * (min(size, self.statistics.n) + size) * units.lookup
+                    if part.key or cuboid.query.partition_by:
+                        cost += (size + self.statistics.count(part.scan.types)) * units.key * 2
+                    have = sorted([*have, part.slot])
+                    size = scale * self.size(cuboid, [cuboid.positives[slot] for slot in have])
+                    cost += size * len(have) * units.cell
+                case Forbid():
+                    cost += units.step + 2 * (min(size, self.statistics.n) + size) * units.lookup + size * units.test
+                    cost += target_size * len(have) * units.cell
+                case Keep():
+                    cost += units.step + size * units.predicate
+        return cost
+
+    def _widened(self, step: Widen, size: float, target_size: float) -> float:
+        units = self.units
+        cost = units.step
+        if any(number != slot for number, slot in enumerate(step.slots)) or step.dropped:
+            cost += size * (units.lookup * 2 + units.test) if step.dropped else size * units.sort
+            cost += target_size * len(step.slots) * units.cell
+        for delta in step.deltas:
+            cost += self._delta(delta, target_size / max(self.size(step.gives), 1e-9))
+        return cost
+
+    def _delta(self, delta: Delta, scale: float) -> float:
+        size = self.size(delta.cuboid) * scale
+        cost = self.alone(delta.cuboid, size)
+        if delta.present:
+            cost += size * (self.units.lookup * 2 + self.units.test) * len(delta.present)
+        return cost
+
+
+def _ratio(measured: float, expected: float) -> float:
+    return measured / expected if expected > 0 else 1.0
+
+
+# ---------------------------------------------------------------- plans of a workload
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStep:
+    """One query: computed from `source` by `derivation`, or by itself."""
+
+    name: str
+    plan: MatchPlan
+    query: Query
+    source: str | None
+    derivation: Derivation
+    seconds: float  # as estimated
+    alone: float  # if it were computed by itself
+
+    @property
+    def how(self) -> str:
+        if self.source is None:
+            return "by itself"
+        kinds = "downwards" if isinstance(self.derivation[0], Narrow) else "upwards"
+        return f"from {self.source}, {kinds}"
+
+
+@dataclass(frozen=True)
+class SharedPlan:
+    """The queries of a workload that can share, in the order in which they are computed."""
+
+    strategy: str
+    steps: tuple[SharedStep, ...]
+    lattice: Lattice
+    apart: Mapping[str, str] = field(default_factory=dict)  # queries that cannot share, and why
+
+    @property
+    def seconds(self) -> float:
+        return sum(step.seconds for step in self.steps)
+
+    @property
+    def sources(self) -> dict[str, str | None]:
+        return {step.name: step.source for step in self.steps}
+
+
+class Edge(NamedTuple):
+    """A way to compute `target` from `source`."""
+
+    source: str
+    target: str
+    derivation: Derivation
+    seconds: float
+
+
+class Optimizer:
+    """Plans one workload again and again, as statistics change; what does not hang on them is worked out once."""
+
+    def __init__(self, queries: Mapping[str, Query], hierarchy: Hierarchy | None = None, streaming: bool = False) -> None:
+        found = {name: cuboid_of(query, hierarchy) for name, query in queries.items()}
+        self.apart = {name: why for name, why in found.items() if isinstance(why, str)}
+        self.cuboids = {name: cuboid for name, cuboid in found.items() if isinstance(cuboid, Cuboid)}
+        self.plans = {name: plan_matches(cuboid.query, hierarchy) for name, cuboid in self.cuboids.items()}
+        if streaming:
+            for name in [name for name, plan in self.plans.items() if plan.waits]:
+                self.apart[name] = "its matches are final only when their window is over"
+                del self.cuboids[name], self.plans[name]
+        self.lattice = Lattice.of(self.cuboids, hierarchy)
+        self._ways: dict[tuple[str, str], tuple[list[Derivation], list[Derivation]]] = {}
+        for source, upper in self.cuboids.items():
+            for target, lower in self.cuboids.items():
+                if source != target and _may_share(upper, lower):
+                    down, up = derive(upper, lower)
+                    up = [way for way in up if not (streaming and waits(way))]
+                    if down or up:
+                        self._ways[source, target] = down, up
+
+    def plan(self, strategy: str, estimates: Estimates) -> SharedPlan:
+        if strategy not in STRATEGIES:
+            raise PlanError(f"strategy {strategy!r} does not apply to a workload\n  hint: one of {', '.join(STRATEGIES)}")
+        sizes = {name: estimates.measured.get(name, estimates.size(cuboid)) for name, cuboid in self.cuboids.items()}
+        alone = {name: estimates.alone(cuboid, sizes[name]) for name, cuboid in self.cuboids.items()}
+        edges = []
+        for (source, target), (down, up) in self._ways.items():
+            ways = {"independent": [], "top-down": down, "bottom-up": up, "chase": down + up}[strategy]
+            if ways:
+                cuboid = self.cuboids[source]
+                costs = [estimates.derived(way, cuboid, sizes[source], sizes[target]) for way in ways]
+                best = min(range(len(ways)), key=costs.__getitem__)
+                edges.append(Edge(source, target, ways[best], costs[best]))
+        if strategy == "chase":
+            edges = [edge for edge in edges if edge.seconds < WORTHWHILE * alone[edge.target]]
+        chosen = cheapest(alone, edges) if strategy == "chase" else _one_way(list(alone), edges)
+        return SharedPlan(strategy, self._steps(chosen, alone), self.lattice, self.apart)
+
+    def cost(self, plan: SharedPlan, estimates: Estimates) -> float:
+        """What a plan is expected to cost under other statistics."""
+        sizes = {name: estimates.measured.get(name, estimates.size(cuboid)) for name, cuboid in self.cuboids.items()}
+        total = 0.0
+        for step in plan.steps:
+            if step.source is None:
+                total += estimates.alone(self.cuboids[step.name], sizes[step.name])
+            else:
+                source = self.cuboids[step.source]
+                total += estimates.derived(step.derivation, source, sizes[step.source], sizes[step.name])
+        return total
+
+    def _steps(self, chosen: Mapping[str, Edge | None], alone: Mapping[str, float]) -> tuple[SharedStep, ...]:
+        """Sources before what is made from them."""
+        steps: dict[str, SharedStep] = {}
+
+        def add(name: str) -> None:
+            if name in steps:
+                return
+            edge = chosen[name]
+            if edge is not None:
+                add(edge.source)
+            source, derivation, seconds = (edge.source, edge.derivation, edge.seconds) if edge else (None, (), alone[name])
+            query = self.cuboids[name].query
+            steps[name] = SharedStep(name, self.plans[name], query, source, derivation, seconds, alone[name])
+
+        for name in chosen:
+            add(name)
+        return tuple(steps.values())
+
+
+def _may_share(one: Cuboid, other: Cuboid) -> bool:
+    """A quick look: the shorter one's types must all be met in the longer one."""
+    a, b = sorted((one.positives, other.positives), key=len)
+    return all(any(not x.types.isdisjoint(y.types) for y in b) for x in a)
+
+
+def _one_way(names: Sequence[str], edges: Iterable[Edge]) -> dict[str, Edge | None]:
+    """The cheapest source for each query, whatever computing it alone would cost.
+
+    Edges of one direction close circles only among queries that ask for the same.
+    """
+    chosen: dict[str, Edge | None] = dict.fromkeys(names)
+    for edge in sorted(edges, key=lambda edge: edge.seconds):
+        above: str | None = edge.source
+        while above is not None and above != edge.target:
+            upper = chosen[above]
+            above = upper.source if upper else None
+        if chosen[edge.target] is None and above is None:
+            chosen[edge.target] = edge
+    return chosen
+
+
+def cheapest(alone: Mapping[str, float], edges: Iterable[Edge]) -> dict[str, Edge | None]:
+    """The minimum-cost arborescence: for each query the edge that reaches it, or None where the ground does."""
+    import networkx as nx
+
+    into: dict[str, dict[str, Edge]] = {name: {} for name in alone}
+    for edge in edges:
+        if edge.seconds < alone[edge.target]:
+            into[edge.target][edge.source] = edge
+    graph = nx.DiGraph()
+    graph.add_nodes_from(alone)
+    graph.add_edges_from((edge.source, edge.target) for by_source in into.values() for edge in by_source.values())
+    chosen: dict[str, Edge | None] = {}
+    for component in nx.strongly_connected_components(graph):
+        # What comes from outside cannot close a circle, so the best of it stands in for the ground.
+        outside: dict[str, Edge | None] = {}
+        inside = nx.DiGraph()
+        for name in component:
+            entering = [edge for edge in into[name].values() if edge.source not in component]
+            outside[name] = min(entering, key=lambda edge: edge.seconds, default=None)
+            best = outside[name]
+            ground = best.seconds if best else alone[name]
+            inside.add_edge(GROUND, name, weight=ground)
+            within = (edge for edge in into[name].values() if edge.source in component and edge.seconds < ground)
+            inside.add_weighted_edges_from((edge.source, name, edge.seconds) for edge in within)
+        nearest = {name: min(inside.in_edges(name, data="weight"), key=lambda edge: edge[2])[0] for name in component}
+        if not _is_acyclic(nearest):
+            nearest = {target: source for source, target in nx.minimum_spanning_arborescence(inside).edges}
+        for name, source in nearest.items():
+            chosen[name] = into[name][source] if source != GROUND else outside[name]
+    return {name: chosen[name] for name in alone}
+
+
+def _is_acyclic(sources: Mapping[str, str]) -> bool:
+    grounded: set[str] = {GROUND}
+    for name in sources:
+        path = []
+        while name not in grounded:
+            if name in path:
+                return False
+            path.append(name)
+            name = sources[name]
+        grounded.update(path)
+    return True
+
+
+# ---------------------------------------------------------------- in words
+
+
+def explain_shared(plan: SharedPlan) -> Explanation:
+    """The order of computation with its reasons, and the E-Cube hierarchy."""
+    steps = []
+    for step in plan.steps:
+        notes = [str(plan.lattice.cuboids[step.name]), f"estimated {_ms(step.seconds)}"]
+        if step.source is not None:
+            notes[-1] += f"; by itself {_ms(step.alone)}"
+        steps.append(Step(f"{step.name}: {step.how}", tuple(notes)))
+    steps += [Step(f"{name}: by itself", (why,)) for name, why in plan.apart.items()]
+    hierarchy = Step("E-Cube hierarchy", tuple(plan.lattice.lines()))
+    title = f"workload of {len(steps)}, {plan.strategy}: estimated {_ms(plan.seconds)}"
+    graph = plan.lattice.graph
+    sources = plan.sources
+    for node in graph["nodes"]:
+        node["source"] = sources[node["id"]]
+    return Explanation(Step(title, (), (*steps, hierarchy)), graph)
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:,.1f} ms"
