@@ -195,6 +195,16 @@ def generate(
     out.print(f"{n:,} events in {path}", highlight=False, soft_wrap=True, markup=False)
 
 
+@program.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
+def explore(context: typer.Context) -> None:
+    """Open the page for writing queries and looking at what they find, on 127.0.0.1."""
+    import runpy
+
+    # The page is a program of its own: it and the command line know nothing of each other.
+    sys.argv = ["seqube explore", *context.args]
+    runpy.run_module("seqube.explorer.server", run_name="__main__")
+
+
 @program.command()
 def demo() -> None:
     """Take a tour on generated data."""

@@ -1,0 +1,384 @@
+"""Tables as chart specs: plain dictionaries in the words of ECharts, drawn in the browser and made of nothing but data.
+
+No spec holds code, so no value of an event can become any. Every function takes what is shown and no more; the callers see to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from seqube.explorer.jobs import Around, Cuboid
+from seqube.explorer.results import ResultFile, to_axis
+from seqube.plan.explain import Explanation, Step
+
+Spec = dict[str, Any]
+
+COLOURS = ["#0f766e", "#b45309", "#4f46e5", "#be123c", "#0369a1", "#4d7c0f", "#7e22ce", "#a16207", "#334155", "#c2410c"]
+HIT, MISS, OPEN = "#0f766e", "#be123c", "#94a3b8"
+INK, FAINT = "#334155", "#e2e8f0"
+
+MAX_POINTS = 1_000
+MAX_GROUPS = 30
+
+
+def _base(**parts: Any) -> Spec:
+    return {"color": COLOURS, "animation": False, "textStyle": {"fontFamily": "inherit", "color": INK}, **parts}
+
+
+def _grid(left: int = 90, bottom: int = 40) -> Spec:
+    return {"left": left, "right": 30, "top": 20, "bottom": bottom}
+
+
+# ---------------------------------------------------------------- matches in time
+
+
+def draw_density(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], axis: str, low: float, high: float) -> Spec:
+    """How many matches end when, with a slider for the stretch that is looked at in detail."""
+    middles = (edges[1:] + edges[:-1]) / 2
+    span = float(edges[-1] - edges[0]) or 1.0
+    shown = {"start": 100 * (low - float(edges[0])) / span, "end": 100 * (high - float(edges[0])) / span}
+    return _base(
+        grid={"left": 90, "right": 30, "top": 10, "bottom": 60},
+        # The slider moves a second, unseen axis: the bars stay where they are, and the slider says what is drawn below them.
+        xAxis=[
+            {"type": axis, "min": float(edges[0]), "max": float(edges[-1]), "splitLine": {"show": False}},
+            {"type": axis, "min": float(edges[0]), "max": float(edges[-1]), "show": False},
+        ],
+        yAxis={"type": "value", "name": "matches", "minInterval": 1, "splitLine": {"lineStyle": {"color": FAINT}}},
+        dataZoom=[{"type": "slider", "xAxisIndex": 1, "filterMode": "none", "height": 24, "bottom": 6, "realtime": False, **shown}],
+        tooltip={"trigger": "axis"},
+        series=[
+            {"type": "bar", "barWidth": "99%", "data": [[float(x), int(n)] for x, n in zip(middles, counts, strict=True)]},
+            {"type": "line", "xAxisIndex": 1, "data": [], "silent": True},
+        ],
+    )
+
+
+def draw_timeline(
+    result: ResultFile, rows: npt.NDArray[np.int64], time: str, kind: str, axis: str, low: float, high: float
+) -> Spec:
+    """A lane per type, a point per event, a match as a line through its events."""
+    part = result.table.take(pa.array(rows))
+    variables = [field.name for field in part.schema if pa.types.is_struct(field.type)]
+    times, types = {}, {}
+    for variable in variables:
+        events = part.column(variable).combine_chunks()
+        moments = events.field(time)
+        there = np.asarray(events.is_valid())
+        values = np.full(len(rows), np.nan)
+        values[there] = to_axis(pa.chunked_array([moments.filter(pa.array(there))]))
+        times[variable] = values
+        types[variable] = events.field(kind).cast(pa.string()).to_pylist()
+    lanes = sorted({name for names in types.values() for name in names if name is not None})
+    place = {name: number for number, name in enumerate(lanes)}
+    lines, points = [], []
+    for number in range(len(rows)):
+        bound = [v for v in variables if types[v][number] is not None]
+        bound.sort(key=lambda v: times[v][number])
+        spots = [[float(times[v][number]), place[types[v][number]]] for v in bound]
+        if len(spots) > 1:
+            lines.append({"coords": spots, "match": int(rows[number])})
+        points += [
+            {"value": spot, "match": int(rows[number]), "variable": v, "name": f"{v}: {types[v][number]}"}
+            for v, spot in zip(bound, spots, strict=True)
+        ]
+    opacity = 0.7 if len(rows) < 60 else 0.25
+    return _base(
+        grid=_grid(left=110, bottom=50),
+        xAxis={"type": axis, "min": low, "max": high, "splitLine": {"lineStyle": {"color": FAINT}}},
+        yAxis={
+            "type": "category",
+            "data": lanes,
+            "splitLine": {"show": True, "lineStyle": {"color": FAINT}},
+            "axisTick": {"show": False},
+        },
+        dataZoom=[{"type": "inside", "filterMode": "none"}],
+        tooltip={"trigger": "item", "formatter": "{b}"},
+        series=[
+            {
+                "type": "lines",
+                "coordinateSystem": "cartesian2d",
+                "polyline": True,
+                "silent": True,
+                "data": lines,
+                "lineStyle": {"color": COLOURS[2], "width": 1.2, "opacity": opacity},
+            },
+            {"type": "scatter", "symbolSize": 9, "data": points, "itemStyle": {"color": COLOURS[0]}, "cursor": "pointer"},
+        ],
+    )
+
+
+# ---------------------------------------------------------------- aggregates
+
+
+def draw_aggregates(table: pa.Table) -> Spec | None:
+    """A line over time for each aggregate (and group), or bars by group; None where there is nothing to draw."""
+    timed = "ts" in table.column_names
+    names = [field.name for field in table.schema if field.name != "ts"]
+    values = [name for name in names if _is_number(table.schema.field(name).type)]
+    groups = [name for name in names if name not in values]
+    if not values or not table.num_rows:
+        return None
+    return _draw_lines(table, values, groups) if timed else _draw_bars(table, values, groups)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _draw_lines(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
+    axis = "time" if pa.types.is_temporal(table.column("ts").type) else "value"
+    times = to_axis(table.column("ts"))
+    labels = _labels(table, groups)
+    series = []
+    distinct = sorted(set(labels))[:MAX_GROUPS]
+    members = {label: [] for label in distinct}  # type: dict[str, list[int]]
+    for row, label in enumerate(labels):
+        if label in members:
+            members[label].append(row)
+    for name in values:
+        column = np.array([np.nan if v is None else float(v) for v in table.column(name).to_pylist()])
+        for label in distinct:
+            chosen = np.array(members[label])
+            points = _thin(times[chosen], column[chosen])
+            title = f"{name}, {label}" if groups else name
+            series.append({"type": "line", "name": title, "showSymbol": len(points) < 60, "data": points})
+    return _base(
+        grid=_grid(bottom=70),
+        legend={"top": 0, "type": "scroll"},
+        tooltip={"trigger": "axis"},
+        xAxis={"type": axis, "splitLine": {"show": False}, "scale": True},
+        yAxis={"type": "value", "scale": True, "splitLine": {"lineStyle": {"color": FAINT}}},
+        dataZoom=[{"type": "slider", "height": 22, "bottom": 10}, {"type": "inside"}],
+        series=series,
+    )
+
+
+def _thin(times: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> list[list[float | None]]:
+    """At most so many points: of every stretch, the lowest and the highest, so that no peak is lost."""
+    if len(times) > MAX_POINTS:
+        keep = []
+        for part in np.array_split(np.arange(len(times)), MAX_POINTS // 2):
+            known = part[~np.isnan(values[part])]
+            if len(known):
+                keep += sorted({int(known[np.argmin(values[known])]), int(known[np.argmax(values[known])])})
+        times, values = times[keep], values[keep]
+    return [[float(t), None if np.isnan(v) else float(v)] for t, v in zip(times, values, strict=True)]
+
+
+def _draw_bars(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
+    table = table.slice(0, MAX_POINTS)
+    labels = _labels(table, groups)
+    series = [
+        {"type": "bar", "name": name, "data": [None if v is None else float(v) for v in table.column(name).to_pylist()]}
+        for name in values
+    ]
+    return _base(
+        grid=_grid(bottom=70),
+        legend={"top": 0},
+        tooltip={"trigger": "axis"},
+        xAxis={"type": "category", "data": labels, "axisLabel": {"hideOverlap": True}},
+        yAxis={"type": "value", "splitLine": {"lineStyle": {"color": FAINT}}},
+        series=series,
+    )
+
+
+def _labels(table: pa.Table, groups: list[str]) -> list[str]:
+    columns = [table.column(name).to_pylist() for name in groups]
+    return [", ".join(str(value) for value in row) for row in zip(*columns, strict=True)] if columns else ["all"] * table.num_rows
+
+
+# ---------------------------------------------------------------- the cube
+
+
+def draw_lattice(around: Around) -> Spec:
+    """Coarser queries above, finer ones below, each with its count; the one that is looked at in the middle."""
+    nodes, links = [], []
+
+    def place(cuboids: Sequence[Cuboid], top: float, step: float, colour: str, is_above: bool) -> None:
+        per_line = 6
+        for number, cuboid in enumerate(cuboids):
+            line, spot = divmod(number, per_line)
+            n_here = min(per_line, len(cuboids) - line * per_line)
+            x, y = (spot - (n_here - 1) / 2) * 190, top + step * line
+            nodes.append(_lattice_node(cuboid, x, y, colour))
+            ends = (cuboid.pattern + cuboid.move, "here")
+            links.append({"source": ends[0], "target": ends[1]} if is_above else {"source": ends[1], "target": ends[0]})
+
+    place(around.coarser, -110, -70, "#e0e7ff", is_above=True)
+    place(around.finer, 110, 70, "#ccfbf1", is_above=False)
+    here = _lattice_node(around.here, 0, 0, "#0f766e")
+    here |= {"name": "here", "label": {**here["label"], "color": "#fff", "fontWeight": "bold"}}
+    nodes.append(here)
+    return _base(
+        tooltip={"trigger": "item", "formatter": "{b}"},
+        series=[
+            {
+                "type": "graph",
+                "layout": "none",
+                "roam": True,
+                "symbol": "roundRect",
+                "symbolSize": [178, 44],
+                "left": 110,
+                "right": 110,
+                "top": 40,
+                "bottom": 40,
+                "data": nodes,
+                "links": links,
+                "lineStyle": {"color": "#94a3b8", "curveness": 0.05},
+                "cursor": "pointer",
+            }
+        ],
+    )
+
+
+def _lattice_node(cuboid: Cuboid, x: float, y: float, colour: str) -> dict[str, Any]:
+    pattern = cuboid.pattern.removeprefix("SEQ(").removesuffix(")")
+    short = pattern if len(pattern) <= 26 else pattern[:25] + "…"
+    label = {
+        "show": True,
+        "formatter": f"{short}\n{cuboid.count:,}".replace("{", "(").replace("}", ")"),
+        "color": INK,
+        "lineHeight": 16,
+    }
+    return {
+        "name": cuboid.pattern + cuboid.move,
+        "x": x,
+        "y": y,
+        "value": cuboid.count,
+        "text": cuboid.text,
+        "label": label,
+        "itemStyle": {"color": colour},
+    }
+
+
+def draw_pivot(pivot: Mapping[str, Any]) -> Spec:
+    """Counts by the types at two positions, as a heat map."""
+    counts = pivot["counts"]
+    cells = [[x, y, count] for y, line in enumerate(counts) for x, count in enumerate(line)]
+    lowest, highest = min((cell[2] for cell in cells), default=0), max((cell[2] for cell in cells), default=0)
+    return _base(
+        grid={"left": 120, "right": 110, "top": 30, "bottom": 50},
+        tooltip={"trigger": "item"},
+        xAxis={"type": "category", "data": pivot["columns"], "name": pivot["names"][1], "nameLocation": "middle", "nameGap": 28},
+        yAxis={"type": "category", "data": pivot["rows"], "name": pivot["names"][0], "inverse": True},
+        visualMap={
+            "min": lowest,
+            "max": max(highest, lowest + 1),
+            "calculable": True,
+            "right": 0,
+            "top": "middle",
+            "itemHeight": 110,
+            "inRange": {"color": ["#f0fdfa", "#99f6e4", "#2dd4bf"]},
+        },
+        series=[
+            {
+                "type": "heatmap",
+                "data": cells,
+                "label": {"show": len(cells) <= 150},
+                "itemStyle": {"borderColor": "#fff", "borderWidth": 2},
+            }
+        ],
+    )
+
+
+# ---------------------------------------------------------------- forecasts
+
+
+def draw_predictions(table: pa.Table) -> Spec:
+    """The interval of each prediction as a bar in its rule's lane, coloured by how it turned out; a dot where it came true."""
+    lows, highs = to_axis(table.column("earliest")), to_axis(table.column("latest"))
+    axis = "time" if pa.types.is_temporal(table.column("earliest").type) else "value"
+    outcomes, rules = table.column("outcome").to_pylist(), table.column("rule").to_pylist()
+    names = list(dict.fromkeys(rules))
+    offsets = {name: number for number, name in enumerate(names)}
+    series: list[dict[str, Any]] = []
+    for outcome, colour in (("hit", HIT), ("miss", MISS), ("open", OPEN)):
+        # Predictions of one rule overlap, so each is drawn a little above or below its neighbour.
+        bars = [
+            {"coords": [[float(lows[k]), (y := offsets[rules[k]] + (k % 9 - 4) / 12)], [float(highs[k]), y]]}
+            for k in range(len(rules))
+            if outcomes[k] == outcome
+        ]
+        style = {"color": colour, "width": 4, "opacity": 0.75, "cap": "round"}
+        series.append(
+            {
+                "type": "lines",
+                "coordinateSystem": "cartesian2d",
+                "name": outcome,
+                "data": bars,
+                "lineStyle": style,
+                "itemStyle": {"color": colour},
+            }
+        )
+    came = [k for k in range(len(rules)) if outcomes[k] == "hit"]
+    if came:
+        moments = to_axis(table.column("occurred").take(pa.array(came)))
+        dots = [[float(t), offsets[rules[k]] + (k % 9 - 4) / 12] for k, t in zip(came, moments, strict=True)]
+        series.append({"type": "scatter", "name": "occurred", "symbolSize": 6, "data": dots, "itemStyle": {"color": INK}})
+    return _base(
+        grid={"left": 30, "right": 30, "top": 40, "bottom": 60},
+        legend={"top": 0, "data": ["hit", "miss", "open", "occurred"]},
+        xAxis={"type": axis, "scale": True, "splitLine": {"lineStyle": {"color": FAINT}}},
+        yAxis={
+            "type": "value",
+            "min": -0.6,
+            "max": len(names) - 0.4,
+            "interval": 1,
+            "axisLabel": {"show": False},
+            "splitLine": {"show": False},
+        },
+        dataZoom=[{"type": "slider", "filterMode": "none", "height": 22, "bottom": 10}, {"type": "inside", "filterMode": "none"}],
+        series=series,
+    )
+
+
+# ---------------------------------------------------------------- plans
+
+
+def draw_plan(plan: Explanation) -> Spec:
+    """The plan as a tree, rows flowing from the leaves on the right to the answer on the left."""
+    return _base(
+        series=[
+            {
+                "type": "tree",
+                "data": [_tree(plan.root)],
+                "left": 20,
+                "right": 340,
+                "top": 10,
+                "bottom": 10,
+                "symbolSize": 9,
+                "roam": True,
+                "initialTreeDepth": -1,
+                "expandAndCollapse": False,
+                "label": {
+                    "position": "right",
+                    "align": "left",
+                    "fontSize": 12,
+                    "lineHeight": 16,
+                    "backgroundColor": "#fff",
+                    "padding": [2, 4],
+                },
+                "lineStyle": {"color": "#94a3b8", "width": 1.5},
+                "itemStyle": {"color": COLOURS[0]},
+            }
+        ],
+    )
+
+
+def _tree(step: Step) -> dict[str, Any]:
+    notes = [note if len(note) <= 60 else note[:59] + "…" for note in step.notes[:5]]
+    return {"name": "\n".join([step.title, *notes]), "children": [_tree(child) for child in step.children]}
+
+
+def depth_and_width(step: Step) -> tuple[int, int]:
+    """How many steps follow each other, and how many lines stand side by side: what the drawing needs."""
+    if not step.children:
+        return 1, 1 + min(len(step.notes), 5)
+    sizes = [depth_and_width(child) for child in step.children]
+    return 1 + max(size[0] for size in sizes), max(sum(size[1] for size in sizes), 1 + min(len(step.notes), 5))

@@ -1,0 +1,67 @@
+// The query editor's language: colours for the words of a query, and completion of what can stand at the cursor.
+import * as CM from "nicegui-codemirror";
+
+const CLAUSES =
+  "PATTERN WHERE PARTITION GROUP GROUPBY BY AGG HAVING WITHIN EMIT ON TRIGGER EVERY TOTAL RETURN AS".split(" ");
+const WORDS = "SEQ AND OR NOT IN BETWEEN IS NULL TRUE FALSE COUNT SUM AVG MIN MAX".split(" ");
+const KEYWORDS = new Set([...CLAUSES, ...WORDS]);
+
+function makeLanguage(known) {
+  return CM.StreamLanguage.define({
+    name: "seqube",
+    token(stream) {
+      if (stream.eatSpace()) return null;
+      if (stream.match(/^--.*/)) return "comment";
+      if (stream.match(/^'(?:[^']|'')*'?/)) return "string";
+      if (stream.match(/^(?:\d+(?:\.\d+)?\s*(?:[a-zµ]+\b)?)/i)) return "number";
+      if (stream.match(/^(?:"(?:[^"]|"")*"?|`(?:[^`]|``)*`?)/)) return "typeName";
+      const word = stream.match(/^[^\W\d]\w*/);
+      if (word) {
+        if (KEYWORDS.has(word[0].toUpperCase())) return "keyword";
+        if (known.types.has(word[0])) return "typeName";
+        return "variableName";
+      }
+      if (stream.match(/^!(?!=)/)) return "operatorKeyword";
+      stream.next();
+      return "operator";
+    },
+    languageData: { commentTokens: { line: "--" }, autocomplete: (context) => complete(context, known) },
+  });
+}
+
+// After "variable." the attributes; elsewhere types, variables of the text and keywords.
+function complete(context, known) {
+  const word = context.matchBefore(/[\w.]*/);
+  if (!word || (word.from === word.to && !context.explicit)) return null;
+  const dot = word.text.lastIndexOf(".");
+  if (dot >= 0) {
+    const options = known.attributes.map((name) => ({ label: name, type: "property" }));
+    return { from: word.from + dot + 1, options, validFor: /^\w*$/ };
+  }
+  const text = context.state.doc.toString();
+  const variables = new Set();
+  for (const found of text.matchAll(/[\w"`]+\s+([^\W\d]\w*)\s*(?=[,)])/g)) {
+    if (!KEYWORDS.has(found[1].toUpperCase())) variables.add(found[1]);
+  }
+  const options = [
+    ...[...known.types].map((name) => ({ label: name, apply: /^[^\W\d]\w*$/.test(name) ? name : `"${name}"`, type: "class" })),
+    ...[...variables].map((name) => ({ label: name, type: "variable" })),
+    ...[...KEYWORDS].map((name) => ({ label: name, type: "keyword", boost: -1 })),
+  ];
+  return { from: word.from, options, validFor: /^\w*$/ };
+}
+
+const compartments = new WeakMap();
+
+// Teach an editor the language, with the names that are known now; called again when other events are opened.
+export function teach(view, types, attributes) {
+  const language = makeLanguage({ types: new Set(types), attributes });
+  const old = compartments.get(view);
+  if (old) {
+    view.dispatch({ effects: old.reconfigure(language) });
+  } else {
+    const compartment = new CM.Compartment();
+    compartments.set(view, compartment);
+    view.dispatch({ effects: CM.StateEffect.appendConfig.of(compartment.of(language)) });
+  }
+}

@@ -1,0 +1,176 @@
+"""What the worker can do, in the process that holds the events: open, run, explain, walk the cube, forecast.
+
+A job takes plain values and gives plain values back; rows go to an Arrow file in the server's own folder, so that nothing large
+passes between the processes. Each job is a method of `Desk`; `worker` calls it by name.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import seqube as sq
+from seqube.events import Events
+from seqube.explorer.sources import Source
+from seqube.language import parse
+from seqube.plan.explain import Explanation
+from seqube.predict import forecast
+
+MAX_NEIGHBOURS = 60
+WARM_UP = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What the page knows of open events: their shape, never the rows."""
+
+    sample: Events  # no rows, but the columns and the type names: enough to check a query
+    n_events: int
+    n_rejected: int
+    reasons: dict[str, int]
+    counts: dict[str, int]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A query's answer: the rows are in the file."""
+
+    text: str  # the query in canonical form
+    n_rows: int
+    is_aggregate: bool
+    seconds: float
+    plan: Explanation
+
+
+@dataclass(frozen=True, slots=True)
+class Cuboid:
+    """A query near the one that is looked at: the move that leads there, its text to go on from, and its count."""
+
+    move: str
+    pattern: str
+    text: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """A cuboid and what is one step away. A part is (name, negated, coarser names, finer names)."""
+
+    here: Cuboid
+    parts: tuple[tuple[str, bool, tuple[str, ...], tuple[str, ...]], ...]
+    coarser: tuple[Cuboid, ...]
+    finer: tuple[Cuboid, ...]
+    n_left_out: int
+    seconds: float
+
+
+class Desk:
+    """The events of one source, and the work that is done on them."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._events: Events | None = None
+
+    def open(self) -> Opened:
+        before = time.perf_counter()
+        events = self._read()
+        rejected = events.rejected
+        counts = events.statistics.counts
+        seconds = time.perf_counter() - before
+        return Opened(events.slice(0, 0), len(events), rejected.count, dict(rejected.reasons), dict(counts), seconds)
+
+    def _read(self) -> Events:
+        if self._events is None:
+            self._events = self._source.read()
+        return self._events
+
+    # ------------------------------------------------------------ queries
+
+    def run(self, text: str, strategy: str, out: Path) -> Ran:
+        events = self._read()
+        query = parse(text, events.schema)
+        concepts = self._source.concepts
+        sq.run(query, events.slice(0, WARM_UP), hierarchy=concepts, strategy=strategy)  # the first run of a kind compiles its loops
+        before = time.perf_counter()
+        result = sq.run(query, events, hierarchy=concepts, strategy=strategy)
+        seconds = time.perf_counter() - before
+        _write(result.table, out)
+        plan = sq.explain(query, events, hierarchy=concepts, strategy=strategy)
+        return Ran(str(query), len(result), bool(query.aggregates), seconds, plan)
+
+    def matches(self, text: str, out: Path) -> int:
+        """The matches of a query with their events, whatever it returns."""
+        events = self._read()
+        result = sq.run(replace(parse(text, events.schema), returns=()), events, hierarchy=self._source.concepts)
+        _write(result.table, out)
+        return len(result)
+
+    # ------------------------------------------------------------ the cube
+
+    def cube(self, text: str) -> Around:
+        before = time.perf_counter()
+        cube = sq.Cube(self._read(), text, hierarchy=self._source.concepts)
+        coarser, finer = cube.parents(), cube.children()
+        shown = [_cuboid(near) for near in [*coarser, *finer[: MAX_NEIGHBOURS - len(coarser)]]]
+        return Around(
+            _cuboid(cube),
+            self._parts(cube),
+            tuple(shown[: len(coarser)]),
+            tuple(shown[len(coarser) :]),
+            len(coarser) + len(finer) - len(shown),
+            time.perf_counter() - before,
+        )
+
+    def _parts(self, cube: sq.Cube) -> tuple[tuple[str, bool, tuple[str, ...], tuple[str, ...]], ...]:
+        concepts = self._source.concepts
+        parts = []
+        for part in cube.query.pattern.parts:  # type: ignore[union-attr]
+            negated = not hasattr(part, "name")
+            name = str(part.part.name if negated else part.name)  # type: ignore[union-attr]
+            known = concepts is not None and name in concepts
+            above = concepts.ancestors(name) if concepts and known else ()
+            below = concepts.children(name) if concepts and known else ()
+            parts.append((name, negated, *((below, above) if negated else (above, below))))
+        return tuple(parts)
+
+    def move(self, text: str, verb: str, concept: tuple[str, str, int] | None, pattern: tuple[str, int] | None) -> str:
+        """The text of the query that a move leads to."""
+        cube = sq.Cube(self._read(), text, hierarchy=self._source.concepts)
+        step = cube.drill_down if verb == "drill down" else cube.roll_up
+        return str(step([concept] if concept else [], [pattern] if pattern else []).query)
+
+    def pivot(self, text: str, rows: tuple[int, int], columns: tuple[int, int]) -> dict[str, Any]:
+        cube = sq.Cube(self._read(), text, hierarchy=self._source.concepts)
+        table = cube.pivot(rows, columns)
+        return {
+            "rows": list(table.index),
+            "columns": list(table.columns),
+            "names": (str(table.index.name), str(table.columns.name)),
+            "counts": [[int(cell) for cell in line] for line in table.to_numpy()],
+        }
+
+    # ------------------------------------------------------------ forecasts
+
+    def forecast(self, out: Path) -> dict[str, Any]:
+        """Predictions and how they turned out, to the file; the quality of each rule."""
+        assert self._source.rules is not None
+        before = time.perf_counter()
+        found = forecast(self._source.rules, self._read(), hierarchy=self._source.concepts)
+        _write(found.outcomes, out)
+        quality = found.quality.to_pylist()
+        return {"quality": quality, "n_rows": len(found), "unseen": found.unseen, "seconds": time.perf_counter() - before}
+
+
+def _cuboid(cube: sq.Cube) -> Cuboid:
+    return Cuboid(cube.move, cube.pattern, str(cube.query), cube.count)
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    """Rows as an Arrow file, which the server maps instead of reading it."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1_000_000)

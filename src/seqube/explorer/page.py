@@ -1,0 +1,461 @@
+"""The page: events to choose from, the query with help while it is written, and what it found as table, timeline, chart and plan.
+
+Each browser tab has a `Screen`. Its state (data, view, query, the way through the cube) is in the address, so that it can be kept,
+shared and gone back to; opening an address does the same work again. What a tab shows is in the browser, its rows are in a file of
+its own, and both go when the tab does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import Request
+from nicegui import events as happenings
+from nicegui import ui
+
+from seqube.errors import Problem, QueryError, SequbeError
+from seqube.explorer import charts
+from seqube.explorer.jobs import Opened, Ran
+from seqube.explorer.live import LivePanel
+from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeline
+from seqube.explorer.results import ResultFile
+from seqube.explorer.sources import ENDINGS, Source
+from seqube.explorer.worker import Worker
+from seqube.query import prepare
+
+STRATEGIES = ("auto", "iterative", "aggressive", "passive", "balanced", "latest-start", "two-step", "per-start", "window-product")
+VIEWS = ("query", "cube", "forecast", "live")
+LARGEST_UPLOAD = 512 * 2**20
+TYPING_PAUSE = 0.25
+
+
+class Explorer:
+    """What all tabs share: the sources, a worker for each that is open, and the files of results."""
+
+    def __init__(self, sources: list[Source], folder: Path, live: Path | None = None) -> None:
+        self.sources = {source.name: source for source in reversed(sources)}
+        self.sources = dict(reversed(self.sources.items()))
+        self.folder = folder
+        self.live = live
+        self.results: dict[str, ResultFile] = {}
+        self._workers: dict[str, Worker] = {}
+
+    def worker(self, name: str) -> Worker:
+        if name not in self._workers:
+            self._workers[name] = Worker(self.sources[name])
+        return self._workers[name]
+
+    def new_file(self) -> tuple[str, Path]:
+        number = secrets.token_hex(8)
+        return number, self.folder / f"{number}.arrow"
+
+    def add(self, number: str, path: Path) -> ResultFile:
+        self.results[number] = ResultFile(path)
+        return self.results[number]
+
+    def drop(self, number: str) -> None:
+        if number in self.results:
+            self.results.pop(number).close()
+
+    def close(self) -> None:
+        for worker in self._workers.values():
+            worker.stop()
+
+
+async def show(explorer: Explorer, request: Request) -> None:
+    """Build the page for one tab, and bring it to where its address says."""
+    screen = Screen(explorer, dict(request.query_params), request.query_params.getlist("via"))
+    screen.build()
+    await ui.context.client.connected()
+    ui.context.client.on_delete(screen.leave)
+    await screen.open(screen.data)
+    await screen.arrive()
+
+
+class Screen:
+    """One tab: what it looks at, and how to get there."""
+
+    def __init__(self, explorer: Explorer, given: dict[str, str], via: list[str]) -> None:
+        self.explorer = explorer
+        self.data = given.get("data", "") if given.get("data") in explorer.sources else next(iter(explorer.sources))
+        self.view = given.get("view", "") if given.get("view") in VIEWS else "query"
+        self.text = given.get("q", "")[:20_000]
+        self.strategy = given.get("strategy", "") if given.get("strategy") in STRATEGIES else "auto"
+        self.via = via[-20:]
+        self.opened: Opened | None = None
+        self._task: asyncio.Future[Any] | None = None
+        self._typed = 0
+
+    @property
+    def source(self) -> Source:
+        return self.explorer.sources[self.data]
+
+    # ------------------------------------------------------------ the frame
+
+    def build(self) -> None:
+        ui.add_css(Path(__file__).with_name("style.css"))
+        ui.add_body_html("<script>addEventListener('popstate', () => location.reload())</script>")
+        ui.colors(primary="#0f766e")
+        with ui.header().classes("items-center bg-white text-slate-800 border-b py-2").style("gap: 16px"):
+            ui.label("Seqube").classes("text-xl font-bold text-teal-800")
+            self._chosen = ui.select(list(self.explorer.sources), value=self.data, label="Events", on_change=self._choose)
+            self._chosen.props("dense outlined options-dense data-testid=data").classes("w-64")
+            self._build_upload()
+            self._facts = ui.label().classes("text-slate-500 sq-fact").props("data-testid=facts")
+            ui.space()
+            self._busy = ui.spinner(size="sm").classes("mr-2")
+            self._busy.visible = False
+            self._clock = ui.label().classes("text-slate-500 sq-fact")
+            self._stop = ui.button("Stop", icon="stop", color="red-7", on_click=self.stop).props(
+                "dense unelevated data-testid=stop"
+            )
+            self._stop.visible = False
+        self._ticker = ui.timer(0.2, self._tick, active=False)
+        names = {"query": "Query", "cube": "Cube", "forecast": "Forecasts", "live": "Live"}
+        with ui.tabs(on_change=self._turn).classes("px-4").props("align=left dense no-caps") as tabs:
+            for view in VIEWS:
+                if view != "live" or self.explorer.live is not None:
+                    ui.tab(view, names[view]).props(f"data-testid=tab-{view}")
+        with ui.tab_panels(tabs, value=self.view, animated=False).classes("w-full bg-transparent"):
+            with ui.tab_panel("query").classes("gap-3"):
+                self.query = QueryPanel(self)
+            with ui.tab_panel("cube").classes("gap-3"):
+                self.cube = CubePanel(self)
+            with ui.tab_panel("forecast").classes("gap-3"):
+                self.forecast = ForecastPanel(self)
+            if self.explorer.live is not None:
+                with ui.tab_panel("live").classes("gap-3"):
+                    LivePanel(self.explorer.live)
+
+    def _build_upload(self) -> None:
+        with ui.dialog() as dialog, ui.card().classes("w-96"):
+            ui.label("Upload events").classes("text-lg font-semibold")
+            kind = ui.input("Column of the type", value="type").classes("w-full").props("dense")
+            time = ui.input("Column of the time", value="ts").classes("w-full").props("dense")
+            unit = ui.input("Unit of an integer time", value="ms").classes("w-full").props("dense")
+
+            async def take(event: happenings.UploadEventArguments) -> None:
+                ending = Path(event.file.name).suffix.lower()
+                if ending not in ENDINGS:
+                    ui.notify(f"Files end in {', '.join(ENDINGS)}", type="negative")
+                    return
+                path = self.explorer.folder / f"{secrets.token_hex(8)}{ending}"  # never the name that came with it
+                await event.file.save(path)
+                name = f"upload {Path(event.file.name).name[:60]}"
+                self.explorer.sources[name] = Source(name, path, "", kind.value, time.value, unit.value)
+                self._chosen.set_options(list(self.explorer.sources), value=name)
+                dialog.close()
+
+            ui.upload(on_upload=take, auto_upload=True, max_file_size=LARGEST_UPLOAD, max_files=1).classes("w-full")
+        ui.button(icon="upload", on_click=dialog.open).props("flat dense round data-testid=upload").tooltip("Upload events")
+
+    async def _choose(self, event: happenings.ValueChangeEventArguments[Any]) -> None:
+        if event.value != self.data:
+            self.data, self.via = event.value, []
+            self.text = ""
+            await self.open(self.data)
+            self.go()
+
+    async def _turn(self, event: happenings.ValueChangeEventArguments[Any]) -> None:
+        if event.value != self.view:
+            self.view = event.value
+            self.go()
+            await self.arrive(only_if_new=True)
+
+    async def open(self, name: str) -> None:
+        """Have a worker read the events, and show what they are."""
+        self._facts.text = "reading events …"
+        opened = await self.work("open")
+        self.opened = opened
+        if opened is None:
+            self._facts.text = "these events could not be read"
+            return
+        aside = f" · {opened.n_rejected:,} rows set aside" if opened.n_rejected else ""
+        self._facts.text = f"{opened.n_events:,} events · {sum(map(bool, opened.counts.values()))} types{aside}"
+        if not self.text:
+            self.text = next(iter(self.source.queries(opened.sample.type_names).values()))
+        self.query.meet(opened)
+        self.forecast.meet()
+        self.cube.shown = ""
+
+    async def arrive(self, only_if_new: bool = False) -> None:
+        """Do what the address asks for."""
+        if self.opened is None:
+            return
+        if self.view == "query" and not only_if_new:
+            await self.query.run()
+        elif self.view == "cube" and self.cube.shown != self.text:
+            await self.cube.look(self.text)
+        elif self.view == "forecast":
+            await self.forecast.run()
+
+    def go(self) -> None:
+        """Put what is looked at now into the address."""
+        parts = [("data", self.data), ("view", self.view), ("q", self.text)]
+        parts += [("strategy", self.strategy)] if self.strategy != "auto" else []
+        parts += [("via", text) for text in self.via] if self.view == "cube" else []
+        ui.navigate.history.push("/?" + urlencode(parts))
+
+    # ------------------------------------------------------------ work
+
+    async def work(self, job: str, tell: Callable[[SequbeError], None] | None = None, **values: Any) -> Any:
+        """The worker's answer, or None when it was stopped or failed; then `tell`, or a note, says why."""
+        if self._task is not None:
+            ui.notify("One thing at a time: wait for the current work or stop it", type="warning")
+            return None
+        self._task = asyncio.ensure_future(self.explorer.worker(self.data).do(job, **values))
+        self._since = asyncio.get_running_loop().time()
+        self._busy.visible = self._stop.visible = self._ticker.active = True
+        try:
+            return await self._task
+        except asyncio.CancelledError:
+            ui.notify("Stopped")
+        except SequbeError as error:
+            (tell or _notify)(error)
+        finally:
+            self._task = None
+            self._busy.visible = self._stop.visible = self._ticker.active = False
+            self._clock.text = ""
+        return None
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def leave(self) -> None:
+        """The tab is closed: nothing goes on for it, nothing of it stays."""
+        self.stop()
+        self.query.forget()
+        self.forecast.forget()
+
+    def _tick(self) -> None:
+        self._clock.text = f"{asyncio.get_running_loop().time() - self._since:.1f} s"
+
+
+def _notify(error: SequbeError) -> None:
+    ui.notify(str(error), type="negative", multi_line=True, close_button=True, timeout=0)
+
+
+# ---------------------------------------------------------------- the query and what it found
+
+
+class QueryPanel:
+    """The editor and, below it, the answer."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._typed = 0
+        self._result: tuple[str, ResultFile] | None = None
+        self._timeline: tuple[str, ResultFile] | None = None
+        with ui.row().classes("w-full no-wrap gap-3 items-stretch"):
+            with ui.column().classes("sq-card gap-2 grow"):
+                with ui.row().classes("w-full items-center gap-2"):
+                    ui.label("Query").classes("sq-title")
+                    ui.space()
+                    with (
+                        ui.button("Examples", icon="menu_book").props("flat dense data-testid=examples"),
+                        ui.menu() as self._examples,
+                    ):
+                        pass
+                self._editor = ui.codemirror(
+                    screen.text, on_change=self._type, theme="vscodeLight", line_wrapping=True, indent="  "
+                )
+                self._editor.classes("sq-editor").props("data-testid=editor")
+                self._editor.map_key("Mod-Enter", self.run)
+                self._problems = ui.label().classes("sq-problems").props("data-testid=problems")
+                with ui.row().classes("items-center gap-3"):
+                    ui.button("Run", icon="play_arrow", on_click=self.run).props("unelevated data-testid=run").tooltip("Ctrl-Enter")
+                    ui.select(list(STRATEGIES), value=screen.strategy, label="Strategy", on_change=self._plan_by).props(
+                        "dense outlined options-dense"
+                    ).classes("w-40")
+                    self._outcome = ui.html("", sanitize=False).props("data-testid=outcome")
+            with ui.column().classes("sq-card gap-1").style("width: 250px; flex: none"):
+                ui.label("Event types").classes("sq-title")
+                self._types = ui.scroll_area().style("height: 230px").classes("w-full")
+        self._answer = ui.column().classes("w-full gap-3")
+
+    def meet(self, opened: Opened) -> None:
+        """New events: other names to complete, other examples."""
+        screen = self._screen
+        concepts = screen.source.concepts
+        names = [*opened.counts, *(concepts.names if concepts else ())]
+        attributes = list(dict.fromkeys([*opened.sample.schema, "type", "ts"]))
+        self.set_text(screen.text)
+        ui.run_javascript(
+            f"""Promise.all([import('/seqube/editor.js'), getElement({self._editor.id}).editorPromise])
+                .then(([language, view]) => language.teach(view, {_json(list(dict.fromkeys(names)))}, {_json(attributes)}))"""
+        )
+        self._examples.clear()
+        with self._examples:
+            for title, text in screen.source.queries(opened.sample.type_names).items():
+                ui.menu_item(title, on_click=lambda text=text: self.set_text(text))
+        self._types.clear()
+        with self._types, ui.column().classes("gap-0 w-full"):
+            for name in concepts.roots if concepts else ():
+                covered = concepts.covers(name) if concepts else ()
+                self._type_line(name, sum(opened.counts.get(below, 0) for below in covered), "font-semibold")
+            for name, count in sorted(opened.counts.items(), key=lambda pair: -pair[1])[:200]:
+                self._type_line(name, count, "")
+        self._check()
+
+    @staticmethod
+    def _type_line(name: str, count: int, style: str) -> None:
+        with ui.row().classes(f"w-full justify-between no-wrap text-sm {style}"):
+            ui.label(name).classes("ellipsis")
+            ui.label(f"{count:,}").classes("sq-fact text-slate-500")
+
+    def set_text(self, text: str) -> None:
+        self._editor.set_value(text)
+
+    def _plan_by(self, event: happenings.ValueChangeEventArguments[Any]) -> None:
+        self._screen.strategy = event.value
+        self._check()
+
+    # ------------------------------------------------------------ while typing
+
+    async def _type(self, event: happenings.ValueChangeEventArguments[Any]) -> None:
+        self._screen.text = event.value
+        self._typed += 1
+        mine = self._typed
+        await asyncio.sleep(TYPING_PAUSE)
+        if mine == self._typed:
+            self._check()
+
+    def _check(self) -> bool:
+        """Bind the query against the events' columns and names; mark and tell what is wrong."""
+        screen = self._screen
+        if screen.opened is None:
+            return False
+        try:
+            prepare(screen.text, screen.opened.sample, screen.source.concepts, screen.strategy)
+        except QueryError as error:
+            self._tell(error)
+        except SequbeError as error:
+            self._editor.decorations = []
+            self._problems.text = str(error)
+        else:
+            self._editor.decorations = []
+            self._problems.text = ""
+            return True
+        return False
+
+    def _tell(self, error: SequbeError) -> None:
+        text = self._screen.text
+        problems = error.problems if isinstance(error, QueryError) else ()
+        marks = [place for problem in problems if (place := _offsets(problem, text)) is not None]
+        self._editor.decorations = [{"kind": "mark", "from": start, "to": end, "class": "sq-wrong"} for start, end in marks]
+        self._problems.text = str(error)
+
+    # ------------------------------------------------------------ running
+
+    async def run(self) -> None:
+        if not self._check():
+            return
+        screen = self._screen
+        number, path = screen.explorer.new_file()
+        self._outcome.content = ""
+        text = screen.text
+        ran: Ran | None = await screen.work("run", self._tell, text=text, strategy=screen.strategy, out=path)
+        if ran is None:
+            return
+        self.forget()
+        self._result = number, screen.explorer.add(number, path)
+        screen.go()
+        noun = "rows" if ran.is_aggregate else "matches"
+        pace = f"{ran.seconds:.2f} s" if ran.seconds >= 0.1 else f"{1000 * ran.seconds:.0f} ms"
+        self._outcome.content = f'<span class="sq-big" data-testid="count">{ran.n_rows:,}</span> {noun} in {pace}'
+        self._show(ran, text)
+
+    def _show(self, ran: Ran, text: str) -> None:
+        assert self._result is not None
+        number, result = self._result
+        self._answer.clear()
+        with self._answer, ui.column().classes("sq-card gap-2"):
+            with ui.row().classes("w-full items-center"):
+                with ui.tabs().props("dense no-caps align=left") as tabs:
+                    ui.tab("table", "Table").props("data-testid=show-table")
+                    if ran.is_aggregate:
+                        ui.tab("chart", "Chart").props("data-testid=show-chart")
+                    else:
+                        ui.tab("timeline", "Timeline").props("data-testid=show-timeline")
+                    ui.tab("plan", "Plan").props("data-testid=show-plan")
+                ui.space()
+                for ending in ("csv", "parquet"):
+                    link = f"/export/{number}.{ending}"
+                    button = ui.button(ending.upper(), icon="download", on_click=lambda link=link: ui.download.from_url(link))
+                    button.props(f"flat dense data-testid=export-{ending}")
+            with ui.tab_panels(tabs, value="table", animated=False).classes("w-full"):
+                with ui.tab_panel("table").classes("p-0"):
+                    ResultTable(result)
+                if ran.is_aggregate:
+                    with ui.tab_panel("chart").classes("p-0"):
+                        spec = charts.draw_aggregates(result.table)
+                        if spec is None:
+                            ui.label("There is nothing to draw.").classes("text-slate-500")
+                        else:
+                            ui.echart(spec).classes("w-full").style("height: 380px").props("data-testid=chart")
+                else:
+                    with ui.tab_panel("timeline").classes("p-0"):
+                        self._timeline_place = ui.column().classes("w-full gap-1")
+                with ui.tab_panel("plan").classes("p-0"):
+                    self._show_plan(ran)
+
+            async def turn(event: happenings.ValueChangeEventArguments[Any]) -> None:
+                if event.value == "timeline" and self._timeline is None:
+                    await self._draw_timeline(text)
+
+            tabs.on_value_change(turn)
+
+    @staticmethod
+    def _show_plan(ran: Ran) -> None:
+        depth, width = charts.depth_and_width(ran.plan.root)
+        spec = charts.draw_plan(ran.plan)
+        ui.echart(spec).classes("w-full").style(f"height: {max(180, 26 * width + 60)}px; min-width: {220 * depth + 300}px").props(
+            "data-testid=plan"
+        )
+        with ui.expansion("As text").classes("w-full"):
+            ui.label(str(ran.plan)).classes("sq-mono").props("data-testid=plan-text")
+
+    async def _draw_timeline(self, text: str) -> None:
+        """The matches with their events: the result itself or, where the query returns something else, found again."""
+        assert self._result is not None
+        screen = self._screen
+        place = self._timeline_place
+        self._timeline = self._result
+        if screen.opened is None or not any(name not in ("start", "end") for name in self._result[1].table.column_names):
+            return
+        if not self._result[1].is_in_time and len(self._result[1]):
+            number, path = screen.explorer.new_file()
+            if await screen.work("matches", text=text, out=path) is None:
+                self._timeline = None
+                return
+            self._timeline = number, screen.explorer.add(number, path)
+        with place:
+            Timeline(self._timeline[1], screen.opened.sample.time_column, screen.opened.sample.type_column)
+
+    def forget(self) -> None:
+        for kept in (self._result, self._timeline):
+            if kept is not None:
+                self._screen.explorer.drop(kept[0])
+        self._result = self._timeline = None
+
+
+def _offsets(problem: Problem, text: str) -> tuple[int, int] | None:
+    """A place in lines and columns as positions in the text; something is marked even at the text's end."""
+    if problem.at is None or not text:
+        return None
+    lines = text.split("\n")
+    line = min(problem.at.line, len(lines)) - 1
+    start = sum(len(before) + 1 for before in lines[:line]) + problem.at.column - 1
+    start = min(start, len(text) - 1)
+    return start, min(max(start + problem.at.length, start + 1), len(text))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value)

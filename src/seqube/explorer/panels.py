@@ -1,0 +1,326 @@
+"""What the page is made of beside the query: a table of any size, matches in time, the cube, forecasts.
+
+A panel asks the screen's worker and shows the answer; it holds what it shows and the name of a file of results.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from nicegui import events as happenings
+from nicegui import run, ui
+
+from seqube.errors import SequbeError
+from seqube.explorer import charts
+from seqube.explorer.jobs import Around
+from seqube.explorer.results import ResultFile, plain
+
+if TYPE_CHECKING:
+    from seqube.explorer.page import Screen
+
+ROWS_SHOWN = 15
+MATCHES_DRAWN = 300
+PREDICTIONS_DRAWN = 400
+
+
+class ResultTable:
+    """A result page by page, in any column's order; the browser has one page."""
+
+    def __init__(self, result: ResultFile, n: int = ROWS_SHOWN) -> None:
+        self._result = result
+        columns = [
+            {"name": name, "label": name, "field": name, "sortable": True, "align": "left"} for name in result.flat.column_names
+        ]
+        pages = {"page": 1, "rowsPerPage": n, "rowsNumber": len(result), "sortBy": None, "descending": False}
+        self._table = ui.table(columns=columns, rows=self._rows(0, n), row_key="#", pagination=pages)
+        self._table.classes("sq-table").props(
+            'flat dense binary-state-sort :rows-per-page-options="[15, 50, 200]" data-testid=rows'
+        )
+        self._table.on("request", self._turn)
+
+    def _rows(self, start: int, n: int, order: str | None = None, descending: bool = False) -> list[dict[str, Any]]:
+        rows = self._result.page(start, n, order, descending)
+        return [{**row, "#": start + number} for number, row in enumerate(rows)]
+
+    async def _turn(self, event: happenings.GenericEventArguments) -> None:
+        asked = event.args["pagination"]
+        n = min(int(asked["rowsPerPage"]) or ROWS_SHOWN, 500)
+        start = (max(int(asked["page"]), 1) - 1) * n
+        rows = await run.io_bound(self._rows, start, n, asked.get("sortBy"), bool(asked.get("descending")))
+        self._table.rows = rows or []
+        self._table.pagination = {**asked, "rowsNumber": len(self._result), "rowsPerPage": n}
+
+
+class Timeline:
+    """All matches as a density over time; those of the stretch that is chosen there as lines through their events."""
+
+    def __init__(self, result: ResultFile, time: str, kind: str) -> None:
+        self._result, self._time, self._kind = result, time, kind
+        if not result.is_in_time:
+            ui.label("There are no matches to draw.").classes("text-slate-500")
+            return
+        self._axis = "time" if pa.types.is_temporal(result.table.schema.field("start").type) else "value"
+        self._edges, counts = result.density()
+        low, high = self._first_stretch()
+        spec = charts.draw_density(self._edges, counts, self._axis, low, high)
+        overview = ui.echart(spec).classes("w-full").style("height: 170px").props("data-testid=density")
+        overview.on("chart:datazoom", self._zoom, ["start", "end"], throttle=0.3)
+        self._note = ui.label().classes("text-slate-500 text-sm").props("data-testid=timeline-note")
+        self._place = ui.column().classes("w-full")
+        self._about = ui.column().classes("w-full")
+        self._draw(low, high)
+
+    def _first_stretch(self) -> tuple[float, float]:
+        low, high = float(self._edges[0]), float(self._edges[-1])
+        if len(self._result) <= MATCHES_DRAWN:
+            return low, high
+        ends = self._result.ends[: MATCHES_DRAWN // 2]
+        return low, min(high, max(float(ends.max()), low + (high - low) / 200))
+
+    def _zoom(self, event: happenings.GenericEventArguments) -> None:
+        low, span = float(self._edges[0]), float(self._edges[-1] - self._edges[0])
+        self._draw(low + span * float(event.args["start"]) / 100, low + span * float(event.args["end"]) / 100)
+
+    def _draw(self, low: float, high: float) -> None:
+        rows, total = self._result.between(low, high, MATCHES_DRAWN)
+        shown = f"{len(rows):,} of {total:,} matches" if total > len(rows) else f"{total:,} matches"
+        more = " here; move or narrow the slider to see others" if total > len(rows) else " here"
+        self._note.text = f"{shown}{more}. Click a point for its event."
+        spec = charts.draw_timeline(self._result, rows, self._time, self._kind, self._axis, low, high)
+        lanes = len(spec["yAxis"]["data"])
+        self._place.clear()
+        with self._place:
+            chart = ui.echart(spec, on_point_click=self._pick).classes("w-full").style(f"height: {max(220, 44 * lanes + 80)}px")
+            chart.props("data-testid=timeline")
+
+    def _pick(self, event: happenings.EChartPointClickEventArguments) -> None:
+        """Show the event behind a point, with the others of its match."""
+        data: Any = event.data
+        if not isinstance(data, dict) or "match" not in data:
+            return
+        row = self._result.row(int(data["match"]))
+        self._about.clear()
+        with self._about, ui.row().classes("gap-3"):
+            for variable, values in row.items():
+                if isinstance(values, dict):
+                    mark = "border-teal-700 border-2" if variable == data.get("variable") else ""
+                    with ui.column().classes(f"sq-card gap-0 {mark}").style("width: auto"):
+                        ui.label(variable).classes("sq-title")
+                        for name, value in values.items():
+                            ui.label(f"{name}: {value}").classes("text-sm sq-fact")
+
+
+# ---------------------------------------------------------------- the cube
+
+
+class CubePanel:
+    """The pattern as positions to click, the queries around it with their counts, and a pivot of two positions."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self.shown = ""
+        self._crumbs = ui.row().classes("items-center gap-1").props("data-testid=crumbs")
+        self._problem = ui.label().classes("sq-problems").props("data-testid=cube-problem")
+        self._place = ui.column().classes("w-full gap-3")
+
+    async def look(self, text: str) -> None:
+        """Show the cuboid of a query and what is around it."""
+        screen = self._screen
+        around: Around | None = await screen.work("cube", self._tell, text=text)
+        if around is None:
+            return
+        self.shown = screen.text = around.here.text
+        screen.query.set_text(around.here.text)
+        screen.go()
+        self._problem.text = ""
+        self._show_crumbs()
+        self._place.clear()
+        with self._place:
+            self._show_positions(around)
+            with ui.column().classes("sq-card gap-1"):
+                ui.label("Coarser above, finer below: click to go there").classes("sq-title")
+                height = 200 + 78 * (-(-len(around.coarser) // 6) + -(-len(around.finer) // 6))
+                chart = ui.echart(charts.draw_lattice(around), on_point_click=self._pick)
+                chart.classes("w-full").style(f"height: {height}px").props("data-testid=lattice")
+                if around.n_left_out:
+                    ui.label(f"{around.n_left_out:,} finer ones are not drawn").classes("text-slate-500 text-sm")
+            await self._show_pivot(around)
+
+    def _tell(self, error: SequbeError) -> None:
+        self._place.clear()
+        self._problem.text = str(error)
+
+    def _show_crumbs(self) -> None:
+        self._crumbs.clear()
+        with self._crumbs:
+            for number, text in enumerate(self._screen.via):
+                ui.button(_headline(text), on_click=lambda number=number: self._back(number)).props(
+                    f"flat dense no-caps data-testid=crumb-{number}"
+                )
+                ui.icon("chevron_right").classes("text-slate-400")
+
+    async def _back(self, number: int) -> None:
+        text = self._screen.via[number]
+        self._screen.via = self._screen.via[:number]
+        await self.look(text)
+
+    async def _go(self, text: str) -> None:
+        self._screen.via = [*self._screen.via, self.shown][-20:]
+        await self.look(text)
+
+    async def _pick(self, event: happenings.EChartPointClickEventArguments) -> None:
+        data: Any = event.data
+        if isinstance(data, dict) and data.get("text", self.shown) != self.shown:
+            await self._go(data["text"])
+
+    async def _move(self, verb: str, concept: tuple[str, str, int] | None = None, pattern: tuple[str, int] | None = None) -> None:
+        text = await self._screen.work("move", text=self.shown, verb=verb, concept=concept, pattern=pattern)
+        if text is not None:
+            await self._go(text)
+
+    # ------------------------------------------------------------ positions
+
+    def _show_positions(self, around: Around) -> None:
+        counts = {near.move: near.count for near in (*around.coarser, *around.finer)}
+        with ui.column().classes("sq-card gap-2"):
+            with ui.row().classes("items-center gap-3"):
+                ui.label("Pattern").classes("sq-title")
+                ui.html(f'<span class="sq-big" data-testid="cube-count">{around.here.count:,}</span> matches', sanitize=False)
+                ui.label(f"{around.seconds:.2f} s").classes("text-slate-400 text-sm")
+            with ui.row().classes("items-center gap-1"):
+                self._show_gap(1)
+                for at, (name, negated, coarser, finer) in enumerate(around.parts, 1):
+                    with ui.button(f"{'!' * negated}{name}").props(f"outline no-caps data-testid=position-{at}"), ui.menu():
+                        for other in finer:
+                            self._show_move(f"{other}", counts, "drill down", (name, other, at))
+                        for other in coarser:
+                            self._show_move(f"{other}", counts, "roll up", (name, other, at))
+                        if len(around.parts) > 1:
+                            gone = ("!" * negated + name, at)
+                            ui.menu_item("Take out", on_click=lambda gone=gone: self._move("roll up", None, gone))
+                    self._show_gap(at + 1)
+
+    def _show_move(self, name: str, counts: dict[str, int], verb: str, move: tuple[str, str, int]) -> None:
+        known = counts.get(f"{move[0]} -> {move[1]} at {move[2]}")
+        arrow = "↓" if verb == "drill down" else "↑"
+        label = f"{arrow} {name}" + (f"   {known:,}" if known is not None else "")
+        ui.menu_item(label, on_click=lambda: self._move(verb, move)).props(f'data-testid="to-{name}"')
+
+    def _show_gap(self, at: int) -> None:
+        opened, concepts = self._screen.opened, self._screen.source.concepts
+        names = sorted({*(opened.counts if opened else ()), *(concepts.names if concepts else ())})
+        with (
+            ui.button(icon="add").props(f"flat dense round size=sm data-testid=gap-{at}"),
+            ui.menu(),
+            ui.column().classes("p-3 gap-2"),
+        ):
+            choice = ui.select(names, label="Put in", with_input=True).props("dense outlined").classes("w-48")
+            negated = ui.checkbox("must not occur")
+
+            async def put() -> None:
+                if choice.value:
+                    await self._move("drill down", None, (f"{'!' if negated.value else ''}{choice.value}", at))
+
+            ui.button("Put in", on_click=put).props("unelevated dense")
+
+    # ------------------------------------------------------------ pivot
+
+    async def _show_pivot(self, around: Around) -> None:
+        places = {at: f"{at}: {name}" for at, (name, negated, _, _) in enumerate(around.parts, 1) if not negated}
+        if len(places) < 2:
+            return
+        first, second = list(places)[:2]
+        with ui.column().classes("sq-card gap-1"):
+            with ui.row().classes("items-center gap-3"):
+                ui.label("Pivot").classes("sq-title")
+                rows = ui.select(places, value=first, label="Rows").props("dense outlined options-dense").classes("w-36")
+                columns = ui.select(places, value=second, label="Columns").props("dense outlined options-dense").classes("w-36")
+                steps = ui.number("Steps down", value=1, min=1, max=9).props("dense outlined").classes("w-24")
+            place = ui.column().classes("w-full")
+
+            async def draw() -> None:
+                if rows.value == columns.value:
+                    return
+                n = int(steps.value or 1)
+                pivot = await self._screen.work("pivot", text=self.shown, rows=(rows.value, n), columns=(columns.value, n))
+                if pivot is not None:
+                    place.clear()
+                    with place:
+                        height = max(220, 34 * len(pivot["rows"]) + 120)
+                        ui.echart(charts.draw_pivot(pivot)).classes("w-full").style(f"height: {height}px").props(
+                            "data-testid=pivot"
+                        )
+
+            for control in (rows, columns, steps):
+                control.on_value_change(draw)
+            await draw()
+
+
+def _headline(text: str) -> str:
+    return text.split("\n", maxsplit=1)[0].removeprefix("PATTERN ").strip()
+
+
+# ---------------------------------------------------------------- forecasts
+
+
+class ForecastPanel:
+    """What rules predicted and how it turned out: the quality of each rule, the newest intervals, all rows."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._result: tuple[str, ResultFile] | None = None
+        self._place = ui.column().classes("w-full gap-3")
+
+    def meet(self) -> None:
+        """New events: other rules, or none."""
+        self.forget()
+        self._place.clear()
+        if self._screen.source.rules is None:
+            with self._place:
+                ui.label("There are no rules for these events. Start with --rules R.yaml to forecast.").classes("text-slate-500")
+
+    async def run(self) -> None:
+        screen = self._screen
+        if screen.source.rules is None or self._result is not None:
+            return
+        number, path = screen.explorer.new_file()
+        found = await screen.work("forecast", out=path)
+        if found is None:
+            return
+        self._result = number, screen.explorer.add(number, path)
+        result = self._result[1]
+        self._place.clear()
+        with self._place:
+            with ui.column().classes("sq-card gap-2"):
+                with ui.row().classes("items-center gap-3"):
+                    ui.label("Rules").classes("sq-title")
+                    big = f'<span class="sq-big" data-testid="n-predictions">{len(result):,}</span>'
+                    ui.html(f"{big} predictions in {found['seconds']:.2f} s", sanitize=False)
+                if found["unseen"]:
+                    ui.label(f"No event is called {', '.join(found['unseen'])}").classes("text-amber-700")
+                self._show_quality(found["quality"])
+            if len(result):
+                with ui.column().classes("sq-card gap-1"):
+                    ui.label(f"The last {min(len(result), PREDICTIONS_DRAWN):,} predictions").classes("sq-title")
+                    newest = result.table.slice(max(0, len(result) - PREDICTIONS_DRAWN))
+                    spec = charts.draw_predictions(newest)
+                    ui.echart(spec).classes("w-full").style("height: 320px").props("data-testid=predictions")
+            with ui.column().classes("sq-card gap-1"):
+                ResultTable(result)
+
+    @staticmethod
+    def _show_quality(quality: list[dict[str, Any]]) -> None:
+        shown = ("rule", "predictions", "hits", "misses", "open", "precision", "probability", "observed_rate", "mean_lead")
+        columns = [{"name": name, "label": name.replace("_", " "), "field": name, "align": "left"} for name in shown]
+        rows = [{name: _brief(row.get(name)) for name in shown} for row in quality]
+        ui.table(columns=columns, rows=rows, row_key="rule").classes("sq-table").props("flat dense data-testid=quality")
+
+    def forget(self) -> None:
+        if self._result is not None:
+            self._screen.explorer.drop(self._result[0])
+        self._result = None
+
+
+def _brief(value: Any) -> Any:
+    return round(value, 3) if isinstance(value, float) else plain(value)

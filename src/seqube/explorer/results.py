@@ -1,0 +1,167 @@
+"""Files of results as the page needs them: a page of rows in some order, the matches in a stretch of time, an export.
+
+A file is mapped into memory, never read whole; a page takes the rows it shows. Structs are seen as columns (`a.price`).
+
+Cost: a page is a slice; in another order, a sort of one column, kept until another is asked for. A stretch of time is two
+comparisons per match.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+Floats = npt.NDArray[np.float64]
+
+_CHUNK = 20_000
+
+
+class ResultFile:
+    """The rows that a job wrote."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.table: pa.Table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        self._order: tuple[str, bool] | None = None
+        self._rows: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @cached_property
+    def flat(self) -> pa.Table:
+        return flatten(self.table)
+
+    def page(self, start: int, n: int, order: str | None = None, descending: bool = False) -> list[dict[str, Any]]:
+        """Some rows as plain values, in the order of a column or of the file."""
+        if order is None or order not in self.flat.column_names:
+            return _plain_rows(self.flat.slice(start, n))
+        if self._order != (order, descending):
+            ways = [(order, "descending" if descending else "ascending")]
+            self._rows = pc.sort_indices(self.flat.select([order]), sort_keys=ways)
+            self._order = (order, descending)
+        assert self._rows is not None
+        return _plain_rows(self.flat.take(self._rows.slice(start, n)))
+
+    def row(self, number: int) -> dict[str, Any]:
+        rows = _plain_rows(self.table.slice(number, 1))
+        return rows[0] if rows else {}
+
+    def close(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+    # ------------------------------------------------------------ matches in time
+
+    @cached_property
+    def starts(self) -> Floats:
+        return to_axis(self.table.column("start"))
+
+    @cached_property
+    def ends(self) -> Floats:
+        return to_axis(self.table.column("end"))
+
+    @property
+    def is_in_time(self) -> bool:
+        return {"start", "end"} <= set(self.table.column_names) and len(self) > 0
+
+    def density(self, n_bins: int = 200) -> tuple[Floats, npt.NDArray[np.int64]]:
+        """How many matches end in each of so many equal stretches of time."""
+        counts, edges = np.histogram(self.ends, bins=n_bins, range=(float(self.starts.min()), float(self.ends.max()) + 1e-9))
+        return edges, counts
+
+    def between(self, low: float, high: float, n: int) -> tuple[npt.NDArray[np.int64], int]:
+        """The first n matches that touch a stretch of time, and how many there are."""
+        rows = np.flatnonzero((self.ends >= low) & (self.starts <= high))
+        return rows[:n], len(rows)
+
+    # ------------------------------------------------------------ exports
+
+    def as_parquet(self) -> Iterator[bytes]:
+        """The file row group by row group; nothing is held beyond one."""
+        sink = io.BytesIO()
+        with parquet.ParquetWriter(sink, self.table.schema) as writer:
+            for batch in self.table.to_batches(max_chunksize=_CHUNK * 10):
+                writer.write_batch(batch)
+                yield sink.getvalue()
+                sink.seek(0)
+                sink.truncate()
+        yield sink.getvalue()
+
+    def as_csv(self) -> Iterator[bytes]:
+        sink = io.StringIO()
+        writer = csv.writer(sink)
+        writer.writerow(self.flat.column_names)
+        for batch in self.flat.to_batches(max_chunksize=_CHUNK):
+            writer.writerows(plain([list(row.values()) for row in batch.to_pylist()]))
+            yield sink.getvalue().encode()
+            sink.seek(0)
+            sink.truncate()
+        yield sink.getvalue().encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """How times are drawn: timestamps as such, numbers as they are."""
+
+    kind: str  # "time" or "value", in the words of a chart spec
+
+    @staticmethod
+    def of(column: pa.ChunkedArray) -> Axis:
+        return Axis("time" if pa.types.is_temporal(column.type) else "value")
+
+
+def to_axis(column: pa.ChunkedArray) -> Floats:
+    """Times as numbers on an axis: milliseconds for timestamps, numbers as they are."""
+    if pa.types.is_temporal(column.type):
+        column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None))).cast(pa.int64())
+        return np.asarray(column.to_numpy(), np.float64) / 1000
+    return np.asarray(column.to_numpy(), np.float64)
+
+
+def flatten(table: pa.Table) -> pa.Table:
+    """Structs as columns of their own; lists and the like as JSON."""
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    for number, field in enumerate(table.schema):
+        if pa.types.is_nested(field.type):
+            texts = [None if value is None else json.dumps(plain(value)) for value in table.column(number).to_pylist()]
+            table = table.set_column(number, field.name, pa.array(texts, pa.string()))
+    return table
+
+
+def _plain_rows(table: pa.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = plain(table.to_pylist())
+    return rows
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON and the page can hold it: times in ISO form, numbers a browser would round as text."""
+    match value:
+        case dict():
+            return {str(key): plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [plain(inner) for inner in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case bool() | None | str():
+            return value
+        case int():
+            return value if abs(value) < 2**53 else str(value)
+        case datetime.datetime() | datetime.date() | datetime.time():
+            return value.isoformat()
+        case _:
+            return str(value)
