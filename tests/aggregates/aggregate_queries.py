@@ -14,7 +14,8 @@ import oracle
 import seqube as sq
 from seqube.language import parse
 from seqube.language.tree import positives
-from strategies import queries
+from seqube.plan.aggregates import Chain, chain_of, plan_aggregates
+from strategies import queries, windows
 
 FUNCTIONS = ["SUM", "AVG", "MIN", "MAX"]
 
@@ -95,3 +96,36 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return None if math.isnan(value) else round(value, 9) + 0.0
     return value
+
+
+COUNTED = ["window-product", "per-start"]
+
+
+@st.composite
+def chains(draw: st.DrawFn, names: Sequence[str] = ("A", "B", "C"), counted: bool | None = None) -> str:
+    """A query that needs no matches: single events in sequence, negated ones anywhere, one key, predicates on one event."""
+    parts = draw(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(names)), min_size=1, max_size=5))
+    negated = [number == 3 for number, _ in parts]
+    if all(negated):
+        negated[0] = False
+    variables = [f"v{i}" for i in range(len(parts))]
+    texts = [f"{'!' * no}{name} {v}" for no, (_, name), v in zip(negated, parts, variables, strict=True)]
+    lines = [f"PATTERN SEQ({', '.join(texts)})"]
+    where = draw(st.sampled_from(["", "", "[id]", "[s]", "own", "own", "key", "local"]))
+    positive = [v for v, no in zip(variables, negated, strict=True) if not no]
+    if where == "key" and len(positive) > 1:
+        where = " = ".join(f"{v}.id" for v in positive)
+    elif where in ("own", "key", "local"):
+        tests = draw(st.sampled_from([["x > 0"], ["f", "s != 'q'"]]))
+        where = " AND ".join(f"{draw(st.sampled_from(variables))}.{test}" for test in tests)
+    if where:
+        lines.append(f"WHERE {where}")
+    if draw(st.integers(0, 3)) == 3:
+        lines.append("PARTITION BY " + draw(st.sampled_from(["id", "s", "id, f"])))
+    lines.append("WITHIN " + draw(windows(counted)))
+    return draw(with_aggregates("\n".join(lines)))
+
+
+def applies(text: str) -> bool:
+    """Whether a query can be answered without building matches."""
+    return isinstance(chain_of(plan_aggregates(parse(text))), Chain)

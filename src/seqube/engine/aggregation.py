@@ -16,9 +16,9 @@ Cost of a step: the events kept and the new ones, plus what the strategy costs.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -439,13 +439,18 @@ def whole_numbers(values: list[int] | Ints) -> pa.Array:
     raise DataError("a count or sum has more than 76 digits\n  hint: shorten the window or the pattern")
 
 
-def strategy(name: str) -> Any:
+def strategy(name: str) -> Callable[[Task], Answer]:
     """The function that answers a task by this strategy."""
     if name == "two-step":
         from seqube.engine.two_step import aggregate_matches
 
         return aggregate_matches
-    raise PlanError(f"no strategy {name!r} for aggregates")
+    from seqube.engine.lanes import aggregate_chain
+    from seqube.engine.per_start import count_per_start
+    from seqube.engine.window_product import slide
+
+    kernel = {"per-start": count_per_start, "window-product": slide}[name]
+    return lambda task: aggregate_chain(task, kernel)
 
 
 # ---------------------------------------------------------------- results
@@ -484,6 +489,8 @@ def _named(task: Task, totals: pa.Table) -> pa.Table:
 
 def write(task: Task, answer: Answer) -> pa.Table:
     """The rows of a result, by time and then group."""
+    if not task.plan.group_by:  # in order of time already
+        return _rows(task, [_times(task, task.moments[answer.cells.moments])], [], answer.measures, len(answer.cells))
     order = pa.array(np.lexsort((answer.cells.groups, answer.cells.moments)))
     moments = task.moments[answer.cells.moments[np.asarray(order)]]
     groups = task.groups.columns(answer.cells.groups[np.asarray(order)])

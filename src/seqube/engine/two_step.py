@@ -1,8 +1,9 @@
 """Two steps: build the matches, then aggregate them. Right for every pattern; the baseline of the others.
 
 A match counts at every moment from its end until it leaves the window, so it adds to a range of cells of its group. Counts and sums
-of whole numbers are differences, summed up at the end; sums of doubles and extremes go into the nodes of a binary tree over the cells
-that make up the range (at most two per level) and are handed down to the cells at the end: nothing is subtracted, so nothing cancels.
+of whole numbers are differences, summed up at the end; sums of doubles and extremes go into the nodes of a binary tree over the
+cells that make up the range (at most two per level) and are handed down to the cells at the end: nothing is subtracted, so nothing
+cancels.
 
 With a trailing negation a match may be cancelled after its end (and, where the negated expression holds a negation itself, come
 back), so the pattern is matched anew at every moment, over the events of its window.

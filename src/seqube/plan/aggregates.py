@@ -1,8 +1,8 @@
 """What AGG asks for, as frozen data: the matches, what is measured over them, when it is reported, and for which groups.
 
 A strategy computes `Measure`s (counts, sums, smallest and largest values) for cells, which are pairs of a group and a moment; means
-and HAVING are made of measures afterwards. `chain_of` says whether a pattern can be counted without building its matches: a sequence
-of single events, with negated single events between them, tied together by nothing but order, window and one key.
+and HAVING are made of measures afterwards. `chain_of` says whether a pattern can be counted without building its matches: a SEQ of
+single events, with negated single events between them, tied together by nothing but order, window and one key.
 
     report    cells
     given     known from the events alone: every trigger, or every multiple of EMIT EVERY
