@@ -73,6 +73,27 @@ def test_a_workload_equals_the_same_queries_in_one_process(frame: DataFrame, too
         found.unpersist()
 
 
+AGGREGATES = {
+    "by key": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG COUNT(*), AVG(w.weight) AS mean WITHIN 30 min",
+    "total by key": "SEQ(Recycle r, Wash w) PARTITION BY id GROUP BY id AGG COUNT(*), MAX(r.ts) AS latest WITHIN 30 min EMIT TOTAL",
+    "in one place": "SEQ(Recycle r, Wash w) AGG COUNT(*) WITHIN 5 min",
+    "every hour": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG COUNT(*), SUM(r.duration) AS s WITHIN 30 min EMIT EVERY 1 hour",
+    "of events": "SEQ(Recycle r, Wash w) AGG COUNT(*) WITHIN 20 EVENTS EMIT TOTAL",
+    "of nothing": "SEQ(Nothing n) AGG COUNT(*), MIN(n.id) AS least WITHIN 20 min EMIT TOTAL",
+}
+
+
+def test_aggregates(spark: SparkSession, tools: pa.Table) -> None:
+    found = sqs.run(AGGREGATES, spark.createDataFrame(tools))
+    expected = sq.run(AGGREGATES, tools)
+    try:
+        for name in AGGREGATES:
+            assert rows_of(found[name].toArrow()) == rows_of(expected[name].table), name
+            assert len(expected[name]) > 0, name
+    finally:
+        found.unpersist()
+
+
 @pytest.mark.parametrize("name", ["numbered", "numbered in partitions"])
 def test_windows_of_so_many_events(spark: SparkSession, tools: pa.Table, name: str) -> None:
     """Ties are numbered in the order of the input, so the input has one."""

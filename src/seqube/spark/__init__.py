@@ -27,6 +27,7 @@ def run(
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
     strategy: str = ...,
+    lateness: str = ...,
     ids: bool = ...,
     slices: int | None = ...,
 ) -> DataFrame: ...
@@ -40,6 +41,7 @@ def run(
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
     strategy: str = ...,
+    lateness: str = ...,
     ids: bool = ...,
     slices: int | None = ...,
 ) -> Tables: ...
@@ -52,6 +54,7 @@ def run(
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
+    lateness: str = "10 seconds",
     ids: bool = False,
     slices: int | None = None,
 ) -> DataFrame | Tables:
@@ -59,12 +62,18 @@ def run(
 
     Rows that are no events (no type, no time) take no part; `quarantine` shows them. `ids` adds a column `match_id`, the same for
     the same match in every run. `slices` asks for so many slices of time, or tasks, instead of as many as the data suggests.
+
+    A streaming DataFrame gives streaming DataFrames. Events may come out of order by `lateness`; results are final when they come.
     """
-    from seqube.spark import batch, ingest
+    from seqube.spark import batch, ingest, stream
 
     source = ingest.read_source(events, type, time, unit)
     queries = query if isinstance(query, Mapping) else {"": query}
     plans = {name: ingest.prepare(text, source, hierarchy, strategy) for name, text in queries.items()}
+    if events.isStreaming:
+        watched = {name: stream.watch_stream({name: plan}, source, lateness, with_ids=ids) for name, plan in plans.items()}
+        tables = batch.Tables({name: each.matches(name) for name, each in watched.items()})
+        return tables if isinstance(query, Mapping) else tables[""]
     tables = batch.find(plans, source, with_ids=ids, slices=slices)
     return tables if isinstance(query, Mapping) else tables[""]
 

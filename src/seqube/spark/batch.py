@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from seqube.engine.aggregation import Aggregator
 from seqube.engine.predicates import Ints
 from seqube.engine.state import Matcher, ticks
 from seqube.errors import DataError
@@ -30,11 +31,12 @@ from seqube.events.schema import TIME, TYPE, Schema
 from seqube.events.sources import one_chunk
 from seqube.events.times import read_times
 from seqube.language.tree import Attribute, Output
+from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import MatchPlan
 from seqube.spark import ingest
 from seqube.spark.blobs import conform, gather_batches, mix, number_equals, read_blobs, write_blob
 from seqube.spark.ingest import IDENTITY, REASON, SEQUENCE, Source
-from seqube.spark.routing import Layout, Task, lay_out, needed_columns, shuffle_key
+from seqube.spark.routing import Layout, Plan, Task, lay_out, matches_of, needed_columns, shuffle_key
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -59,7 +61,8 @@ class Group:
     number: int
     key: tuple[str, ...]
     counts_events: bool
-    plans: Mapping[str, MatchPlan]
+    aggregates: bool  # their tasks are never cut: a report may depend on all of them
+    plans: Mapping[str, Plan]
     before: int  # the longest window, in ticks or events
     ahead: int  # the longest window of those that wait
 
@@ -70,18 +73,19 @@ class Group:
     @property
     def numbers_rows(self) -> bool:
         """Whether the events must be numbered over the whole stream."""
-        return self.counts_events and not self.key
+        return self.counts_events and not self.key and not self.aggregates
 
 
-def group_plans(plans: Mapping[str, MatchPlan], unit: str) -> list[Group]:
-    sorted_out: dict[tuple[tuple[str, ...], bool], dict[str, MatchPlan]] = {}
+def group_plans(plans: Mapping[str, Plan], unit: str) -> list[Group]:
+    sorted_out: dict[tuple[tuple[str, ...], bool, bool], dict[str, Plan]] = {}
     for name, plan in plans.items():
-        sorted_out.setdefault((shuffle_key(plan), plan.window.unit == "events"), {})[name] = plan
+        kind = (shuffle_key(plan), matches_of(plan).window.unit == "events", isinstance(plan, AggregatePlan))
+        sorted_out.setdefault(kind, {})[name] = plan
     groups = []
-    for number, ((key, counts_events), members) in enumerate(sorted_out.items()):
-        before = max(ticks(plan.window, unit) for plan in members.values())
-        ahead = max((ticks(plan.window, unit) for plan in members.values() if plan.waits), default=0)
-        groups.append(Group(number, key, counts_events, members, before, ahead))
+    for number, (kind, members) in enumerate(sorted_out.items()):
+        windows = [ticks(matches_of(plan).window, unit) for plan in members.values()]
+        waiting = [window for window, plan in zip(windows, members.values(), strict=True) if matches_of(plan).waits]
+        groups.append(Group(number, *kind, members, max(windows), max(waiting, default=0)))
     return groups
 
 
@@ -131,13 +135,14 @@ def number_identities(events: Events) -> Events:
 class Answer:
     """One query of a workload as workers need it: its plan, and the schema of its rows."""
 
-    plan: MatchPlan
+    plan: Plan
     schema: pa.Schema
     with_ids: bool = False
 
     @property
     def matcher(self) -> Matcher:
-        return Matcher(_returning_ids(self.plan) if self.with_ids and self.plan.returns else self.plan)
+        plan = matches_of(self.plan)
+        return Matcher(_returning_ids(plan) if self.with_ids and plan.returns else plan)
 
     def rows(self, table: pa.Table) -> pa.Table:
         """The engine's rows as the user's: without our own columns, in the declared types, with their id if that is wanted."""
@@ -161,8 +166,8 @@ class Answer:
             return conform(pa.table(columns), self.schema)
         except pa.ArrowInvalid as error:
             raise DataError(
-                f"a value of RETURN does not fit the column it is for: {error}\n"
-                "  hint: multiply by 1.0 where whole numbers grow beyond 64 bits"
+                f"a value does not fit the column it is for: {error}\n"
+                "  hint: whole numbers beyond 64 bits have no column in Spark; multiply by 1.0, or run it with --local"
             ) from error
 
 
@@ -182,9 +187,15 @@ def _returning_ids(plan: MatchPlan) -> MatchPlan:
     return replace(plan, returns=(*plan.returns, *more))
 
 
-def answer(plan: MatchPlan, schema: Schema, with_ids: bool = False) -> Answer:
+def answer(plan: Plan, schema: Schema, with_ids: bool = False) -> Answer:
     """The rows a plan will give, known without a row of input; running it on none also compiles what workers will load."""
     nothing = Events(schema.columns.empty_table(), type=schema.type_column, time=schema.time_column, unit=schema.unit)
+    if isinstance(plan, AggregatePlan):
+        totals = [
+            field if not pa.types.is_null(field.type) else field.with_type(pa.int64())
+            for field in Aggregator(plan).run(nothing).schema
+        ]
+        return Answer(plan, pa.schema(totals))
     fields = []
     for field in Matcher(plan).run(nothing).schema:
         kind = field.type
@@ -205,7 +216,7 @@ def _is_zoned(plan: MatchPlan, name: str, schema: Schema) -> bool:
     return any(pa.types.is_timestamp(field.type) and field.type.tz is not None for field in schema.columns)
 
 
-def needed_schema(plans: Iterable[MatchPlan], schema: Schema) -> Schema:
+def needed_schema(plans: Iterable[Plan], schema: Schema) -> Schema:
     """The columns that have to travel: all of them where whole events are returned."""
     wanted = {schema.type_column, schema.time_column}
     for plan in plans:
@@ -256,6 +267,9 @@ def match(
 
 
 def match_task(events: Events, task: Task, wanted: Answer) -> Iterator[pa.RecordBatch]:
+    if isinstance(wanted.plan, AggregatePlan):
+        yield from wanted.rows(Aggregator(wanted.plan).run(events)).to_batches()
+        return
     numbers = None
     if NUMBER in events.table.column_names:
         numbers = events.table.column(NUMBER).to_numpy()
@@ -316,14 +330,14 @@ class Tables(Mapping[str, "DataFrame"]):
 
 
 def find(
-    plans: Mapping[str, MatchPlan], source: Source, *, with_ids: bool = False, slices: int | None = None, skew: float = 2.0
+    plans: Mapping[str, Plan], source: Source, *, with_ids: bool = False, slices: int | None = None, skew: float = 2.0
 ) -> Tables:
     """The matches of all plans, one DataFrame each. `slices` asks for that many slices of time (or tasks, with a key)."""
     return _Job(plans, source, with_ids, slices, skew).tables()
 
 
 class _Job:
-    def __init__(self, plans: Mapping[str, MatchPlan], source: Source, with_ids: bool, slices: int | None, skew: float) -> None:
+    def __init__(self, plans: Mapping[str, Plan], source: Source, with_ids: bool, slices: int | None, skew: float) -> None:
         self.plans = plans
         self.source = source
         self.with_ids = with_ids
@@ -386,12 +400,19 @@ class _Job:
             layouts[group.column] = layout
             n_tasks += len(layout.tasks)
         packed = frame.mapInArrow(lambda batches: pack(batches, columns, layouts), BLOBS)
+        # The total over everything is reported over nothing, too: its task must run, whatever comes in.
+        nothing = bytearray(write_blob(columns.arrow.empty_table()))
+        alone = [layouts[group.column].tasks[0].number for group in groups if group.aggregates and not group.key]
+        if alone:
+            packed = packed.union(frame.sparkSession.createDataFrame([(number, nothing) for number in alone], BLOBS))
         blobs = packed.repartitionById(max(1, n_tasks), "task")
         return blobs, {group.number: layouts[group.column].tasks for group in groups}
 
     def _lay_out(self, frame: DataFrame, group: Group, first: int) -> Layout:
         sizes = self._count(frame, group)
         total = sum(sizes)
+        if not group.key and group.aggregates:
+            return lay_out(group.number, first, sizes, {}, 1, 0, 0)
         if not group.key:
             n_slices = self.slices or self._n_slices(frame, group, total)
             cuts = {0: self._quantiles(frame, group, [0], n_slices)[0]} if n_slices > 1 else {}
@@ -399,7 +420,7 @@ class _Job:
         n_tasks = self.slices or max(min(self.parallelism, -(-total // SMALL)), -(-total // TASK_ROWS), 1)
         # A bucket that alone is more than its share of a task holds a hot key; numbering in a partition needs all of it at once.
         limit = max(self.skew * total / n_tasks, 1 if self.slices else SMALL)
-        hot = [] if group.counts_events else [bucket for bucket, size in enumerate(sizes) if size > limit]
+        hot = [] if group.counts_events or group.aggregates else [bucket for bucket, size in enumerate(sizes) if size > limit]
         cuts = {
             bucket: self._quantiles(frame, group, [bucket], math.ceil(sizes[bucket] * n_tasks / total))[bucket] for bucket in hot
         }
@@ -458,7 +479,7 @@ class _Job:
         starts = np.cumsum([0, *(size for size in sizes if size)])[:-1] if any(sizes) else np.array([0])
         in_time = lay_out(group.number, 0, [total], {0: ends}, 1, 0, 0)
         by_number = lay_out(group.number, 0, [total], {0: [int(start) - 1 for start in starts[1:]]}, 1, group.before, group.ahead)
-        types = frozenset().union(*(plan.types for plan in group.plans.values()))
+        types = frozenset().union(*(matches_of(plan).types for plan in group.plans.values()))
         numbering = Numbering(tuple(int(start) for start in starts), by_number, types)
         n_tasks = len(in_time.tasks)
         layouts = {group.column: in_time}

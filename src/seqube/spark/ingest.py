@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from seqube.errors import PlanError, SchemaError
+from seqube.errors import SchemaError
 from seqube.events import Hierarchy
 from seqube.events.batch import NO_TYPE
 from seqube.events.schema import TIME, TYPE, UNITS, Schema
 from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE
 from seqube.language import Query, check, parse
 from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Comparison, IsNull, IsTrue, Literal, Predicate
-from seqube.plan.physical import MatchPlan, scans
+from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.physical import scans
+from seqube.spark.routing import Plan, matches_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -111,7 +113,7 @@ def read_source(frame: DataFrame, type: str, time: str, unit: str, checks: Seque
         faults.append((F.isnan(value) | (F.abs(value) == float("inf")) | (F.floor(value).cast("double") != value), NOT_WHOLE))
         faults.append((F.abs(value) > 2.0**53, OUT_OF_RANGE))
     reason = F.lit(None).cast("string")
-    for fails, text in reversed([*faults, *((demand.fails, demand.reason) for demand in checks)]):
+    for fails, text in reversed([*((demand.fails, demand.reason) for demand in checks), *faults]):
         reason = F.when(fails, F.lit(text)).otherwise(reason)
     return Source(frame.withColumn(REASON, reason), Schema(columns, type, time, unit))
 
@@ -147,16 +149,13 @@ def column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def prepare(query: str | Query, source: Source, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> MatchPlan:
+def prepare(query: str | Query, source: Source, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> Plan:
     """A query checked against the columns it is for, and planned. Which types there are is not known before the rows are read."""
     from seqube.query import prepare as plan
 
     bound = parse(query) if isinstance(query, str) else query
     check(bound, source.schema)
-    planned = plan(bound, None, hierarchy, strategy)
-    if not isinstance(planned, MatchPlan):
-        raise PlanError("aggregates do not run on Spark yet\n  hint: run them in this process, with seqube.run or --local")
-    return planned
+    return plan(bound, None, hierarchy, strategy)
 
 
 # ---------------------------------------------------------------- clocks
@@ -190,7 +189,7 @@ def moment_of(ticks: Column, unit: str) -> Column:
 # ---------------------------------------------------------------- relevance
 
 
-def relevant(plans: Iterable[MatchPlan], source: Source) -> Column:
+def relevant(plans: Iterable[Plan], source: Source) -> Column:
     """Rows that some variable of some plan could be: of its types, and not failing what of its own predicates Spark understands."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -201,9 +200,10 @@ def relevant(plans: Iterable[MatchPlan], source: Source) -> Column:
     wanted: dict[tuple[str, ...], Any] = {}
     everything: set[str] = set()
     for plan in plans:
-        if plan.window.unit == "events":
-            return F.lit(True)  # every event is numbered, whatever its type
-        for scan in scans(plan):
+        if matches_of(plan).window.unit == "events" or (isinstance(plan, AggregatePlan) and plan.emit.when == "every"):
+            return F.lit(True)  # every event is numbered, or tells when the input begins and ends, whatever its type
+        triggers = [plan.trigger] if isinstance(plan, AggregatePlan) and plan.trigger is not None else []
+        for scan in (*scans(matches_of(plan)), *triggers):
             types = tuple(sorted(scan.types))
             everything |= scan.types
             own = [translated for predicate in scan.filters if (translated := translate(predicate, source, kinds)) is not None]

@@ -24,6 +24,7 @@ from seqube.engine.nested import minus, plus
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.language.tree import Attribute, FirstOf, Output, Predicate, Value, attributes
+from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import (
     Absence,
     Atom,
@@ -38,14 +39,25 @@ from seqube.plan.physical import (
     Scan,
 )
 
+Plan = MatchPlan | AggregatePlan
+
+
+def matches_of(plan: Plan) -> MatchPlan:
+    return plan.matches if isinstance(plan, AggregatePlan) else plan
+
+
 # ---------------------------------------------------------------- the key that splits a stream
 
 
-def shuffle_key(plan: MatchPlan) -> tuple[str, ...]:
+def shuffle_key(plan: Plan) -> tuple[str, ...]:
     """The columns whose equal values every event of a match shares with all that could cancel it; () where there are none.
 
-    PARTITION BY, or an attribute whose equality reaches every component, negated ones included, at every level.
+    PARTITION BY, or an attribute whose equality reaches every component, negated ones included, at every level. Aggregates can be
+    split by what they are grouped by as well; not with EMIT EVERY, whose first and last report depend on the whole input.
     """
+    if isinstance(plan, AggregatePlan):
+        grouped = {attribute.name for attribute in plan.group_by}
+        return () if plan.emit.when == "every" else tuple(name for name in shuffle_key(plan.matches) if name in grouped)
     if plan.partition_by:
         return plan.partition_by
     if plan.window.unit == "events":  # events are numbered over the whole stream
@@ -142,11 +154,11 @@ def _correlated(absence: Absence) -> frozenset[str]:
 # ---------------------------------------------------------------- the columns that have to travel
 
 
-def needed_columns(plan: MatchPlan) -> frozenset[str] | None:
+def needed_columns(plan: Plan) -> frozenset[str] | None:
     """The attributes a plan looks at; None where it returns whole events."""
-    if not plan.returns:
+    if isinstance(plan, MatchPlan) and not plan.returns:
         return None
-    names = set(plan.partition_by)
+    names = set(matches_of(plan).partition_by)
     for attribute in _attributes(plan):
         names.add(attribute.name)
     return frozenset(names)
@@ -158,6 +170,8 @@ def _attributes(part: object) -> Iterator[Attribute]:
         case tuple():
             for item in part:
                 yield from _attributes(item)
+        case AggregatePlan():
+            yield from _attributes((part.matches, part.aggregates, part.group_by, part.having, part.trigger or ()))
         case MatchPlan():
             yield from _attributes((part.pattern, part.checks, part.returns))
         case Scan():

@@ -27,6 +27,7 @@ from seqube.engine.nested import plus
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import LOWEST
 from seqube.engine.state import State, ticks
+from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.events.schema import UNITS
 from seqube.plan.physical import MatchPlan
@@ -34,7 +35,7 @@ from seqube.spark import ingest
 from seqube.spark.batch import Answer, Columns, answer, needed_schema, number_identities
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
 from seqube.spark.ingest import IDENTITY, REASON, SEQUENCE, TEXT, Source
-from seqube.spark.routing import shuffle_key
+from seqube.spark.routing import Plan, matches_of, shuffle_key
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,7 +88,7 @@ class Watch:
 
     @property
     def plan(self) -> MatchPlan:
-        return self.wanted.plan
+        return matches_of(self.wanted.plan)
 
     def take(self, held: Held | None, blobs: Iterable[bytes], watermark: int) -> Outcome:
         """Take new rows, and decide all that ends up to the watermark."""
@@ -322,7 +323,7 @@ class Stream:
 
 
 def watch_stream(
-    plans: Mapping[str, MatchPlan], source: Source, lateness: str, *, with_ids: bool = False, whole_rows: bool = False
+    plans: Mapping[str, Plan], source: Source, lateness: str, *, with_ids: bool = False, whole_rows: bool = False
 ) -> Stream:
     """Put queries on a streaming DataFrame. `whole_rows`: late and quarantined rows come out with all their columns."""
     from pyspark.sql import functions as F  # noqa: N812
@@ -330,15 +331,19 @@ def watch_stream(
     schema = source.schema
     watches: dict[str, Watch] = {}
     for name, plan in plans.items():
+        if not isinstance(plan, MatchPlan):
+            raise PlanError(
+                "aggregates do not run over streams yet\n  hint: run them over a batch, or RETURN matches and count those"
+            )
         own = ([SEQUENCE] if plan.window.unit == "events" else []) + ([IDENTITY] if with_ids else [])
         keeping = Columns(needed_schema([plan], schema), tuple(own))
         arriving = replace(keeping, schema=schema) if whole_rows else keeping
         arriving = replace(arriving, hidden=(*own, *([FIRST] if len(plans) > 1 else [])))
         watches[name] = Watch(name, answer(plan, schema, with_ids), arriving, keeping)
 
-    moment = F.coalesce(ingest.moment_of(ingest.clock(source), schema.unit), F.timestamp_micros(F.lit(0)))
+    is_event = F.isnull(ingest.column(REASON))  # a row that is none has no say in what time it is
+    moment = F.when(is_event, ingest.moment_of(ingest.clock(source), schema.unit)).otherwise(F.timestamp_micros(F.lit(0)))
     frame = source.frame.withColumn("#moment", moment).withWatermark("`#moment`", lateness)
-    is_event = F.isnull(ingest.column(REASON))
     columns = {name: f"#bucket{number}" for number, name in enumerate(plans)}
     places = []
     for name, plan in plans.items():

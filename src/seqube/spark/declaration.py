@@ -1,0 +1,303 @@
+"""A pipeline file, read strictly: what is wrong with it is said all at once, each with its place, before anything is started.
+
+    source      format, path, type, time, unit, lateness, options      where events come from
+    schema      column: {type, required, min, max, allowed}            what is expected of them
+    hierarchy   a path, or the tree itself                             the concepts above the event types
+    queries     name: text, or the path of a *.sqb file
+    sinks       matches, quarantine, late, metrics: {path, format}
+    trigger     how often a micro-batch is made, or `available now`: what is there, then stop
+    checkpoint  where the stream remembers how far it is
+
+Relative paths start at the folder of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seqube.errors import DataError, Problem, QueryError, SchemaError, SequbeError, Span, did_you_mean
+from seqube.events import Hierarchy
+from seqube.events.documents import parse_yaml
+from seqube.events.schema import UNITS
+from seqube.language import Query, parse, parse_file
+
+FORMATS = ("parquet", "json", "csv", "orc")
+SINKS = ("matches", "quarantine", "late", "metrics")
+AVAILABLE_NOW = "available now"
+_PERIOD = re.compile(r"\s*\d+(\.\d+)?\s*(ms|milliseconds?|s|sec|seconds?|min|minutes?|h|hours?|d|days?)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What is expected of one column."""
+
+    type: str | None = None
+    required: bool = False
+    min: float | str | None = None
+    max: float | str | None = None
+    allowed: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    path: str
+    format: str = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A pipeline as its file says it."""
+
+    file: Path
+    format: str
+    path: str | None
+    options: Mapping[str, str]
+    type: str
+    time: str
+    unit: str
+    lateness: str
+    schema: Mapping[str, Demand]
+    hierarchy: Hierarchy | None
+    queries: Mapping[str, Query]
+    sinks: Mapping[str, Place]
+    trigger: str
+    checkpoint: str | None
+
+
+def read_declaration(path: str | Path) -> Declaration:
+    """Read and check a pipeline file."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read the pipeline file {file}: {error}") from None
+    document = parse_yaml(text, str(file))
+    reader = _Reader(file, text)
+    if not isinstance(document, Mapping):
+        raise SchemaError(f"{file} holds no pipeline\n  hint: it begins with 'source:', 'queries:' and 'sinks:'")
+    declared = reader.read(document)
+    if reader.problems:
+        ordered = sorted(reader.problems, key=lambda problem: (problem.at.line, problem.at.column) if problem.at else (0, 0))
+        raise SchemaError(f"in {file}:\n" + "\n".join(problem.show(text) for problem in ordered))
+    return declared
+
+
+@dataclass
+class _Reader:
+    file: Path
+    text: str
+    problems: list[Problem] = field(default_factory=list)
+    places: dict[tuple[str, ...], Span] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        import yaml
+
+        self._note(yaml.compose(self.text, yaml.SafeLoader), ())
+
+    def _note(self, node: Any, path: tuple[str, ...]) -> None:
+        """Remember where every key stands."""
+        import yaml
+
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                mark = key.start_mark
+                here = (*path, str(key.value))
+                self.places[here] = Span(mark.line + 1, mark.column + 1, max(1, len(str(key.value))))
+                self._note(value, here)
+
+    def fail(self, message: str, *path: str, hint: str | None = None) -> None:
+        at = next((self.places[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.places), None)
+        self.problems.append(Problem(message, at, hint))
+
+    # ------------------------------------------------------------ sections
+
+    def read(self, document: Mapping[str, Any]) -> Declaration:
+        known = ("source", "schema", "hierarchy", "queries", "rules", "sinks", "trigger", "checkpoint")
+        self._known(document, known)
+        for section in ("source", "queries", "sinks"):
+            if section not in document:
+                self.fail(f"there is no {section!r}", hint=f"add '{section}:' to the file")
+        if "rules" in document:
+            self.fail("rules are not part of pipelines yet", "rules", hint="use seqube forecast")
+        source = self._mapping(document, "source", ("format", "path", "type", "time", "unit", "lateness", "options"))
+        options = source.get("options", {})
+        if not isinstance(options, Mapping):
+            self.fail("options are a mapping of names to values", "source", "options")
+            options = {}
+        format_ = self._string(source, "format", "parquet", "source")
+        path = source.get("path")
+        if path is not None:
+            path = self._path(path, "source", "path")
+        elif format_ in FORMATS and "path" not in options and "source" in document:
+            self.fail("the source has no path", "source", hint="path: the folder or file of events")
+        unit = self._string(source, "unit", "ms", "source")
+        if unit not in UNITS:
+            self.fail(f"unknown time unit {unit!r}", "source", "unit", hint=f"one of {', '.join(UNITS)}")
+        checkpoint = document.get("checkpoint")
+        return Declaration(
+            self.file,
+            format_,
+            path,
+            {str(name): _option(value) for name, value in options.items()},
+            self._string(source, "type", "type", "source"),
+            self._string(source, "time", "ts", "source"),
+            unit,
+            self._period(source.get("lateness", "0 seconds"), "source", "lateness"),
+            self._schema(document.get("schema") or {}),
+            self._hierarchy(document.get("hierarchy")),
+            self._queries(document.get("queries")),
+            self._sinks(document.get("sinks")),
+            self._trigger(document.get("trigger", "1 second")),
+            None if checkpoint is None else self._path(checkpoint, "checkpoint"),
+        )
+
+    def _schema(self, section: Any) -> dict[str, Demand]:
+        found: dict[str, Demand] = {}
+        if not isinstance(section, Mapping):
+            self.fail("the schema is a mapping of columns", "schema", hint="id: {type: bigint, required: true}")
+            return found
+        for name, declared in section.items():
+            path = ("schema", str(name))
+            demands = {"type": declared} if isinstance(declared, str) else declared
+            if not isinstance(demands, Mapping):
+                self.fail(
+                    f"the column {name!r} needs a type, or a mapping", *path, hint="bigint, or {type: bigint, required: true}"
+                )
+                continue
+            self._known(demands, ("type", "required", "min", "max", "allowed"), *path)
+            kind, allowed = demands.get("type"), demands.get("allowed", ())
+            if kind is not None and not _is_type(kind):
+                self.fail(f"{kind!r} is no type", *path, "type", hint="string, bigint, int, double, boolean, timestamp, date ...")
+            if not isinstance(demands.get("required", False), bool):
+                self.fail("required is true or false", *path, "required")
+            if not isinstance(allowed, (list, tuple)):
+                self.fail("allowed is a list of values", *path, "allowed", hint="[A, B]")
+                allowed = ()
+            found[str(name)] = Demand(kind, bool(demands.get("required")), demands.get("min"), demands.get("max"), tuple(allowed))
+        return found
+
+    def _hierarchy(self, section: Any) -> Hierarchy | None:
+        if section is None:
+            return None
+        try:
+            if isinstance(section, str):
+                return Hierarchy.load(self._resolve(section))
+            return Hierarchy.from_dict(section)
+        except SequbeError as error:
+            message, _, hint = str(error).partition("\n  hint: ")
+            self.fail(message, "hierarchy", hint=hint or None)
+        return None
+
+    def _queries(self, section: Any) -> dict[str, Query]:
+        found: dict[str, Query] = {}
+        if isinstance(section, str):
+            file = self._resolve(section)
+            try:
+                return parse_file(file.read_text(encoding="utf-8"))
+            except (OSError, UnicodeDecodeError) as error:
+                self.fail(f"the query file cannot be read: {error}", "queries")
+            except QueryError as error:
+                self._fail_query(error, f"in {file}", "queries")
+            return found
+        if section is not None and (not isinstance(section, Mapping) or not section):
+            self.fail("queries are a mapping of names to texts, or the path of a *.sqb file", "queries")
+            return found
+        for name, text in (section or {}).items():
+            if not re.fullmatch(r"[\w.-]+", str(name)):
+                self.fail(f"{name!r} cannot name a query: results are in a folder of that name", "queries", str(name))
+            try:
+                if not isinstance(text, str):
+                    self.fail(f"the query {name!r} is no text", "queries", str(name))
+                    continue
+                found[str(name)] = parse(text)
+            except QueryError as error:
+                self._fail_query(error, f"in the query {name!r}", "queries", str(name))
+        return found
+
+    def _fail_query(self, error: QueryError, where: str, *path: str) -> None:
+        for problem in error.problems:
+            there = f", line {problem.at.line}, column {problem.at.column}" if problem.at else ""
+            self.fail(f"{where}{there}: {problem.message}", *path, hint=problem.hint)
+
+    def _sinks(self, section: Any) -> dict[str, Place]:
+        found: dict[str, Place] = {}
+        if section is None:
+            return found
+        if not isinstance(section, Mapping):
+            self.fail("sinks are a mapping", "sinks", hint="matches: {path: out/matches}")
+            return found
+        self._known(section, SINKS, "sinks")
+        if "matches" not in section:
+            self.fail("there is no sink for matches", "sinks", hint="matches: {path: out/matches}")
+        for name, declared in section.items():
+            place = {"path": declared} if isinstance(declared, str) else declared
+            if not isinstance(place, Mapping) or not isinstance(place.get("path"), str):
+                self.fail(f"the sink {name!r} has no path", "sinks", str(name), hint=f"{name}: {{path: out/{name}}}")
+                continue
+            self._known(place, ("path", "format"), "sinks", str(name))
+            kind = self._string(place, "format", "parquet", "sinks", str(name))
+            if kind not in FORMATS:
+                self.fail(f"unknown format {kind!r}", "sinks", str(name), "format", hint=f"one of {', '.join(FORMATS)}")
+            found[str(name)] = Place(self._path(place["path"], "sinks", str(name)), kind)
+        return found
+
+    def _trigger(self, value: Any) -> str:
+        return AVAILABLE_NOW if value == AVAILABLE_NOW else self._period(value, "trigger")
+
+    # ------------------------------------------------------------ values
+
+    def _known(self, section: Mapping[str, Any], names: tuple[str, ...], *path: str) -> None:
+        for name in section:
+            if name not in names:
+                self.fail(f"unknown key {str(name)!r}", *path, str(name), hint=did_you_mean(str(name), names))
+
+    def _mapping(self, document: Mapping[str, Any], name: str, keys: tuple[str, ...]) -> Mapping[str, Any]:
+        section = document.get(name, {})
+        if not isinstance(section, Mapping):
+            self.fail(f"{name!r} is a mapping", name, hint=f"{', '.join(keys)}")
+            return {}
+        self._known(section, keys, name)
+        return section
+
+    def _string(self, section: Mapping[str, Any], name: str, default: str, *path: str) -> str:
+        value = section.get(name, default)
+        if not isinstance(value, str):
+            self.fail(f"{name!r} is a text, not {value!r}", *path, name)
+            return default
+        return value
+
+    def _period(self, value: Any, *path: str) -> str:
+        if not isinstance(value, str) or not _PERIOD.fullmatch(value):
+            self.fail(f"{value!r} is no length of time", *path, hint="10 seconds, 5 minutes, 500 milliseconds")
+            return "0 seconds"
+        return re.sub(r"\b(ms|s|sec|min|h|d)\b", lambda found: _WORDS[found[0]], value.strip())
+
+    def _path(self, value: Any, *path: str) -> str:
+        if not isinstance(value, str) or not value:
+            self.fail(f"{value!r} is no path", *path)
+            return ""
+        return value if "://" in value else str(self._resolve(value))
+
+    def _resolve(self, path: str) -> Path:
+        return (self.file.resolve().parent / Path(path).expanduser()).resolve()
+
+
+_WORDS = {"ms": "milliseconds", "s": "seconds", "sec": "seconds", "min": "minutes", "h": "hours", "d": "days"}
+_TYPES: tuple[str, ...] = (
+    "string", "boolean", "tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long", "float", "double", "date",
+    "timestamp", "timestamp_ntz", "binary",
+)  # fmt: skip
+
+
+def _is_type(text: Any) -> bool:
+    return isinstance(text, str) and (
+        text.lower() in _TYPES or re.fullmatch(r"(?i)(decimal|array|map|struct)\s*[(<].*", text) is not None
+    )
+
+
+def _option(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,394 @@
+"""A declared pipeline: read, check, match, write; as a stream that goes on where it stopped, or once over what is there.
+
+Every micro-batch of the stream writes into folders of its own, `<sink>/<query>/batch=<number>`, each replaced as a whole. Spark
+repeats a micro-batch that was not finished with the same input and the same state, and it writes the same rows to the same folder:
+nothing is lost and nothing is there twice, whatever was killed when. Any reader of partitioned folders can read a sink.
+
+Counts always add up: read = used + irrelevant + late + quarantined.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqube.errors import DataError, SchemaError, SequbeError
+from seqube.spark import batch, ingest
+from seqube.spark.declaration import AVAILABLE_NOW, Declaration, Demand, Place
+from seqube.spark.ingest import REASON, Check, Source
+from seqube.spark.session import session
+from seqube.spark.stream import LATE, MATCH, PROGRESS, REJECTED, Stream, watch_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CORRUPT = "_corrupt_record"  # where Spark's readers put a line that is no row
+POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of the rows that were read, and what was found. Rows read are known when a micro-batch is over."""
+
+    read: int | None = 0
+    used: int | None = 0
+    irrelevant: int | None = 0
+    late: int = 0
+    quarantined: int = 0
+    matches: Mapping[str, int] | None = None
+
+    def __add__(self, other: Counts) -> Counts:
+        def total(one: int | None, two: int | None) -> int | None:
+            return None if one is None or two is None else one + two
+
+        names = {**(self.matches or {}), **(other.matches or {})}
+        return Counts(
+            total(self.read, other.read),
+            total(self.used, other.used),
+            total(self.irrelevant, other.irrelevant),
+            self.late + other.late,
+            self.quarantined + other.quarantined,
+            {name: (self.matches or {}).get(name, 0) + (other.matches or {}).get(name, 0) for name in names},
+        )
+
+
+Report = Callable[[int, Counts], None]
+
+
+def run_once(declared: Declaration) -> Counts:
+    """The pipeline as a batch over all that is there now: every match is final at the end of the input."""
+    spark = session()
+    source = open_source(spark, declared, streaming=False)
+    plans = {name: ingest.prepare(query, source, declared.hierarchy) for name, query in declared.queries.items()}
+    for name in plans:
+        _refuse_stream_results(declared, name)
+    with _errors(declared):
+        counts = _count(source, plans)
+        tables = batch.find(plans, source, with_ids=True)
+        found = {}
+        for name in plans:
+            frame = tables[name].cache()
+            found[name] = frame.count()
+            _write(frame, declared.sinks["matches"], name, "batch=once")
+            frame.unpersist()
+        tables.unpersist()
+        if counts.quarantined and "quarantine" in declared.sinks:
+            _write(source.quarantined(), declared.sinks["quarantine"], "", "batch=once")
+    counts = replace(counts, matches=found)
+    _write_metrics(declared, "once", asdict(counts))
+    return counts
+
+
+def run_stream(declared: Declaration, report: Report | None = None, stop: Callable[[], bool] = lambda: False) -> Counts:
+    """The pipeline as a stream, from where it stopped the last time, until it is interrupted (or has taken what is there)."""
+    if declared.checkpoint is None:
+        raise SchemaError(f"{declared.file}: a stream needs a place to remember how far it is\n  hint: checkpoint: out/checkpoint")
+    spark = session()
+    _claim(declared)
+    source = open_source(spark, declared, streaming=True)
+    plans = {name: ingest.prepare(query, source, declared.hierarchy) for name, query in declared.queries.items()}
+    stream = watch_stream(plans, source, declared.lateness, with_ids=True, whole_rows=True)
+    counted: dict[int, Counts] = {}
+
+    def write(out: DataFrame, number: int) -> None:
+        counted[number] = _write_batch(out, number, stream, declared)
+
+    writer = stream.out.writeStream.foreachBatch(write).option("checkpointLocation", declared.checkpoint).queryName("seqube")
+    timed = (
+        writer.trigger(availableNow=True) if declared.trigger == AVAILABLE_NOW else writer.trigger(processingTime=declared.trigger)
+    )
+    with _errors(declared):
+        query = timed.start()
+        with _interruptible() as interrupted:
+            return _follow(query, counted, declared, report, lambda: interrupted() or stop())
+
+
+def _follow(
+    query: StreamingQuery, counted: dict[int, Counts], declared: Declaration, report: Report | None, stop: Callable[[], bool]
+) -> Counts:
+    """Wait for the stream to end, or stop it; put together what each micro-batch did."""
+    total = Counts(matches={})
+    seen = -1
+
+    def drain() -> None:
+        nonlocal total, seen
+        for progress in query.recentProgress:
+            number = progress.batchId
+            if number <= seen or number not in counted:
+                continue
+            seen = number
+            rows = progress.observedMetrics.get("seqube_rows")
+            counts = counted.pop(number)
+            if rows is not None:
+                counts = replace(counts, read=rows["read"], used=rows["relevant"] - counts.late)
+                counts = replace(counts, irrelevant=rows["read"] - rows["relevant"] - counts.quarantined)
+            total += counts
+            _write_metrics(declared, number, asdict(counts) | _timing(progress))
+            if report is not None:
+                report(number, counts)
+
+    while query.isActive and not stop():
+        query.awaitTermination(POLL_SECONDS)  # type: ignore[arg-type]
+        drain()
+    if query.isActive:
+        query.stop()
+    elif query.exception() is not None:
+        raise query.exception()  # type: ignore[misc]
+    drain()
+    return total
+
+
+def _timing(progress: Any) -> dict[str, Any]:
+    watermark = progress.eventTime.get("watermark")
+    newest = progress.eventTime.get("max")
+    observed = progress.observedMetrics.get("seqube")
+    state = {"state_rows": observed["state_rows"], "state_bytes": observed["state_bytes"]} if observed else {}
+    lag = None
+    if watermark and newest:
+        from datetime import datetime
+
+        lag = (datetime.fromisoformat(newest) - datetime.fromisoformat(watermark)).total_seconds()
+    return {
+        "at": progress.timestamp,
+        "watermark": watermark,
+        "watermark_lag_seconds": lag,
+        "duration_ms": progress.durationMs.get("triggerExecution"),
+        "rows_per_second": progress.processedRowsPerSecond,
+        **state,
+    }
+
+
+# ---------------------------------------------------------------- source
+
+
+def open_source(spark: SparkSession, declared: Declaration, *, streaming: bool) -> Source:
+    """The declared source with its checks: columns that are not there are an error, rows that fail are marked."""
+    frame = _load(spark, declared, streaming)
+    missing = [name for name in declared.schema if name not in frame.columns]
+    if missing:
+        known = ", ".join(map(repr, frame.columns))
+        raise SchemaError(f"{declared.file}: the source has no column {', '.join(map(repr, missing))}; it has {known}")
+    for name, demand in declared.schema.items():
+        actual = frame.schema[name].dataType
+        if demand.type is not None and actual != _spark_type(demand.type):
+            raise SchemaError(
+                f"{declared.file}: the column {name!r} is declared {demand.type} and holds {actual.simpleString()}\n"
+                "  hint: change the declaration, or the source"
+            )
+    return ingest.read_source(frame, declared.type, declared.time, declared.unit, list(_checks(declared, frame)))
+
+
+def _load(spark: SparkSession, declared: Declaration, streaming: bool) -> DataFrame:
+    text = declared.format in ("csv", "json")
+    options = {"header": "true", **declared.options} if declared.format == "csv" else dict(declared.options)
+    schema = None
+    if text and declared.schema and all(demand.type for demand in declared.schema.values()):
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        fields = [StructField(name, _spark_type(str(demand.type))) for name, demand in declared.schema.items()]
+        schema = StructType([*fields, StructField(CORRUPT, StringType())])
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **options}
+    elif text:
+        options = {"inferSchema": "true", **options}
+    with _errors(declared):
+        if schema is None and streaming and declared.path is not None:  # a stream of files wants to know its columns beforehand
+            schema = spark.read.format(declared.format).options(**options).load(declared.path).schema
+        reader = spark.readStream if streaming else spark.read
+        reader = reader.format(declared.format).options(**options)
+        if schema is not None:
+            reader = reader.schema(schema)
+        return reader.load(declared.path) if declared.path is not None else reader.load()
+
+
+def _spark_type(text: str) -> Any:
+    from pyspark.sql.types import DataType
+
+    return DataType.fromDDL(text)
+
+
+def _checks(declared: Declaration, frame: DataFrame) -> Iterator[Check]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if CORRUPT in frame.columns:
+        yield Check("the line does not fit the declared columns", F.isnotnull(ingest.column(CORRUPT)))
+    for name, demand in declared.schema.items():
+        yield from _demands(name, demand, ingest.column(name))
+
+
+def _demands(name: str, demand: Demand, value: Column) -> Iterator[Check]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if demand.required:
+        yield Check(f"{name} is missing", F.isnull(value))
+    if demand.min is not None:
+        yield Check(f"{name} is less than {demand.min}", value < F.lit(demand.min))
+    if demand.max is not None:
+        yield Check(f"{name} is more than {demand.max}", value > F.lit(demand.max))
+    if demand.allowed:
+        yield Check(f"{name} is none of {', '.join(map(str, demand.allowed))}", ~value.isin(*demand.allowed))
+
+
+def _count(source: Source, plans: Mapping[str, Any]) -> Counts:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    bad = F.isnotnull(ingest.column(REASON))
+    used = ~bad & ingest.relevant(plans.values(), source)
+    row = source.frame.agg(
+        F.count(F.lit(1)).alias("read"), F.count(F.when(bad, 1)).alias("bad"), F.count(F.when(used, 1)).alias("used")
+    ).collect()[0]
+    return Counts(row["read"], row["used"], row["read"] - row["used"] - row["bad"], 0, row["bad"])
+
+
+# ---------------------------------------------------------------- sinks
+
+
+def _write_batch(out: DataFrame, number: int, stream: Stream, declared: Declaration) -> Counts:
+    """One micro-batch: everything it found, each kind into a folder of its own."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    out = out.persist()
+    try:
+        rows = out.groupBy("kind", "query").agg(F.sum("n").alias("n")).collect()
+        counts = {(row["kind"], row["query"]): row["n"] for row in rows if row["kind"] != PROGRESS}
+        folder = f"batch={number:08d}"
+        matches = {name: counts.get((MATCH, name), 0) for name in stream.watches}
+        for name, n_matches in matches.items():
+            if n_matches:
+                _write(stream.matches(name, out), declared.sinks["matches"], name, folder)
+        totals = {kind: sum(n for (found, _), n in counts.items() if found == kind) for kind in (LATE, REJECTED)}
+        if totals[LATE] and "late" in declared.sinks:
+            _write(stream.late(out), declared.sinks["late"], "", folder)
+        if totals[REJECTED] and "quarantine" in declared.sinks:
+            _write(stream.quarantined(out), declared.sinks["quarantine"], "", folder)
+    finally:
+        out.unpersist()
+    found = Counts(None, None, None, totals[LATE], totals[REJECTED], matches)
+    _write_metrics(declared, number, asdict(found))
+    return found
+
+
+def _write(frame: DataFrame, sink: Place, name: str, folder: str) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if sink.format == "csv":  # which has no structs
+        nested = [field.name for field in frame.schema if field.dataType.typeName() in ("struct", "array", "map")]
+        for column in nested:
+            frame = frame.withColumn(column, F.to_json(ingest.column(column)))
+    place = "/".join(part for part in (sink.path, name, folder) if part)
+    writer = frame.write.mode("overwrite").format(sink.format)
+    (writer.option("header", "true") if sink.format == "csv" else writer).save(place)
+
+
+def _write_metrics(declared: Declaration, number: int | str, row: dict[str, Any]) -> None:
+    """One JSON object per micro-batch, in a file of its own that is there whole or not at all."""
+    sink = declared.sinks.get("metrics")
+    if sink is None:
+        return
+    name = f"{number:08d}" if isinstance(number, int) else number
+    folder = Path(sink.path)
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{name}.json"
+    draft.write_text(json.dumps({"batch": number, **row}) + "\n", encoding="utf-8")
+    draft.replace(folder / f"{name}.json")
+
+
+def _refuse_stream_results(declared: Declaration, name: str) -> None:
+    folder = Path(declared.sinks["matches"].path) / name
+    if folder.is_dir() and any(child.name.startswith("batch=") and child.name != "batch=once" for child in folder.iterdir()):
+        raise DataError(f"{folder} holds the results of a stream, and --once would add them again\n  hint: give another path")
+
+
+# ---------------------------------------------------------------- running
+
+
+def _claim(declared: Declaration) -> None:
+    """Make sure that a checkpoint is this pipeline's own: another source's offsets would skip or repeat events."""
+    assert declared.checkpoint is not None
+    if "://" in declared.checkpoint:
+        return
+    folder = Path(declared.checkpoint)
+    mark = folder / "seqube.json"
+    own = {name: getattr(declared, name) for name in ("format", "path", "type", "time", "unit")}
+    if mark.exists():
+        theirs = json.loads(mark.read_text(encoding="utf-8"))
+        changed = [name for name in own if theirs.get(name) != own[name]]
+        if changed:
+            what = ", ".join(f"{name} was {theirs.get(name)!r} and is {own[name]!r}" for name in changed)
+            raise DataError(
+                f"the checkpoint {folder} belongs to another source: {what}\n"
+                "  hint: give this pipeline a checkpoint of its own, or remove that one to begin anew"
+            )
+        return
+    if folder.exists() and any(folder.iterdir()):
+        raise DataError(f"the folder {folder} is not empty and no checkpoint of ours\n  hint: name an empty or new folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / ".seqube.json"
+    draft.write_text(json.dumps(own), encoding="utf-8")
+    draft.replace(mark)
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and a polite kill ask the stream to stop after what it is doing, instead of tearing it down."""
+    asked: list[int] = []
+
+    def ask(number: int, _: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    try:
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread: whoever runs it there stops it
+        before = {}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _errors(declared: Declaration) -> Iterator[None]:
+    """Spark's errors in the user's words, with the one line that says what happened."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except SequbeError:
+        raise
+    except PySparkException as error:
+        raise DataError(_explain(str(error), declared)) from error
+
+
+_KNOWN = (
+    ("PATH_NOT_FOUND", "there is no {path}", "check source.path"),
+    ("UNABLE_TO_INFER_SCHEMA", "there are no events in {path} yet, and the columns are not declared", "declare them under schema"),
+    (
+        "No space left on device",
+        "a sink or the checkpoint has no space left",
+        "make room, and start again where it stopped",
+    ),
+    ("FAILED_READ_FILE", "a file of the source cannot be read: {line}", "repair or remove it and start again: nothing is lost"),
+    ("MALFORMED_RECORD", "a record of the source cannot be read: {line}", "declare all columns with types, then it is quarantined"),
+    (
+        "STATE_STORE",
+        "the state in the checkpoint cannot be continued: {line}",
+        "keep a checkpoint with the version that wrote it",
+    ),
+)
+
+
+def _explain(message: str, declared: Declaration) -> str:
+    for sign, words, hint in _KNOWN:
+        if sign in message:
+            line = next((line.strip() for line in message.splitlines() if sign in line), "")
+            return f"{words.format(path=declared.path, line=line[:300])}\n  hint: {hint}"
+    inner = [line.strip() for line in message.splitlines() if "Error: " in line or "[" in line]
+    return (inner[-1] if inner else message.splitlines()[0])[:600]

@@ -1,0 +1,164 @@
+"""Declared pipelines: files that are wrong, rows that are wrong, restarts, and changes between restarts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_batch import plain
+
+import seqube as sq
+from seqube.generate import generate
+from seqube.spark.declaration import read_declaration
+from seqube.spark.pipeline import run_once, run_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pipeline-hospital"
+
+PAIRS = "SEQ(Recycle r, Wash w, [id]) WITHIN 30 min RETURN r.id AS tool, r.ts AS a, w.ts AS b"
+WAITS = "SEQ(Recycle r, !Operate o, [id]) WITHIN 2 h RETURN r.id AS tool, r.ts AS a"
+FREE = "SEQ(Check c, Operate o) WITHIN 2 min RETURN c.id AS x, o.id AS y"
+
+
+def write_pipeline(folder: Path, queries: dict[str, str], **more: Any) -> Path:
+    declared = {
+        "source": {"format": "parquet", "path": "in", "lateness": "1 minute", "options": {"maxFilesPerTrigger": 1}},
+        "queries": queries,
+        "sinks": {name: {"path": f"out/{name}"} for name in ("matches", "quarantine", "late", "metrics")},
+        "trigger": "available now",
+        "checkpoint": "out/checkpoint",
+        **more,
+    }
+    file = folder / "pipeline.yaml"
+    file.write_text(json.dumps(declared))  # JSON is YAML
+    return file
+
+
+def add_file(folder: Path, name: str, table: pa.Table) -> None:
+    """A file that appears whole, in the order of its name."""
+    (folder / "in").mkdir(exist_ok=True)
+    draft = folder / f"{name}.draft"
+    pq.write_table(table, draft)
+    number = 1_000 + int(name)
+    os.utime(draft, (number, number))
+    draft.replace(folder / "in" / f"{name}.parquet")
+
+
+def results(folder: Path, query: str) -> Counter[str]:
+    files = sorted((folder / "out" / "matches" / query).rglob("*.parquet"))
+    rows = [row for file in files for row in pq.ParquetFile(file).read().drop_columns(["match_id"]).to_pylist()]
+    return Counter(repr({name: plain(value) for name, value in row.items()}) for row in rows)
+
+
+def expected(table: pa.Table, query: str) -> Counter[str]:
+    return Counter(repr(row) for row in sq.run(query, table).table.to_pylist())
+
+
+@pytest.fixture(scope="module")
+def day() -> pa.Table:
+    """Events, and one long after them that brings the watermark past all others."""
+    table = generate("hospital", 1_500, seed=5)
+    last = table.slice(table.num_rows - 1).to_pylist()[0]
+    end = {**last, "type": "End", "ts": last["ts"].replace(year=2027)}
+    return pa.concat_tables([table, pa.Table.from_pylist([end], table.schema)])
+
+
+def test_stop_restart_and_changes_in_between(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
+    n = day.num_rows
+    add_file(tmp_path, "1", day.slice(0, n // 3))
+    add_file(tmp_path, "2", day.slice(n // 3, n // 3))
+    first = run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS, "waits": WAITS, "gone": FREE})))
+    assert first.read == 2 * (n // 3)
+
+    # A query is added, one replaced, one removed; the others go on as if nothing had happened.
+    add_file(tmp_path, "3", day.slice(2 * (n // 3)))
+    replaced = FREE.replace("2 min", "1 min")
+    file = write_pipeline(tmp_path, {"pairs": PAIRS, "waits": WAITS, "free": replaced})
+    second = run_stream(read_declaration(file))
+    total = first + second
+    assert total.read == n == total.used + total.irrelevant + total.late + total.quarantined  # type: ignore[operator]
+    assert results(tmp_path, "pairs") == expected(day, PAIRS)
+    assert results(tmp_path, "waits") == expected(day, WAITS)
+    assert results(tmp_path, "free") == expected(day.slice(2 * (n // 3)), replaced)
+    metrics = [json.loads(path.read_text()) for path in sorted((tmp_path / "out" / "metrics").glob("*.json"))]
+    assert sum(sum(row["matches"].values()) for row in metrics) == sum(total.matches.values())  # type: ignore[union-attr]
+    assert metrics[-1]["state_rows"] == 0  # the window has left everything behind
+
+    # Once more, with nothing new: nothing is written again.
+    assert sum((run_stream(read_declaration(file)).matches or {}).values()) == 0
+    assert results(tmp_path, "pairs") == expected(day, PAIRS)
+
+    with pytest.raises(sq.DataError, match="results of a stream"):
+        run_once(read_declaration(file))
+    shutil.move(tmp_path / "in", tmp_path / "elsewhere")
+    moved = {"format": "parquet", "path": "elsewhere"}
+    with pytest.raises(sq.DataError, match="belongs to another source: path was"):
+        run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, source=moved)))
+    once = write_pipeline(tmp_path, {"pairs": PAIRS}, source=moved, sinks={"matches": "out/once"})
+    assert run_once(read_declaration(once)).matches == {"pairs": sum(expected(day, PAIRS).values())}
+
+
+def test_the_example(spark: SparkSession, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "p", ignore=shutil.ignore_patterns("out"))
+    for number, name in enumerate(("morning", "noon", "evening")):
+        os.utime(tmp_path / "p" / "events" / f"{name}.csv", (1_000 + number, 1_000 + number))
+    file = tmp_path / "p" / "pipeline.yaml"
+    one_by_one = "  path: events\n  options: {maxFilesPerTrigger: 1}\n"
+    file.write_text(file.read_text().replace("  path: events\n", one_by_one))
+    declared = read_declaration(file)
+    counts = run_stream(declared)
+    assert (counts.read, counts.used, counts.irrelevant, counts.late, counts.quarantined) == (12, 8, 0, 1, 3)
+    assert counts.matches == {"untouched": 1, "forgotten": 2}  # 5 was used untouched, too, but the stream does not yet know
+    reasons = [json.loads(line)["reason"] for path in (tmp_path / "p/out/quarantine").rglob("*.json") for line in path.open()]
+    assert sorted(reasons) == ["id is missing", "the line does not fit the declared columns", "ward is none of A, B, C"]
+    shutil.rmtree(tmp_path / "p" / "out")
+    assert run_once(declared).matches == {"untouched": 2, "forgotten": 2}
+
+
+def test_all_mistakes_are_shown_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(
+        "source:\n  fromat: csv\n  path: in\n  unit: year\nschema:\n  id: {type: number}\n"
+        "queries:\n  a: SEQ(A a, B b\n  b: SEQ(A a) WITHIN 5\nhierarchy: none.yaml\n"
+        "sinks:\n  late: {path: x, format: xlsx}\ntrigger: soon\n"
+    )
+    with pytest.raises(sq.SchemaError) as caught:
+        read_declaration(file)
+    said = str(caught.value)
+    for words in (
+        "unknown key 'fromat' (line 2, column 3)",
+        "did you mean 'format'?",
+        "unknown time unit 'year' (line 4",
+        "'number' is no type (line 6",
+        "in the query 'a', line 1, column 12: ",
+        "(line 8, column 3)",
+        "there is no file",
+        "there is no sink for matches (line 11",
+        "unknown format 'xlsx'",
+        "'soon' is no length of time (line 13",
+    ):
+        assert words in said, words
+
+
+def test_sources_that_are_not_what_was_declared(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
+    with pytest.raises(sq.DataError, match=r"there is no .*in"):
+        run_once(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS})))
+    add_file(tmp_path, "1", day.slice(0, 10))
+    with pytest.raises(sq.SchemaError, match="no column 'colour'"):
+        run_once(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, schema={"colour": "string"})))
+    with pytest.raises(sq.SchemaError, match="'id' is declared string and holds bigint"):
+        run_once(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, schema={"id": "string"})))
+    (tmp_path / "in" / "2.parquet").write_bytes(b"PAR1 this is no Parquet PAR1")
+    with pytest.raises(sq.DataError, match="cannot be read"):
+        run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS})))
+    (tmp_path / "in" / "2.parquet").unlink()  # repaired: it goes on
+    assert run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}))).read is not None
