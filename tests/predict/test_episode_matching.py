@@ -70,6 +70,16 @@ def test_state_holds_one_window_only() -> None:
         assert np.all(matcher.state.report_starts >= matcher.state.clock - episodes.longest)
 
 
+def test_state_empties_when_only_other_events_come() -> None:
+    _, times, symbols, episodes = long_stream(4, 6, 100)
+    matcher = Matcher(episodes)
+    matcher.step(times, symbols)
+    matcher.release(int(times[-1]) + 1000)
+    assert len(matcher.state.times) == len(matcher.state.report_starts) == 0
+    with pytest.raises(DataError):
+        matcher.step(times, symbols)
+
+
 def test_streams_of_many_keys_leave_no_64_bits() -> None:
     times = np.array([0, 5, 7, 2**61], np.int64)
     keys = np.arange(4, dtype=np.int64)

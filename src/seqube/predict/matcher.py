@@ -125,17 +125,8 @@ class Matcher:
     def release(self, watermark: int) -> Occurrences:
         """Give the occurrences that end before `watermark`: no event before it is still to come."""
         state = self.state
-        n_ready = int(np.searchsorted(state.times, watermark))
-        if n_ready <= state.n_old:
-            self.state = replace(state, clock=max(state.clock, watermark))
-            return join([])
-        fresh = np.arange(n_ready) >= state.n_old
-        times, symbols, keys = state.times[:n_ready], state.symbols[:n_ready], state.keys[:n_ready]
-        if self.keyed:
-            found = self._match_keyed(times, symbols, keys, fresh)
-        else:
-            matched = self._match(times, symbols, fresh, _by_start(state.report_rules, state.report_starts), self.episodes)
-            found = join([Occurrences(*matched, np.zeros(len(matched.rules), np.int64))])
+        n_ready = max(state.n_old, int(np.searchsorted(state.times, watermark)))
+        found = self._match_ready(n_ready) if n_ready > state.n_old else join([])
         oldest = watermark - self.episodes.longest
         kept = int(np.searchsorted(state.times, oldest))
         report_starts = np.concatenate((state.report_starts, found.starts))
@@ -151,6 +142,16 @@ class Matcher:
             np.concatenate((state.report_keys, found.keys))[recent],
         )
         return found
+
+    def _match_ready(self, n_ready: int) -> Occurrences:
+        """The occurrences that end among the first `n_ready` events and not among the old ones."""
+        state = self.state
+        fresh = np.arange(n_ready) >= state.n_old
+        times, symbols, keys = state.times[:n_ready], state.symbols[:n_ready], state.keys[:n_ready]
+        if self.keyed:
+            return self._match_keyed(times, symbols, keys, fresh)
+        found = self._match(times, symbols, fresh, _by_start(state.report_rules, state.report_starts), self.episodes)
+        return join([Occurrences(*found, np.zeros(len(found.rules), np.int64))])
 
     def _match_keyed(self, times: Ints, symbols: Codes, keys: Ints, fresh: npt.NDArray[np.bool_]) -> Occurrences:
         pieces = []
