@@ -24,6 +24,7 @@ INK, FAINT = "#334155", "#e2e8f0"
 
 MAX_POINTS = 1_000
 MAX_GROUPS = 30
+PLAN_STEP = 270  # pixels from one step of a plan to the next
 
 
 def _base(**parts: Any) -> Spec:
@@ -193,6 +194,20 @@ def _labels(table: pa.Table, groups: list[str]) -> list[str]:
     return [", ".join(str(value) for value in row) for row in zip(*columns, strict=True)] if columns else ["all"] * table.num_rows
 
 
+def draw_growth(lines: Mapping[str, Sequence[Sequence[float]]]) -> Spec:
+    """Small lines of numbers that are looked at again and again."""
+    return _base(
+        grid={"left": 60, "right": 14, "top": 28 if len(lines) > 1 else 10, "bottom": 26},
+        legend={"show": len(lines) > 1, "type": "scroll", "top": 0},
+        tooltip={"trigger": "axis"},
+        xAxis={"type": "value", "scale": True, "minInterval": 1, "splitLine": {"show": False}},
+        yAxis={"type": "value", "minInterval": 1, "splitLine": {"lineStyle": {"color": FAINT}}},
+        series=[
+            {"type": "line", "name": name, "showSymbol": len(points) < 30, "data": list(points)} for name, points in lines.items()
+        ],
+    )
+
+
 # ---------------------------------------------------------------- the cube
 
 
@@ -242,7 +257,7 @@ def _lattice_node(cuboid: Cuboid, x: float, y: float, colour: str) -> dict[str, 
     short = pattern if len(pattern) <= 26 else pattern[:25] + "…"
     label = {
         "show": True,
-        "formatter": f"{short}\n{cuboid.count:,}".replace("{", "(").replace("}", ")"),
+        "formatter": _as_label(f"{short}\n{cuboid.count:,}"),
         "color": INK,
         "lineHeight": 16,
     }
@@ -255,6 +270,11 @@ def _lattice_node(cuboid: Cuboid, x: float, y: float, colour: str) -> dict[str, 
         "label": label,
         "itemStyle": {"color": colour},
     }
+
+
+def _as_label(text: str) -> str:
+    """Text for a label as it is: braces would be places for other values."""
+    return text.replace("{", "(").replace("}", ")")
 
 
 def draw_pivot(pivot: Mapping[str, Any]) -> Spec:
@@ -321,10 +341,15 @@ def draw_predictions(table: pa.Table) -> Spec:
         moments = to_axis(table.column("occurred").take(pa.array(came)))
         dots = [[float(t), offsets[rules[k]] + (k % 9 - 4) / 12] for k, t in zip(came, moments, strict=True)]
         series.append({"type": "scatter", "name": "occurred", "symbolSize": 6, "data": dots, "itemStyle": {"color": INK}})
+    titles = [
+        {"value": [float(lows.min()), number + 0.45], "label": {"show": True, "position": "right", "formatter": _as_label(name)}}
+        for name, number in offsets.items()
+    ]
+    series.append({"type": "scatter", "symbolSize": 1, "silent": True, "data": titles, "itemStyle": {"color": INK}})
     return _base(
         grid={"left": 30, "right": 30, "top": 40, "bottom": 60},
         legend={"top": 0, "data": ["hit", "miss", "open", "occurred"]},
-        xAxis={"type": axis, "scale": True, "splitLine": {"lineStyle": {"color": FAINT}}},
+        xAxis={"type": axis, "scale": True, "splitLine": {"lineStyle": {"color": FAINT}}, "axisLine": {"onZero": False}},
         yAxis={
             "type": "value",
             "min": -0.6,
@@ -349,7 +374,7 @@ def draw_plan(plan: Explanation) -> Spec:
                 "type": "tree",
                 "data": [_tree(plan.root)],
                 "left": 20,
-                "right": 340,
+                "right": PLAN_STEP,
                 "top": 10,
                 "bottom": 10,
                 "symbolSize": 9,
@@ -363,6 +388,8 @@ def draw_plan(plan: Explanation) -> Spec:
                     "lineHeight": 16,
                     "backgroundColor": "#fff",
                     "padding": [2, 4],
+                    "width": PLAN_STEP - 40,
+                    "overflow": "break",
                 },
                 "lineStyle": {"color": "#94a3b8", "width": 1.5},
                 "itemStyle": {"color": COLOURS[0]},
@@ -372,13 +399,16 @@ def draw_plan(plan: Explanation) -> Spec:
 
 
 def _tree(step: Step) -> dict[str, Any]:
-    notes = [note if len(note) <= 60 else note[:59] + "…" for note in step.notes[:5]]
-    return {"name": "\n".join([step.title, *notes]), "children": [_tree(child) for child in step.children]}
+    return {"name": "\n".join([step.title, *step.notes]), "children": [_tree(child) for child in step.children]}
 
 
-def depth_and_width(step: Step) -> tuple[int, int]:
-    """How many steps follow each other, and how many lines stand side by side: what the drawing needs."""
-    if not step.children:
-        return 1, 1 + min(len(step.notes), 5)
-    sizes = [depth_and_width(child) for child in step.children]
-    return 1 + max(size[0] for size in sizes), max(sum(size[1] for size in sizes), 1 + min(len(step.notes), 5))
+def size_plan(step: Step) -> tuple[int, int]:
+    """The width and the height, in pixels, that the drawing of a plan needs."""
+
+    def measure(step: Step) -> tuple[int, int]:
+        own = 1 + sum(-(-len(line) // 36) for line in (step.title, *step.notes))
+        sizes = [measure(child) for child in step.children]
+        return 1 + max((size[0] for size in sizes), default=0), max(sum(size[1] for size in sizes), own)
+
+    depth, n_lines = measure(step)
+    return PLAN_STEP * depth + 40, 17 * n_lines + 40

@@ -53,8 +53,11 @@ function complete(context, known) {
 
 const compartments = new WeakMap();
 
-// Teach an editor the language, with the names that are known now; called again when other events are opened.
-export function teach(view, types, attributes) {
+// Teach an editor the language, with the names that are known now; called again when other events are opened. The editor may not
+// be there yet: it is made when its tab is first looked at.
+export async function teach(find, types, attributes) {
+  while (!find()?.editorPromise) await new Promise((resolve) => setTimeout(resolve, 100));
+  const view = await find().editorPromise;
   const language = makeLanguage({ types: new Set(types), attributes });
   const old = compartments.get(view);
   if (old) {

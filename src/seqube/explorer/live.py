@@ -1,7 +1,7 @@
 """A running pipeline, looked at from outside: the files of its sinks and metrics, counted and shown while they grow.
 
-A folder is a sink where it holds Parquet or JSON files, at any depth up to two. Where Spark keeps a log beside a sink's files
-(`_spark_metadata`), the files that count are those in the log: others are of a writer that was stopped half-way. Counting reads
+A pipeline file says where its sinks are; without one, folders with Parquet or JSON files are sinks. Where Spark keeps a log beside
+a sink's files (`_spark_metadata`), the files in the log count: others are of a writer that was stopped half-way. Counting reads
 footers of Parquet files alone, once per file; what is shown is read from the newest file.
 """
 
@@ -17,12 +17,24 @@ import pyarrow as pa
 from nicegui import run, ui
 from pyarrow import parquet
 
+from seqube.explorer.charts import draw_growth
 from seqube.explorer.results import flatten, plain
 
 ROWS_SHOWN = 8
 REFRESH_S = 2.0
 LOG = "_spark_metadata"
+ENDINGS = (".parquet", ".json", ".jsonl")
+SHOWN_METRICS = ("read", "used", "late", "quarantined")
 POINTS_KEPT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at a sink saw."""
+
+    n_rows: int
+    newest: list[dict[str, Any]]
+    numbers: dict[str, list[list[float]]]  # of metrics: each number, micro-batch by micro-batch
 
 
 @dataclass
@@ -32,46 +44,69 @@ class Sink:
     name: str
     folder: Path
     counts: dict[tuple[Path, int], int] = field(default_factory=dict)  # by file and its size: a file that grows is counted anew
+    metrics: dict[Path, dict[str, Any]] = field(default_factory=dict)
     history: list[tuple[float, int]] = field(default_factory=list)
 
     def files(self) -> list[Path]:
         """The finished files, oldest first."""
-        found = [path for path in self.folder.rglob("*") if path.suffix in (".parquet", ".json", ".jsonl") and path.is_file()]
-        found = [path for path in found if LOG not in path.parts and not path.name.startswith((".", "_"))]
+        found = [path for path in self.folder.rglob("*") if path.suffix in ENDINGS and path.is_file()]
+        found = [path for path in found if not _is_hidden(path.relative_to(self.folder))]
         log = self.folder / LOG
         if log.is_dir():
             logged = _read_log(log)
             found = [path for path in found if path.name in logged]
-        return sorted(found, key=lambda path: path.stat().st_mtime)
+        return sorted(found, key=lambda path: (path.stat().st_mtime, path))
 
-    def refresh(self) -> tuple[int, list[dict[str, Any]]]:
-        """How many rows there are, and the newest of them."""
+    def look(self) -> Look:
         files = self.files()
         sizes = [(path, path.stat().st_size) for path in files]
         for key in sizes:
             if key not in self.counts:
                 self.counts[key] = _count(key[0])
         total = sum(self.counts[key] for key in sizes)
-        for path in reversed(files):
-            rows = _tail(path)
-            if rows:
-                return total, rows
-        return total, []
+        newest = next((rows for path in reversed(files) if (rows := _tail(path))), [])
+        return Look(total, newest, self._numbers(files) if newest and "batch" in newest[0] else {})
+
+    def _numbers(self, files: list[Path]) -> dict[str, list[list[float]]]:
+        for path in files[-POINTS_KEPT:]:
+            if path not in self.metrics and (rows := _tail(path)):
+                self.metrics[path] = rows[0]
+        lines: dict[str, list[list[float]]] = {}
+        for at, row in enumerate(self.metrics[path] for path in files[-POINTS_KEPT:] if path in self.metrics):
+            flat = row | {f"matches: {name}": n for name, n in (row.get("matches") or {}).items()}
+            for name, value in flat.items():
+                if name in SHOWN_METRICS or name.startswith("matches: "):
+                    lines.setdefault(name, []).append([at, value])
+        return lines
 
 
-def find_sinks(folder: Path) -> list[Sink]:
-    """The sinks below a folder, or the folder itself where it holds files."""
-    if not folder.is_dir():
+def find_sinks(place: Path) -> list[Sink]:
+    """The sinks that a pipeline file declares, or those that lie below a folder."""
+    if place.is_file():
+        from seqube.spark.declaration import read_declaration
+
+        declared = read_declaration(place)
+        folders = {name: Path(sink.path) for name, sink in declared.sinks.items()}
+        matches = folders.pop("matches", None)
+        by_query = {name: matches / name for name in declared.queries} if matches else {}
+        return [Sink(name, folder) for name, folder in {**by_query, **folders}.items() if folder.is_dir()]
+    if not place.is_dir():
         return []
-    places = [folder, *sorted(p for p in folder.glob("*") if p.is_dir()), *sorted(p for p in folder.glob("*/*") if p.is_dir())]
     sinks: list[Sink] = []
-    for place in places:
-        inside = any(sink.folder in place.parents for sink in sinks)
-        hidden = any(part.startswith(("_", ".")) for part in place.relative_to(folder).parts)
-        has_files = any(p.suffix in (".parquet", ".json", ".jsonl") for p in place.iterdir() if not p.name.startswith(("_", ".")))
-        if not inside and not hidden and (has_files or (place / LOG).is_dir()):
-            sinks.append(Sink(str(place.relative_to(folder)) if place != folder else folder.name, place))
+    for folder in [place, *sorted(p for pattern in ("*", "*/*") for p in place.glob(pattern) if p.is_dir())]:
+        inside = any(sink.folder in folder.parents for sink in sinks)
+        if not inside and not _is_hidden(folder.relative_to(place)) and any(map(_is_row_file, folder.iterdir())):
+            sinks.append(Sink(str(folder.relative_to(place)) if folder != place else folder.name, folder))
     return sinks
+
+
+def _is_row_file(path: Path) -> bool:
+    return path.name == LOG or path.name.startswith("batch=") or (path.suffix in ENDINGS and not _is_hidden(Path(path.name)))
+
+
+def _is_hidden(path: Path) -> bool:
+    """What Spark is still writing, and what is its own."""
+    return any(part.startswith(("_", ".")) for part in path.parts)
 
 
 def _read_log(log: Path) -> set[str]:
@@ -117,32 +152,31 @@ def _tail(path: Path) -> list[dict[str, Any]]:
 class LivePanel:
     """A card for every sink: how many rows, how they grew while one looked, and the newest."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, place: Path) -> None:
+        self._watched = place
         self._sinks: dict[Path, Sink] = {}
         self._cards: dict[Path, _Card] = {}
         self._note = ui.label().classes("text-slate-500")
         self._place = ui.column().classes("w-full gap-3")
-        self._timer = ui.timer(REFRESH_S, self._refresh)
         self._seconds = 0.0
+        ui.timer(REFRESH_S, self._refresh)
 
     async def _refresh(self) -> None:
-        looked = await run.io_bound(self._look)
-        self._note.text = (
-            f"{self._folder.name}: {len(self._sinks)} sinks, looked at every {REFRESH_S:.0f} s" if self._sinks else "No files yet."
-        )
-        for sink, total, rows in looked or []:
-            sink.history = [*sink.history, (self._seconds, total)][-POINTS_KEPT:]
+        looks = await run.io_bound(self._look)
+        sinks = f"{len(self._sinks)} sinks, looked at every {REFRESH_S:.0f} s" if self._sinks else "no files yet"
+        self._note.text = f"{self._watched.name}: {sinks}"
+        for sink, look in looks or []:
+            sink.history = [*sink.history, (self._seconds, look.n_rows)][-POINTS_KEPT:]
             if sink.folder not in self._cards:
                 with self._place:
                     self._cards[sink.folder] = _Card(sink.name)
-            self._cards[sink.folder].show(total, rows, sink.history)
+            self._cards[sink.folder].show(look, sink.history)
         self._seconds += REFRESH_S
 
-    def _look(self) -> list[tuple[Sink, int, list[dict[str, Any]]]]:
-        for sink in find_sinks(self._folder):
+    def _look(self) -> list[tuple[Sink, Look]]:
+        for sink in find_sinks(self._watched):
             self._sinks.setdefault(sink.folder, sink)
-        return [(sink, *sink.refresh()) for sink in self._sinks.values()]
+        return [(sink, sink.look()) for sink in self._sinks.values()]
 
 
 class _Card:
@@ -152,25 +186,18 @@ class _Card:
                 ui.label(name).classes("sq-title")
                 self._total = ui.label().classes("sq-big").props(f'data-testid="live-{name}"')
             with ui.row().classes("w-full no-wrap gap-4"):
-                self._chart = ui.echart(
-                    {
-                        "animation": False,
-                        "color": ["#0f766e"],
-                        "grid": {"left": 60, "right": 10, "top": 10, "bottom": 24},
-                        "xAxis": {"type": "value", "axisLabel": {"formatter": "{value} s"}, "splitLine": {"show": False}},
-                        "yAxis": {"type": "value", "scale": True, "minInterval": 1},
-                        "series": [{"type": "line", "areaStyle": {"opacity": 0.15}, "showSymbol": False, "data": []}],
-                    }
-                ).style("height: 170px; width: 320px; flex: none")
+                self._chart = ui.echart(draw_growth({"rows": []})).style("height: 190px; width: 420px; flex: none")
                 self._table = ui.table(rows=[], columns=[], row_key="#").classes("sq-table").props("flat dense")
 
-    def show(self, total: int, rows: list[dict[str, Any]], history: list[tuple[float, int]]) -> None:
-        self._total.text = f"{total:,}"
-        self._chart.options["series"][0]["data"] = [list(point) for point in history]
+    def show(self, look: Look, history: list[tuple[float, int]]) -> None:
+        self._total.text = f"{look.n_rows:,}"
+        self._chart.options.clear()
+        self._chart.options.update(draw_growth(look.numbers or {"rows": [list(point) for point in history]}))
         self._chart.update()
-        names = list(rows[0]) if rows else []
+        names = list(look.newest[0]) if look.newest else []
         self._table.columns = [{"name": name, "label": name, "field": name, "align": "left"} for name in names]
-        self._table.rows = [
-            {**{k: v if not isinstance(v, (dict, list)) else json.dumps(v) for k, v in row.items()}, "#": n}
-            for n, row in enumerate(rows)
-        ]
+        self._table.rows = [{name: _cell(value) for name, value in row.items()} | {"#": n} for n, row in enumerate(look.newest)]
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, (dict, list)) else value

@@ -288,8 +288,8 @@ class QueryPanel:
         attributes = list(dict.fromkeys([*opened.sample.schema, "type", "ts"]))
         self.set_text(screen.text)
         ui.run_javascript(
-            f"""Promise.all([import('/seqube/editor.js'), getElement({self._editor.id}).editorPromise])
-                .then(([language, view]) => language.teach(view, {_json(list(dict.fromkeys(names)))}, {_json(attributes)}))"""
+            f"""import('/seqube/editor.js').then((language) =>
+                language.teach(() => getElement({self._editor.id}), {_json(list(dict.fromkeys(names)))}, {_json(attributes)}))"""
         )
         self._examples.clear()
         with self._examples:
@@ -414,11 +414,10 @@ class QueryPanel:
 
     @staticmethod
     def _show_plan(ran: Ran) -> None:
-        depth, width = charts.depth_and_width(ran.plan.root)
-        spec = charts.draw_plan(ran.plan)
-        ui.echart(spec).classes("w-full").style(f"height: {max(180, 26 * width + 60)}px; min-width: {220 * depth + 300}px").props(
-            "data-testid=plan"
-        )
+        width, height = charts.size_plan(ran.plan.root)
+        with ui.scroll_area().classes("w-full").style(f"height: {max(200, height) + 30}px"):
+            chart = ui.echart(charts.draw_plan(ran.plan)).props("data-testid=plan")
+            chart.style(f"height: {max(200, height)}px; width: {width}px; max-width: none")
         with ui.expansion("As text").classes("w-full"):
             ui.label(str(ran.plan)).classes("sq-mono").props("data-testid=plan-text")
 

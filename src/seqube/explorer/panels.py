@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from nicegui import events as happenings
 from nicegui import run, ui
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 ROWS_SHOWN = 15
 MATCHES_DRAWN = 300
-PREDICTIONS_DRAWN = 400
+PREDICTIONS_DRAWN = 120
 
 
 class ResultTable:
@@ -75,8 +76,8 @@ class Timeline:
         low, high = float(self._edges[0]), float(self._edges[-1])
         if len(self._result) <= MATCHES_DRAWN:
             return low, high
-        ends = self._result.ends[: MATCHES_DRAWN // 2]
-        return low, min(high, max(float(ends.max()), low + (high - low) / 200))
+        half = MATCHES_DRAWN // 2
+        return low, min(high, max(float(np.partition(self._result.ends, half)[half]), low + (high - low) / 200))
 
     def _zoom(self, event: happenings.GenericEventArguments) -> None:
         low, span = float(self._edges[0]), float(self._edges[-1] - self._edges[0])

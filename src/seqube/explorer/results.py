@@ -80,13 +80,17 @@ class ResultFile:
 
     def density(self, n_bins: int = 200) -> tuple[Floats, npt.NDArray[np.int64]]:
         """How many matches end in each of so many equal stretches of time."""
-        counts, edges = np.histogram(self.ends, bins=n_bins, range=(float(self.starts.min()), float(self.ends.max()) + 1e-9))
+        low, high = float(self.starts.min()), float(self.ends.max())
+        counts, edges = np.histogram(self.ends, bins=n_bins, range=(low, max(high, low + 1)))
         return edges, counts
 
     def between(self, low: float, high: float, n: int) -> tuple[npt.NDArray[np.int64], int]:
-        """The first n matches that touch a stretch of time, and how many there are."""
+        """The n matches that end first of those that touch a stretch of time, and how many there are."""
         rows = np.flatnonzero((self.ends >= low) & (self.starts <= high))
-        return rows[:n], len(rows)
+        total = len(rows)
+        if total > n:
+            rows = rows[np.argpartition(self.ends[rows], n)[:n]]
+        return np.sort(rows), total
 
     # ------------------------------------------------------------ exports
 

@@ -143,7 +143,7 @@ def explore(
     unit: Annotated[str, typer.Option(help="The unit of an integer time column: us, ms, s ...")] = "ms",
     hierarchy: Annotated[Path | None, typer.Option(metavar="H.yaml", help="The concepts above the event types.")] = None,
     rules: Annotated[Path | None, typer.Option(metavar="R.yaml", help="Rules to forecast with.")] = None,
-    live: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of a running pipeline's sinks.")] = None,
+    live: Annotated[Path | None, typer.Option(metavar="PATH", help="A running pipeline: its file, or its sinks' folder.")] = None,
     host: Annotated[str, typer.Option(help="Another interface than this machine's own; the token is needed there too.")] = LOOPBACK,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8765,
 ) -> None:
