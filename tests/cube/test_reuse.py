@@ -15,7 +15,7 @@ from properties.test_matching import counted, show, table
 from seqube.engine.reuse import Matches, Sharing, batch_of
 from seqube.events import Events
 from seqube.language import parse
-from seqube.plan.derivation import Derivation, Narrow, derive
+from seqube.plan.derivation import Derivation, Narrow, narrow, widen
 from seqube.plan.ecube import Cuboid, cuboid_of
 from seqube.plan.planner import plan_matches
 from strategies import hierarchies, streams
@@ -37,8 +37,8 @@ def derived(
     assert isinstance(upper, Cuboid)
     assert isinstance(lower, Cuboid)
     found = []
-    down, up = derive(upper, lower)
-    for derivation in down + up:
+    down = narrow(upper, lower)
+    for derivation in [*([(down,)] if down else []), *widen(upper, lower)]:
         computed = Sharing(batch_of(parse(source), stream)).compute(plan_matches(parse(source), hierarchy))
         matches = Sharing(batch_of(parse(target), stream)).derive(derivation, computed)
         found.append((derivation, rows(matches, lower)))
@@ -129,8 +129,8 @@ def test_concepts_upwards_hand_pieces_on_without_a_copy() -> None:
     sharing = Sharing(batch_of(fine.query, stream))
     source = sharing.compute(plan_matches(fine.query, HIERARCHY))
     assert len(source)
-    ((way,), target) = derive(fine, coarse)[1], sharing
-    assert target.derive(way, source).pieces[0] is source.pieces[0]
+    (way,) = widen(fine, coarse)
+    assert sharing.derive(way, source).pieces[0] is source.pieces[0]
 
 
 def random_events(seed: int) -> list[oracle.Event]:

@@ -11,7 +11,7 @@ Costs are estimated in seconds from the numbers of events by type, the window, a
 known (`measured`), else expected for events that come independently of each other. The unit costs were measured on this engine.
 
     Paper                              | Here
-    |S_i| = Rate * TW * P_E            | Estimates.rate, times the window
+    |S_i| = Rate * TW * P_E            | Estimates.count, over the span, times the window
     Pt (half of all pairs, in order)   | 1 / (n - 1)!: the share of n events of a window that come in the right order
     C_compute(q), Equations 4 to 11    | Estimates.alone, Estimates.derived
     virtual ground v_0                 | GROUND
@@ -21,16 +21,18 @@ known (`measured`), else expected for events that come independently of each oth
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import lru_cache
+from itertools import permutations
+from typing import NamedTuple
 
 from seqube.errors import PlanError
 from seqube.events import Hierarchy, Statistics
 from seqube.events.schema import UNITS
 from seqube.language.tree import Attribute, Comparison, Predicate, Query
-from seqube.plan.derivation import Delta, Derivation, Forbid, Join, Keep, Narrow, Widen, derive, waits
-from seqube.plan.ecube import Component, Cuboid, Lattice, cuboid_of, variables_of
+from seqube.plan.derivation import Delta, Derivation, Forbid, Join, Keep, Narrow, Widen, narrow, waits, widen
+from seqube.plan.ecube import Component, Cuboid, Label, Lattice, cuboid_of, variables_of
 from seqube.plan.explain import Explanation, Step
 from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
@@ -68,19 +70,22 @@ class Estimates:
     measured: Mapping[str, float] = field(default_factory=dict)
     distinct: Mapping[str, int] = field(default_factory=dict)
     units: Units = UNIT_COSTS
-    _sizes: dict[Any, float] = field(default_factory=dict)
+    _counts: dict[frozenset[str], int] = field(default_factory=dict)
+    _sizes: dict[int, tuple[float, Cuboid]] = field(default_factory=dict)
 
-    def rate(self, types: frozenset[str], counted: bool) -> float:
-        count = self.statistics.count(types)
-        return count / max(self.statistics.n if counted else self.statistics.span, 1)
+    def count(self, types: frozenset[str]) -> int:
+        if types not in self._counts:
+            self._counts[types] = self.statistics.count(types)
+        return self._counts[types]
 
     def size(self, cuboid: Cuboid, components: Sequence[Component] | None = None) -> float:
         """How many matches to expect, of all components or of some."""
-        parts = tuple(cuboid.components if components is None else components)
-        key = (tuple((part.types, part.negated) for part in parts), cuboid.predicates, cuboid.query.window)
-        if key not in self._sizes:
-            self._sizes[key] = self._expected(cuboid, parts)
-        return self._sizes[key]
+        if components is not None:
+            return self._expected(cuboid, components)
+        known = self._sizes.get(id(cuboid))
+        if known is None:
+            known = self._sizes[id(cuboid)] = (self._expected(cuboid, cuboid.components), cuboid)  # kept: its id stays its own
+        return known[0]
 
     def _expected(self, cuboid: Cuboid, parts: Sequence[Component]) -> float:
         window, counted = cuboid.query.window, cuboid.query.window.unit == "events"
@@ -89,17 +94,19 @@ class Estimates:
         positives = [part for part in parts if not part.negated]
         n = len(positives)
         expected = span * length ** (n - 1) / math.factorial(n - 1)
-        for part in positives:
-            expected *= self.rate(part.types, counted)
         for part in parts:
+            rate = self.count(part.types) / span
             if part.negated:
-                expected /= 1 + self.rate(part.types, counted) * length / (n + 1)
+                expected /= 1 + rate * length / (n + 1)
+            else:
+                expected *= rate
         for name in cuboid.query.partition_by:
             expected /= self._values(name) ** (n - 1)
-        bound = {part.variable for part in positives}
-        for predicate in cuboid.predicates:
-            if variables_of(predicate) <= bound:
-                expected *= self._share(predicate)
+        if cuboid.predicates:
+            bound = {part.variable for part in positives}
+            for predicate in cuboid.predicates:
+                if variables_of(predicate) <= bound:
+                    expected *= self._share(predicate)
         return expected
 
     def _share(self, predicate: Predicate) -> float:
@@ -116,7 +123,7 @@ class Estimates:
         """Seconds to compute a query by itself."""
         units, n = self.units, len(cuboid.positives)
         size = self.size(cuboid) if size is None else size
-        instances = sum(self.statistics.count(part.types) for part in cuboid.components)
+        instances = sum(self.count(part.types) for part in cuboid.components)
         tied = [predicate for predicate in cuboid.positive_predicates if len(variables_of(predicate)) > 1]
         keyed = bool(cuboid.query.partition_by) or len([p for p in tied if isinstance(p, Comparison) and p.op == "="]) >= n - 1 > 0
         cost = units.query + instances * (units.event + units.key * keyed) + size * n * units.cell
@@ -136,6 +143,21 @@ class Estimates:
             here, size = step.gives, after
         return cost
 
+    def least_down(self, source_size: float) -> float:
+        """What any way down costs at least."""
+        return self.units.step + source_size * self.units.test
+
+    def least_up(self, source: Cuboid, target: Cuboid, label: Label | None, source_size: float, alone: float) -> float:
+        """What any way up costs at least: a delta is computed without the matches taken over.
+
+        Where concepts change, it also goes without the finer events of one component; where components are left out, another
+        delta (or a larger one) looks for what they had nothing for.
+        """
+        least = alone + self.units.step - source_size * len(target.positives) * self.units.cell
+        if label != "pattern":
+            least -= max(self.count(part.types) for part in source.positives) * (self.units.event + self.units.key)
+        return least + self.units.query if label == "both" else least
+
     def _narrowed(self, step: Narrow, source: Cuboid, size: float, target_size: float) -> float:
         units, cuboid = self.units, step.gives
         have = [slot for slot, taken in enumerate(step.slots) if taken is not None]
@@ -152,7 +174,7 @@ class Estimates:
                 case Join():
                     cost += units.step + 2 * (min(size, self.statistics.n) + size) * units.lookup
                     if part.key or cuboid.query.partition_by:
-                        cost += (size + self.statistics.count(part.scan.types)) * units.key * 2
+                        cost += (size + self.count(part.scan.types)) * units.key * 2
                     have = sorted([*have, part.slot])
                     size = scale * self.size(cuboid, [cuboid.positives[slot] for slot in have])
                     cost += size * len(have) * units.cell
@@ -188,17 +210,24 @@ def _ratio(measured: float, expected: float) -> float:
 # ---------------------------------------------------------------- plans of a workload
 
 
+_planned = lru_cache(maxsize=1024)(plan_matches)
+
+
 @dataclass(frozen=True, slots=True)
 class SharedStep:
     """One query: computed from `source` by `derivation`, or by itself."""
 
     name: str
-    plan: MatchPlan
     query: Query
+    hierarchy: Hierarchy | None
     source: str | None
     derivation: Derivation
     seconds: float  # as estimated
     alone: float  # if it were computed by itself
+
+    @property
+    def plan(self) -> MatchPlan:
+        return _planned(self.query, self.hierarchy)
 
     @property
     def how(self) -> str:
@@ -240,40 +269,76 @@ class Optimizer:
 
     def __init__(self, queries: Mapping[str, Query], hierarchy: Hierarchy | None = None, streaming: bool = False) -> None:
         found = {name: cuboid_of(query, hierarchy) for name, query in queries.items()}
+        self.hierarchy = hierarchy
+        self._streaming = streaming
         self.apart = {name: why for name, why in found.items() if isinstance(why, str)}
         self.cuboids = {name: cuboid for name, cuboid in found.items() if isinstance(cuboid, Cuboid)}
-        self.plans = {name: plan_matches(cuboid.query, hierarchy) for name, cuboid in self.cuboids.items()}
         if streaming:
-            for name in [name for name, plan in self.plans.items() if plan.waits]:
-                self.apart[name] = "its matches are final only when their window is over"
-                del self.cuboids[name], self.plans[name]
+            for name, cuboid in list(self.cuboids.items()):
+                if cuboid.gaps[-1] or cuboid.query.window.unit == "events":
+                    late = "its matches are final only when their window is over"
+                    self.apart[name] = late if cuboid.gaps[-1] else "its window counts events"
+                    del self.cuboids[name]
         self.lattice = Lattice.of(self.cuboids, hierarchy)
-        self._ways: dict[tuple[str, str], tuple[list[Derivation], list[Derivation]]] = {}
-        for source, upper in self.cuboids.items():
-            for target, lower in self.cuboids.items():
-                if source != target and _may_share(upper, lower):
-                    down, up = derive(upper, lower)
-                    up = [way for way in up if not (streaming and waits(way))]
-                    if down or up:
-                        self._ways[source, target] = down, up
+        self._ways: dict[tuple[str, str, bool], list[Derivation]] = {}
+        self._pairs = list(self._related())
+
+    @property
+    def plans(self) -> dict[str, MatchPlan]:
+        return {name: _planned(cuboid.query, self.hierarchy) for name, cuboid in self.cuboids.items()}
+
+    def _related(self) -> Iterator[tuple[str, str, Label | None]]:
+        """Coarser and finer queries; of those with equal patterns, each with each (windows and predicates may differ)."""
+        yield from ((edge.coarse, edge.fine, edge.label) for edge in self.lattice.edges)
+        alike: dict[tuple[tuple[str, bool], ...], list[str]] = {}
+        for name, cuboid in self.cuboids.items():
+            alike.setdefault(tuple((part.name, part.negated) for part in cuboid.components), []).append(name)
+        for names in alike.values():
+            yield from ((one, other, None) for one, other in permutations(names, 2))
+
+    def _derivations(self, source: str, target: str, down: bool) -> Sequence[Derivation]:
+        """Ways from one query to another, worked out when they are first asked for."""
+        key = (source, target, down)
+        if key not in self._ways:
+            if down:
+                way = narrow(self.cuboids[source], self.cuboids[target])
+                self._ways[key] = [(way,)] if way else []
+            else:
+                ways = widen(self.cuboids[source], self.cuboids[target])
+                self._ways[key] = [way for way in ways if not (self._streaming and waits(way))]
+        return self._ways[key]
 
     def plan(self, strategy: str, estimates: Estimates) -> SharedPlan:
         if strategy not in STRATEGIES:
             raise PlanError(f"strategy {strategy!r} does not apply to a workload\n  hint: one of {', '.join(STRATEGIES)}")
         sizes = {name: estimates.measured.get(name, estimates.size(cuboid)) for name, cuboid in self.cuboids.items()}
         alone = {name: estimates.alone(cuboid, sizes[name]) for name, cuboid in self.cuboids.items()}
-        edges = []
-        for (source, target), (down, up) in self._ways.items():
-            ways = {"independent": [], "top-down": down, "bottom-up": up, "chase": down + up}[strategy]
-            if ways:
-                cuboid = self.cuboids[source]
-                costs = [estimates.derived(way, cuboid, sizes[source], sizes[target]) for way in ways]
-                best = min(range(len(ways)), key=costs.__getitem__)
-                edges.append(Edge(source, target, ways[best], costs[best]))
-        if strategy == "chase":
-            edges = [edge for edge in edges if edge.seconds < WORTHWHILE * alone[edge.target]]
+        edges: list[Edge] = []
+        for coarse, fine, label in self._pairs if strategy != "independent" else ():
+            down, up = sizes[coarse], sizes[fine]
+            limits = {name: WORTHWHILE * alone[name] if strategy == "chase" else math.inf for name in (coarse, fine)}
+            upper, lower = self.cuboids[coarse], self.cuboids[fine]
+            if strategy != "bottom-up" and estimates.least_down(down) < limits[fine]:
+                edges += self._cheapest_way(coarse, fine, True, estimates, sizes, limits[fine])
+            if strategy != "top-down" and estimates.least_up(lower, upper, label, up, alone[coarse]) < limits[coarse]:
+                edges += self._cheapest_way(fine, coarse, False, estimates, sizes, limits[coarse])
         chosen = cheapest(alone, edges) if strategy == "chase" else _one_way(list(alone), edges)
         return SharedPlan(strategy, self._steps(chosen, alone), self.lattice, self.apart)
+
+    def _cheapest_way(
+        self, source: str, target: str, down: bool, estimates: Estimates, sizes: Mapping[str, float], limit: float
+    ) -> Iterator[Edge]:
+        """The cheapest way from one query to another, where it costs less than the limit."""
+        best: Edge | None = None
+        seconds = 0.0
+        for way in self._derivations(source, target, down):
+            if best is None and seconds > 2 * limit:
+                break  # the other order (Equations 8 and 11) will not halve it
+            seconds = estimates.derived(way, self.cuboids[source], sizes[source], sizes[target])
+            if seconds < limit and (best is None or seconds < best.seconds):
+                best = Edge(source, target, way, seconds)
+        if best is not None:
+            yield best
 
     def cost(self, plan: SharedPlan, estimates: Estimates) -> float:
         """What a plan is expected to cost under other statistics."""
@@ -299,17 +364,11 @@ class Optimizer:
                 add(edge.source)
             source, derivation, seconds = (edge.source, edge.derivation, edge.seconds) if edge else (None, (), alone[name])
             query = self.cuboids[name].query
-            steps[name] = SharedStep(name, self.plans[name], query, source, derivation, seconds, alone[name])
+            steps[name] = SharedStep(name, query, self.hierarchy, source, derivation, seconds, alone[name])
 
         for name in chosen:
             add(name)
         return tuple(steps.values())
-
-
-def _may_share(one: Cuboid, other: Cuboid) -> bool:
-    """A quick look: the shorter one's types must all be met in the longer one."""
-    a, b = sorted((one.positives, other.positives), key=len)
-    return all(any(not x.types.isdisjoint(y.types) for y in b) for x in a)
 
 
 def _one_way(names: Sequence[str], edges: Iterable[Edge]) -> dict[str, Edge | None]:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -84,13 +85,23 @@ class Narrow:
         return self.slots[-1] is None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Delta:
     """Matches that the finer query has none for. `present`: only those with one of these in its gap."""
 
-    plan: MatchPlan
-    cuboid: Cuboid  # the same, for estimates
+    cuboid: Cuboid  # what is found; for estimates only, where `parts` say more
     present: tuple[Forbid, ...] = ()
+    parts: tuple[Part, ...] = ()  # the pattern, where it is more than the cuboid's
+    hidden: tuple[Component, ...] = ()  # components of the parts that the cuboid has not
+    waits: bool = False
+
+    @cached_property
+    def plan(self) -> MatchPlan:
+        """Made when it is run: most deltas are only considered."""
+        query, components = self.cuboid.query, (*self.cuboid.components, *self.hidden)
+        pattern = Seq(self.parts or tuple(map(_part, components)), self.cuboid.predicates)
+        plan = plan_matches(Query(pattern, query.window, partition_by=query.partition_by))
+        return _retype(plan, {component.variable: component.types for component in components})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,25 +126,18 @@ class Widen:
     @property
     def waits(self) -> bool:
         """Whether a match may be known only after it has ended."""
-        return any(delta.plan.waits for delta in self.deltas)
+        return any(delta.waits for delta in self.deltas)
 
 
 Derivation = tuple[Narrow | Widen, ...]
-
-
-def derive(source: Cuboid, target: Cuboid) -> tuple[list[Derivation], list[Derivation]]:
-    """Ways to the target's matches from the source's: downwards, and upwards. Empty where reuse would not be right."""
-    if source.query.partition_by != target.query.partition_by or source.query.window.unit != target.query.window.unit:
-        return [], []
-    down = narrow(source, target)
-    return [(down,)] if down else [], widen(source, target)
 
 
 # ---------------------------------------------------------------- downwards
 
 
 def narrow(coarse: Cuboid, fine: Cuboid) -> Narrow | None:
-    if coarse.query.window.length < fine.query.window.length:
+    """The way from the coarser query's matches to the finer one's, or None where there is none that is right."""
+    if not _comparable(coarse, fine) or coarse.query.window.length < fine.query.window.length:
         return None
     return next((found for pair in _pairs(coarse, fine) if (found := _narrow(pair))), None)
 
@@ -215,7 +219,7 @@ def _scan(component: Component, filters: Sequence[Predicate]) -> Scan:
 
 def widen(fine: Cuboid, coarse: Cuboid) -> list[Derivation]:
     """Ways from the finer query's matches to the coarser one's: patterns first, then concepts, and the other way round."""
-    if coarse.query.window.length != fine.query.window.length:
+    if not _comparable(coarse, fine) or coarse.query.window.length != fine.query.window.length:
         return []
     for pair in _pairs(coarse, fine):
         at_ends = pair.places[0] == 0 and pair.places[-1] == len(fine.positives) - 1
@@ -278,10 +282,10 @@ def _without_run(here: Cuboid, run: tuple[Component, ...]) -> tuple[Cuboid, Wide
     there = Cuboid(here.query, rest, tuple(predicate for predicate in here.predicates if predicate not in inside))
     at = here.components.index(run[0])
     absent = Not(Seq(tuple(map(_part, run)), tuple(inside)))
-    parts = [*map(_part, rest[:at]), absent, *map(_part, rest[at:])]
-    delta_plan = _plan(there.query, parts, there.predicates, (*rest, *run))
-    rarest = replace(run[0] if len(run) == 1 else next(part for part in run if not part.negated), negated=True)
-    delta = Delta(delta_plan, replace(there, components=(*rest[:at], rarest, *rest[at:])))
+    parts = (*map(_part, rest[:at]), absent, *map(_part, rest[at:]))
+    one = replace(next(part for part in run if not part.negated), negated=True)
+    about = replace(there, components=(*rest[:at], one, *rest[at:]))
+    delta = Delta(about, parts=parts, hidden=run, waits=at == len(rest))
     slots = tuple(slot for slot, component in enumerate(here.positives) if component.variable not in gone)
     dropped = None
     local = all(variables_of(predicate) <= gone for predicate in inside)
@@ -305,13 +309,14 @@ def _without_negations(here: Cuboid, pair: _Pair, forbidden: list[Forbid]) -> tu
     there = Cuboid(here.query, components, predicates)
     gap_of = {gap: number for number, gap in enumerate((0, *pair.places[1:], len(pair.fine.positives)))}
     present = tuple(Forbid(gap_of[item.gap], item.scan) for item in forbidden)
-    plan = _plan(there.query, [*map(_part, components)], predicates, components)
     slots = tuple(range(len(here.positives)))
-    return there, Widen(there, slots, (Delta(plan, there, present),))
+    return there, Widen(there, slots, (Delta(there, present, waits=bool(there.gaps[-1])),))
 
 
 def _with_concepts(here: Cuboid, types: Mapping[str, frozenset[str]]) -> tuple[Cuboid, Widen | None]:
     """Coarser types: one delta for each that changes, with finer types before it and coarser ones after it."""
+    if all(types.get(part.variable, part.types) == part.types for part in here.positives):
+        return here, None
     there = replace(here, components=tuple(replace(c, types=types.get(c.variable, c.types)) for c in here.components))
     deltas = []
     for slot, (old, new) in enumerate(zip(here.positives, there.positives, strict=True)):
@@ -319,21 +324,13 @@ def _with_concepts(here: Cuboid, types: Mapping[str, frozenset[str]]) -> tuple[C
             by_slot = [*here.positives[:slot], replace(new, types=new.types - old.types), *there.positives[slot + 1 :]]
             of = {component.variable: component for component in by_slot}
             components = tuple(of.get(component.variable, component) for component in there.components)
-            plan = _plan(there.query, [*map(_part, components)], there.predicates, components)
-            deltas.append(Delta(plan, replace(there, components=components)))
-    if not deltas:
-        return here, None
+            deltas.append(Delta(replace(there, components=components), waits=bool(there.gaps[-1])))
     return there, Widen(there, tuple(range(len(there.positives))), tuple(deltas))
 
 
 def _part(component: Component) -> Part:
     leaf = Type(component.name, component.variable)
     return Not(leaf) if component.negated else leaf
-
-
-def _plan(query: Query, parts: Sequence[Part], where: Sequence[Predicate], components: Sequence[Component]) -> MatchPlan:
-    plan = plan_matches(Query(Seq(tuple(parts), tuple(where)), query.window, partition_by=query.partition_by))
-    return _retype(plan, {component.variable: component.types for component in components})
 
 
 def _retype(node: Node, types: Mapping[str, frozenset[str]]) -> Node:
@@ -353,6 +350,10 @@ def _retype(node: Node, types: Mapping[str, frozenset[str]]) -> Node:
 
 
 # ---------------------------------------------------------------- one query inside another
+
+
+def _comparable(one: Cuboid, other: Cuboid) -> bool:
+    return one.query.partition_by == other.query.partition_by and one.query.window.unit == other.query.window.unit
 
 
 def _pairs(coarse: Cuboid, fine: Cuboid) -> Iterator[_Pair]:
@@ -380,8 +381,8 @@ class _Pair:
         self.coarse, self.fine, self.places = coarse, fine, places
         self.names = {c.variable: fine.positives[place].variable for c, place in zip(coarse.positives, places, strict=True)}
         self.names |= {c.variable: f"~{c.variable}" for c in coarse.components if c.negated}
-        self._coarse_rules = _Rules([rename(predicate, self.names) for predicate in coarse.positive_predicates])
-        self._fine_rules = _Rules(fine.positive_predicates)
+        self._coarse_rules = _rules(tuple(rename(predicate, self.names) for predicate in coarse.positive_predicates))
+        self._fine_rules = _rules(fine.positive_predicates)
         self.asked = self._coarse_rules.predicates
 
     def holds(self) -> bool:
@@ -439,6 +440,11 @@ class _Pair:
         return frozenset(map(self._fine_rules.normal, own))
 
 
+@lru_cache(maxsize=4096)
+def _rules(predicates: tuple[Predicate, ...]) -> _Rules:
+    return _Rules(predicates)
+
+
 class _Rules:
     """Predicates and what follows from their equalities: `a.id = m.id` and `m.id = b.id` also say `a.id = b.id`."""
 
@@ -454,6 +460,7 @@ class _Rules:
                 and predicate.left.name == predicate.right.name  # of one column, so that equality is transitive
             ):
                 self._join(predicate.left, predicate.right)
+        self._normal: dict[Predicate, Predicate] = {}
         self._known = frozenset(map(self.normal, self.predicates))
 
     def _join(self, left: Attribute, right: Attribute) -> None:
@@ -472,7 +479,11 @@ class _Rules:
 
     def normal(self, predicate: Predicate) -> Predicate:
         """The predicate with each attribute under the first variable that is known to have the same value."""
+        if predicate not in self._normal:
+            self._normal[predicate] = self._normalised(predicate)
+        return self._normal[predicate]
 
+    def _normalised(self, predicate: Predicate) -> Predicate:
         def visit(part: Any) -> Any:
             if isinstance(part, Attribute):
                 return replace(part, variable=self._of(part))

@@ -19,18 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 from typing import Literal as OneOf
 
 from seqube.errors import Span
 from seqube.events import Hierarchy
-from seqube.language.tree import Attribute, Not, Predicate, Query, Seq, Type, Value, attributes
+from seqube.language.tree import Attribute, Comparison, Not, Predicate, Query, Seq, Type, Value, attributes
 from seqube.language.writer import quote
 from seqube.plan.rewrite import conjuncts, rooted
 
 Label = OneOf["concept", "pattern", "both"]
 Node = TypeVar("Node")
+_Seen = list[tuple[str, bool, frozenset[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ def cuboid_of(query: Query, hierarchy: Hierarchy | None = None) -> Cuboid | str:
 # ---------------------------------------------------------------- names in trees
 
 
+@lru_cache(maxsize=4096)
 def variables_of(node: Value | Predicate) -> frozenset[str]:
     return frozenset(attribute.variable for attribute in attributes(node) if attribute.variable is not None)
 
@@ -121,18 +123,17 @@ def rename(node: Node, names: Mapping[str, str]) -> Node:
 
     def visit(part: Any) -> Any:
         if isinstance(part, Attribute):
-            return replace(part, variable=names.get(part.variable or "", part.variable))
+            return Attribute(names.get(part.variable or "", part.variable), part.name, part.at)
+        if isinstance(part, Comparison):
+            return Comparison(part.op, visit(part.left), visit(part.right), part.at)
         if isinstance(part, tuple):
             return tuple(map(visit, part))
         if is_dataclass(part) and not isinstance(part, type | Span):
-            changed = visit_fields(part)
+            changed = {field.name: visit(getattr(part, field.name)) for field in fields(part)}
             if isinstance(part, Type):
                 changed["variable"] = names.get(part.variable or "", part.variable)
             return replace(part, **changed)
         return part
-
-    def visit_fields(part: Any) -> dict[str, Any]:
-        return {field.name: visit(getattr(part, field.name)) for field in fields(part)}
 
     result: Node = visit(node)
     return result
@@ -147,51 +148,47 @@ def refinement(coarse: Cuboid, fine: Cuboid, hierarchy: Hierarchy | None = None)
 
 
 class _Relation:
-    """Compares components by name, with the ancestors of each name looked up once."""
+    """Compares components by name. A component is seen as its name, its sign, and the names at or above it, looked up once."""
 
     def __init__(self, hierarchy: Hierarchy | None) -> None:
         self._hierarchy = hierarchy
         self._above: dict[str, frozenset[str]] = {}
 
     def label(self, coarse: tuple[Component, ...], fine: tuple[Component, ...]) -> Label | None:
-        extra = len(fine) - len(coarse)
-        if extra < 0 or not self._embeds(coarse, fine):
-            return None
-        if not extra:
-            return "concept" if any(c.name != f.name for c, f in zip(coarse, fine, strict=True)) else None
-        return "pattern" if _contains(fine, coarse) else "both"
+        return self.compare(self.seen(coarse), self.seen(fine))
 
-    def _embeds(self, coarse: tuple[Component, ...], fine: tuple[Component, ...]) -> bool:
-        """Whether each component finds a finer (or equal) one, in order. The earliest one leaves most for the rest."""
-        spare = len(fine) - len(coarse)
+    def seen(self, components: tuple[Component, ...]) -> _Seen:
+        return [(part.name, part.negated, self._at_or_above(part.name)) for part in components]
+
+    def compare(self, coarse: _Seen, fine: _Seen) -> Label | None:
+        spare = extra = len(fine) - len(coarse)
+        if extra < 0:
+            return None
+        # Each component takes the earliest finer (or equal) one, which leaves most for the rest.
         at = 0
-        for c in coarse:
-            while not self._fits(c, fine[at]):
+        for name, negated, above in coarse:
+            while True:
+                other, other_negated, other_above = fine[at]
                 at += 1
+                if negated is other_negated and (other in above if negated else name in other_above):
+                    break
                 spare -= 1
                 if spare < 0:
-                    return False
-            at += 1
-        return True
+                    return None
+        if not extra:
+            return "concept" if any(c[0] != f[0] for c, f in zip(coarse, fine, strict=True)) else None
+        return "pattern" if _contains(fine, coarse) else "both"
 
-    def _fits(self, coarse: Component, fine: Component) -> bool:
-        if coarse.negated is not fine.negated:
-            return False
-        if coarse.name == fine.name:
-            return True
-        upper, lower = (fine.name, coarse.name) if coarse.negated else (coarse.name, fine.name)
-        return upper in self._ancestors(lower)
-
-    def _ancestors(self, name: str) -> frozenset[str]:
+    def _at_or_above(self, name: str) -> frozenset[str]:
         if name not in self._above:
-            known = self._hierarchy is not None and name in self._hierarchy
-            self._above[name] = frozenset(self._hierarchy.ancestors(name)) if self._hierarchy and known else frozenset()
+            ancestors = self._hierarchy.ancestors(name) if self._hierarchy is not None and name in self._hierarchy else ()
+            self._above[name] = frozenset((name, *ancestors))
         return self._above[name]
 
 
-def _contains(fine: tuple[Component, ...], coarse: tuple[Component, ...]) -> bool:
-    rest = iter((part.name, part.negated) for part in fine)
-    return all((part.name, part.negated) in rest for part in coarse)
+def _contains(fine: _Seen, coarse: _Seen) -> bool:
+    rest = iter([part[:2] for part in fine])
+    return all(part[:2] in rest for part in coarse)
 
 
 # ---------------------------------------------------------------- the hierarchy of a workload
@@ -216,10 +213,11 @@ class Lattice:
     @staticmethod
     def of(cuboids: Mapping[str, Cuboid], hierarchy: Hierarchy | None = None) -> Lattice:
         relation = _Relation(hierarchy)
+        seen = [(name, relation.seen(cuboid.components)) for name, cuboid in cuboids.items()]
         edges = []
-        for coarse, upper in cuboids.items():
-            for fine, lower in cuboids.items():
-                if coarse != fine and (label := relation.label(upper.components, lower.components)):
+        for coarse, upper in seen:
+            for fine, lower in seen:
+                if upper is not lower and (label := relation.compare(upper, lower)):
                     edges.append(Edge(coarse, fine, label))
         return Lattice(cuboids, tuple(edges))
 
