@@ -19,10 +19,10 @@ from seqube.errors import PlanError, Problem, QueryError
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
 from seqube.language.tree import leaves
-from seqube.plan.aggregates import AggregatePlan, plan_aggregates
+from seqube.plan.aggregates import AggregatePlan, choose, looked_up, plan_aggregates
 from seqube.plan.chase import STRATEGIES as SHARING
 from seqube.plan.chase import Optimizer, SharedPlan, explain_shared
-from seqube.plan.explain import Explanation, explain_matches
+from seqube.plan.explain import Explanation, explain_aggregates, explain_matches
 from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
 
@@ -101,7 +101,7 @@ def explain(
     plans = {name: prepare(text, stream, hierarchy, strategy) for name, text in _by_name(query).items()}
     return Explanation.join(
         {
-            name: explain_matches(plan.matches if isinstance(plan, AggregatePlan) else plan, statistics)
+            name: explain_aggregates(plan, statistics) if isinstance(plan, AggregatePlan) else explain_matches(plan, statistics)
             for name, plan in plans.items()
         }
     )
@@ -114,12 +114,24 @@ def prepare(
     bound = parse(query, events.schema if events is not None else None) if isinstance(query, str) else query
     if not isinstance(bound, Query):
         raise QueryError(Problem(f"a query is a text or a parsed Query, not a {type(bound).__name__}"))
-    if strategy not in STRATEGIES:
+    if strategy not in STRATEGIES and not bound.aggregates:
         raise PlanError(f"strategy {strategy!r} does not apply to this query\n  hint: one of {', '.join(STRATEGIES)}")
     if events is not None:
         check(bound, events.schema)
         _check_types(bound, events.type_names, hierarchy)
-    return plan_aggregates(bound, hierarchy) if bound.aggregates else plan_matches(bound, hierarchy)
+    if not bound.aggregates:
+        return plan_matches(bound, hierarchy)
+    plan = plan_aggregates(bound, hierarchy)
+    if events is None:
+        return choose(plan, strategy)
+    return choose(plan, strategy, events.statistics, events.unit, _distinct(events, looked_up(plan)))
+
+
+def _distinct(events: Events, names: Iterable[str]) -> dict[str, int]:
+    """How many values columns have among the first events: enough to tell few keys from many."""
+    import pyarrow.compute as pc
+
+    return {name: pc.count_distinct(events.column(name).slice(0, 65_536)).as_py() for name in names}
 
 
 def _share(workload: Workload, events: Events, hierarchy: Hierarchy | None, strategy: str) -> SharedPlan:

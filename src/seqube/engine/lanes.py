@@ -308,10 +308,8 @@ def _ordered(task: Task, chain: Chain, slot_ranks: list[int], rows: Ints, ranks:
     if (lanes < 0).any():
         kept = lanes >= 0
         rows, ranks, lanes, times = rows[kept], ranks[kept], lanes[kept], times[kept]
-    if batch.counts_events and total:
-        times, untils = batch.clocks[rows], batch.clocks[rows] + batch.window
-    else:
-        untils = task.untils[rows]
+    by_number = batch.counts_events and total  # an end looks back from its own number, not from that of the last event of its time
+    untils = batch.clocks[rows] + batch.window if by_number else task.untils[rows]
     if chain.has_leading:
         # What a leading negation made void stays so: ends before it leaves the window do not count when it has left.
         leading = ranks == 2 * n_slots
@@ -320,7 +318,8 @@ def _ordered(task: Task, chain: Chain, slot_ranks: list[int], rows: Ints, ranks:
         ranks = np.concatenate([ranks, np.zeros(int(leading.sum()), np.int8)])
     order = np.lexsort((ranks, times, lanes))
     offsets = np.searchsorted(lanes[order], np.arange(len(complete) + 1))
-    return Lanes(n_slots, Maps(offsets, times[order], ranks[order], untils[order]), rows[order], groups[by_group])
+    moments = batch.clocks[rows[order]] if by_number else times[order]
+    return Lanes(n_slots, Maps(offsets, moments, ranks[order], untils[order]), rows[order], groups[by_group])
 
 
 # ---------------------------------------------------------------- counting

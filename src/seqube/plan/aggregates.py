@@ -13,11 +13,14 @@ single events, with negated single events between them, tied together by nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import factorial, prod
 from typing import Literal as OneOf
 
-from seqube.events import Hierarchy
+from seqube.errors import PlanError
+from seqube.events import Hierarchy, Statistics
+from seqube.events.schema import UNITS
 from seqube.language.tree import Aggregate, Attribute, Emit, Not, Output, Predicate, Query, Same, Seq, Type, Value
 from seqube.plan.physical import Gap, KeyColumn, MatchPlan, MatchSequence, Scan
 from seqube.plan.planner import named, plan_matches
@@ -160,3 +163,109 @@ def chain_of(plan: AggregatePlan) -> Chain | str:
         if found.has_trailing and plan.emit.when == "total":
             return "a trailing negation waits for a number of events"
     return found
+
+
+# ---------------------------------------------------------------- which strategy
+
+STRATEGIES = ("two-step", "per-start", "window-product")
+
+# Seconds, measured on one core: what an event costs to lay out (in time order, or sorted by key), a map to multiply, a live counter
+# to update, a match to build and to add.
+SCAN, LAY_OUT, SORT = 2e-9, 12e-9, 250e-9
+MULTIPLY, PER_SLOT = 14e-9, 8e-9
+UPDATE, TOUCH = 12e-9, 0.5e-9
+MATCH, ADD = 8e-9, 12e-9
+ANEW = 400e-6  # matching one window again, where a trailing negation asks for it
+ASSUMED_VALUES = 100  # of a key or group whose column was not looked at
+
+
+def choose(
+    plan: AggregatePlan,
+    strategy: str = "auto",
+    statistics: Statistics | None = None,
+    unit: str = "ms",
+    distinct: Mapping[str, int] | None = None,
+) -> AggregatePlan:
+    """The plan with the strategy asked for, or the cheapest; `distinct` counts the values of columns that are keys or groups."""
+    chain = chain_of(plan)
+    applicable = STRATEGIES if isinstance(chain, Chain) else ("two-step",)
+    if strategy != "auto" and strategy not in applicable:
+        reason = f": {chain}" if strategy in STRATEGIES and isinstance(chain, str) else ""
+        raise PlanError(f"strategy {strategy!r} does not apply to this query{reason}\n  hint: one of auto, {', '.join(applicable)}")
+    choices = []
+    for name in STRATEGIES:
+        if name not in applicable:
+            choices.append(Choice(name, None, str(chain)))
+        elif statistics is None:
+            choices.append(Choice(name, None, "nothing is known about the events"))
+        else:
+            choices.append(Choice(name, _Estimate(plan, statistics, unit, distinct or {}).seconds(name)))
+    if strategy == "auto":
+        known = [choice for choice in choices if choice.seconds is not None]
+        strategy = min(known, key=lambda choice: choice.seconds or 0.0).strategy if known else applicable[-1]
+    return replace(plan, strategy=strategy, choices=tuple(choices))
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    """What a strategy costs, from the frequencies of types. Events of a type are taken to be spread evenly."""
+
+    plan: AggregatePlan
+    statistics: Statistics
+    unit: str
+    distinct: Mapping[str, int]
+
+    def seconds(self, strategy: str) -> float:
+        chain = chain_of(self.plan)
+        scan = SCAN * self.statistics.n
+        if strategy == "two-step" or not isinstance(chain, Chain):
+            return scan + self._two_step()
+        keys = self._values([*_key_names(chain.key), *self.plan.matches.partition_by])
+        free = [key for key in self.plan.group_by if key.variable is not None and not any(key in column for column in chain.key)]
+        copies = self._values(key.name for key in free)
+        maps = sum(self.statistics.count(slot.types) for slot in chain.slots)
+        maps += sum(self.statistics.count(gap.instance.types) for gap in chain.absences)  # type: ignore[union-attr]
+        maps *= copies
+        layout = maps * (LAY_OUT if keys * copies == 1 and not self.plan.group_by else SORT)
+        if strategy == "window-product":
+            each = MULTIPLY + PER_SLOT * len(chain.slots)
+        else:
+            each = UPDATE + TOUCH * self._per_window(chain.slots[0].types) / keys
+        return scan + layout + maps * each * len(self.plan.measures)
+
+    def _two_step(self) -> float:
+        node = self.plan.matches.pattern
+        slots = [slot for slot in node.slots if isinstance(slot, Scan)] if isinstance(node, MatchSequence) else []
+        if len(slots) < 2:
+            matches = float(self.statistics.n)
+        else:
+            keys = self._values([*_key_names(node.key if isinstance(node, MatchSequence) else ()), *self.plan.matches.partition_by])
+            before = prod(self._per_window(slot.types) / keys for slot in slots[:-1]) / factorial(len(slots) - 1)
+            matches = self.statistics.count(slots[-1].types) * before
+        anew = ANEW * self.statistics.n if self.plan.matches.waits and self.plan.emit.when != "total" else 0.0
+        return LAY_OUT * self.statistics.n + matches * (MATCH + ADD * len(self.plan.measures)) + anew
+
+    def _per_window(self, types: frozenset[str]) -> float:
+        """How many events of these types a window holds."""
+        window = self.plan.matches.window
+        if window.unit == "events":
+            share = window.length / max(self.statistics.n, 1)
+        else:
+            length = window.length if window.unit == "ticks" else window.length * 1_000 / UNITS[self.unit]
+            share = length / max(self.statistics.span, 1)
+        return self.statistics.count(types) * min(share, 1.0)
+
+    def _values(self, names: Iterable[str]) -> int:
+        return prod(self.distinct.get(name, ASSUMED_VALUES) for name in names)
+
+
+def _key_names(key: tuple[KeyColumn, ...]) -> list[str]:
+    """The columns of a key, as the first component names them."""
+    return [column[0].name for column in key if isinstance(column[0], Attribute)]
+
+
+def looked_up(plan: AggregatePlan) -> frozenset[str]:
+    """The columns whose number of values the cost depends on: keys, partitions and groups."""
+    chain = chain_of(plan)
+    keys = _key_names(chain.key) if isinstance(chain, Chain) else []
+    return frozenset([*keys, *plan.matches.partition_by, *(key.name for key in plan.group_by)])

@@ -12,6 +12,7 @@ from typing import Any
 from seqube.events import Statistics
 from seqube.language.tree import Value, Window
 from seqube.language.writer import duration, write_predicate, write_value
+from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import (
     Absence,
     Clause,
@@ -91,6 +92,21 @@ def explain_matches(plan: MatchPlan, statistics: Statistics | None = None) -> Ex
     children = [_step(plan.pattern, statistics), *(_absence(check, statistics) for check in plan.checks)]
     title = "return matches" if not plan.returns else f"return {', '.join(str(item.name) for item in plan.returns)}"
     return Explanation(Step(title, tuple(notes), tuple(children)))
+
+
+def explain_aggregates(plan: AggregatePlan, statistics: Statistics | None = None) -> Explanation:
+    """What is reported when, the strategy taken, and what the others would have cost."""
+    when = {"trigger": "at every trigger", "every": "at every multiple of the period", "total": "once, at the end"}[plan.emit.when]
+    notes = [f"reported {when}"]
+    if plan.group_by:
+        notes.append(f"grouped by {', '.join(write_value(key) for key in plan.group_by)}")
+    notes += [f"having {write_predicate(predicate)}" for predicate in plan.having]
+    for choice in plan.choices:
+        word = "taken" if choice.strategy == plan.strategy else "rejected"
+        cost = choice.reason if choice.seconds is None else f"about {choice.seconds * 1e3:,.1f} ms"
+        notes.append(f"{word}: {choice.strategy}, {cost}")
+    title = f"aggregate {', '.join(str(output.name) for output in plan.aggregates)} by {plan.strategy}"
+    return Explanation(Step(title, tuple(notes), (explain_matches(plan.matches, statistics).root,)))
 
 
 def _step(node: Node, statistics: Statistics | None) -> Step:
