@@ -204,6 +204,37 @@ def _three_with_gap(types: Ints, times: Ints, codes: Ints, window: int) -> tuple
     return out, count
 
 
+@numba.njit(cache=True)
+def _count_three(types: Ints, times: Ints, codes: Ints, window: int) -> Ints:
+    """How many SEQ(codes[0], codes[1], codes[2]) there are at each event of the last type: counters for every live start."""
+    starts, pairs, triples = np.empty(len(types), np.int64), np.empty(len(types), np.int64), np.empty(len(types), np.int64)
+    n_starts = begin = n_out = 0
+    out = np.empty(len(types), np.int64)
+    for row in range(len(types)):
+        code = types[row]
+        while begin < n_starts and starts[begin] <= times[row] - window:
+            begin += 1
+        if code == codes[0]:
+            starts[n_starts], pairs[n_starts], triples[n_starts] = times[row], 0, 0
+            n_starts += 1
+        elif code == codes[1]:
+            for i in range(begin, n_starts):
+                pairs[i] += 1
+        elif code == codes[2]:
+            total = 0
+            for i in range(begin, n_starts):
+                triples[i] += pairs[i]
+                total += triples[i]
+            out[n_out] = total
+            n_out += 1
+    return out[:n_out]
+
+
+def count_three(types: Ints, times: Ints, code_of: dict[str, int], window: int) -> Ints:
+    """The counts of DELL, IPIX, QQQ at every QQQ. Times must all differ."""
+    return _count_three(types, times, np.array([code_of[name] for name in ("DELL", "IPIX", "QQQ")], np.int64), window)
+
+
 def match(task: str, types: Ints, times: Ints, ids: Ints, code_of: dict[str, int]) -> list[Ints]:
     """The matches of a query of the peer suite: the row numbers of each of its variables."""
     names = {"a": "DELL IPIX QQQ", "b": "DELL IPIX QQQ AMAT", "c": "DELL IPIX QQQ AMAT MSFT"}

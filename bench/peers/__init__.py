@@ -74,9 +74,7 @@ def tasks(stretch: int = 1) -> dict[str, Task]:
         Task("e", _THREE, 10_000, keyed=True),
         Task("f", _FOUR, 100, negated=2),
     )
-    return {
-        task.name: Task(task.name, task.types, task.window * stretch, task.keyed, task.negated) for task in suite
-    }
+    return {task.name: Task(task.name, task.types, task.window * stretch, task.keyed, task.negated) for task in suite}
 
 
 @dataclass(frozen=True)
@@ -143,10 +141,8 @@ class Peer:
 
 def peer_names() -> list[str]:
     """Every peer there is an adapter for, ours first."""
-    found = []
-    for module in pkgutil.iter_modules(__path__):
-        if not module.ispkg and hasattr(importlib.import_module(f"{__name__}.{module.name}"), "Adapter"):
-            found.append(module.name)
+    modules = [module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg]
+    found = [name for name in modules if hasattr(importlib.import_module(f"{__name__}.{name}"), "Adapter")]
     return sorted(found, key=lambda name: (name != "seqube_engine", name))
 
 

@@ -8,6 +8,8 @@ it), with the inequalities behind. No match is found twice, since its first even
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from bench.peers import FACTORS, MODULUS, Task
 
 
@@ -22,11 +24,10 @@ def joined(task: Task) -> str:
     """FROM and WHERE over the positive slots t0, t1, ...; the last is named by `last_slot`."""
     slots = [slot for slot in range(len(task.types)) if slot != task.negated]
     text = f"FROM t{slots[0]}"
-    for before, slot in zip(slots, slots[1:], strict=False):
+    for before, slot in pairwise(slots):
         key = f" AND t{slot}.id = t0.id" if task.keyed else ""
         text += (
-            f" JOIN t{slot} ON t{slot}.bucket = t0.bucket{key} AND t{slot}.ts > t{before}.ts"
-            f" AND t{slot}.ts < t0.ts + {task.window}"
+            f" JOIN t{slot} ON t{slot}.bucket = t0.bucket{key} AND t{slot}.ts > t{before}.ts AND t{slot}.ts < t0.ts + {task.window}"
         )
     return text
 

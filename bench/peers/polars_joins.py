@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -53,7 +54,7 @@ def plan(events: Any, task: Task) -> Any:
         return pl.concat([one.select(*columns, bucket=own), one.select(*columns, bucket=own - 1)])
 
     found = listed(0)
-    for before, slot in zip(slots, slots[1:], strict=False):
+    for before, slot in pairwise(slots):
         other = listed(slot) if task.keyed else listed(slot).drop("id")
         found = found.join(other, on=keys).filter(
             pl.col(f"ts{slot}") > pl.col(f"ts{before}"), pl.col(f"ts{slot}") < pl.col("ts0") + task.window

@@ -8,6 +8,7 @@ import selectors
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from bench.peers import Task
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Failed(Exception):
+class PeerError(Exception):
     """A peer that gave no answer, and why."""
 
 
@@ -50,15 +51,15 @@ class Process:
             selector.register(self._running.stdout, selectors.EVENT_READ)
             if not selector.select(limit_s):
                 self.end()
-                raise Failed(f"not done after {limit_s:,.0f} s")
+                raise PeerError(f"not done after {limit_s:,.0f} s")
         line = self._running.stdout.readline()
         if not line:
             code = self._running.wait()
             self.end()
-            raise Failed(f"its process ended with exit code {code}")
+            raise PeerError(f"its process ended with exit code {code}")
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
-            raise Failed(reply["error"])
+            raise PeerError(reply["error"])
         return reply
 
     def _start(self) -> None:
@@ -78,8 +79,6 @@ class Process:
         if self._running is None:
             return
         running, self._running = self._running, None
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         running.wait()

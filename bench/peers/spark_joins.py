@@ -51,12 +51,12 @@ class Adapter(Peer):
 
 
 def statement(task: Task) -> str:
-    parts = [
-        listed(slot, task, "floor(ts / {window})", "explode(array({own}, {own} - 1))") for slot in range(len(task.types))
-    ]
+    parts = [listed(slot, task, "floor(ts / {window})", "explode(array({own}, {own} - 1))") for slot in range(len(task.types))]
     text = f"SELECT {rows_of(task)} {joined(task)}"
     if task.negated is not None:
         before, after, x = f"t{task.negated - 1}", f"t{task.negated + 1}", f"t{task.negated}"
-        text += f" WHERE NOT EXISTS (SELECT 1 FROM {x} WHERE {x}.bucket = t0.bucket AND {x}.ts > {before}.ts AND {x}.ts < {after}.ts)"
+        text += (
+            f" WHERE NOT EXISTS (SELECT 1 FROM {x} WHERE {x}.bucket = t0.bucket AND {x}.ts > {before}.ts AND {x}.ts < {after}.ts)"
+        )
     total = checksum(task, "(({value}) % {modulus})")
     return f"WITH {', '.join(parts)} SELECT count(*), {total} FROM ({text})"

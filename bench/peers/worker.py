@@ -15,6 +15,8 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +63,7 @@ def run(peer: Peer, task: Task) -> dict[str, Any]:
     pid = peer.pid
     forget_peak(pid)
     # In this process the finer clock is at hand; another's time comes in hundredths of a second.
-    clock = time.process_time if pid == os.getpid() else lambda: cpu_seconds(pid)
+    clock: Callable[[], float | None] = time.process_time if pid == os.getpid() else partial(cpu_seconds, pid)
     cpu, began = clock(), time.perf_counter()
     outcome = peer.run(task)
     wall_s, after = time.perf_counter() - began, clock()

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from bench.measure import Measurement, spread
 from bench.peers import Answer, Peer, Task, load, peer_names, tasks
-from bench.peers.process import ROOT, Failed, Process
+from bench.peers.process import ROOT, PeerError, Process
 from seqube.generate import generate
 
 WORKLOAD = "peers"
@@ -137,11 +137,11 @@ def contest(
             process.prepare(events, START_S + pace.limit_s)
             reply = process.run(task, pace.limit_s)
             answers[name] = Answer(reply["count"], reply["checksum"])
-        except Failed as error:
+        except PeerError as error:
             failures[name] = str(error)
     truth = agreed(answers)
     replies = _take_turns(task, {name: processes[name] for name in answers if answers[name] == truth}, pace, failures)
-    for name in processes:
+    for name, process in processes.items():
         common = (WORKLOAD, label, adapters[name].name, n_events)
         about = {"query": task.short, "window": task.window, "data": label.partition("Q-")[0].strip() or "stock20"}
         if name in failures:
@@ -161,16 +161,14 @@ def contest(
                 cpu_s=statistics.median(cpus) if cpus else None,
                 peak_mb=max(peaks, default=None),
                 repetitions=len(walls),
-                prepare_s=processes[name].prepare_s,
+                prepare_s=process.prepare_s,
                 cores=adapters[name].cores,
                 about=about | {"checksum": f"{answers[name].checksum:x}"},
                 note="" if Counter(answers.values())[truth] > 1 else "nobody else answered: not confirmed",
             )
 
 
-def _take_turns(
-    task: Task, processes: dict[str, Process], pace: Pace, failures: dict[str, str]
-) -> dict[str, list[dict[str, Any]]]:
+def _take_turns(task: Task, processes: dict[str, Process], pace: Pace, failures: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
     """Repeat until there are enough, or, for the slow, until their time is used up; everyone gets at least one."""
     replies: dict[str, list[dict[str, Any]]] = {name: [] for name in processes}
     spent_s = dict.fromkeys(processes, 0.0)
@@ -181,7 +179,7 @@ def _take_turns(
             began = time.perf_counter()
             try:
                 replies[name].append(process.run(task, pace.limit_s))
-            except Failed as error:
+            except PeerError as error:
                 failures[name] = str(error)
             spent_s[name] += time.perf_counter() - began
     return replies

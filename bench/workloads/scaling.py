@@ -13,8 +13,9 @@ import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,29 +38,38 @@ PIECE = 500_000
 WINDOW = 100
 PIECES_PER_TASK = 2
 
+Query = str | dict[str, str]
+
 
 def measurements(quick: bool = False) -> Iterator[Measurement]:
     n_events, repetitions = (1_000_000, 3) if quick else (4_000_000, 7)
     table = trades(n_events)
     events = sq.Events(table)
-    for window in (25, 50, 100, 200, 400):
-        yield _timed("window, matches", window, "ms", sequence(3, window), events, repetitions)
-    for window in (100, 1_000, 10_000, 100_000):
-        yield _timed("window, COUNT", window, "ms", counted(3, window), events, repetitions)
-    for length in (2, 3, 4, 5, 6):
-        yield _timed("length, matches", length, "types", sequence(length, WINDOW), events, repetitions)
-    for length in (2, 4, 6, 8, 10):
-        yield _timed("length, COUNT", length, "types", counted(length, WINDOW), events, repetitions)
-    for n_queries in (1, 4, 16, 64):
-        workload = {str(number): sequence(3, 20, number) for number in range(n_queries)}
-        yield _timed("queries", n_queries, "queries", workload, events, repetitions)
-    for n_keys in (10, 1_000, 100_000, 1_000_000):
-        # The window grows with the keys, so that a key has as many events in it whatever their number.
-        keyed = sq.Events(keyed_by(table, n_keys))
-        yield _timed("keys", n_keys, "keys", sequence(3, 100 * n_keys, keyed=True), keyed, repetitions)
-    for size in (100_000, 400_000, 1_600_000, 6_400_000):
-        yield _timed("events", size, "events", sequence(3, WINDOW), sq.Events(trades(size)), repetitions)
-    del table, events
+    too_long_s = 1.0 if quick else 30.0
+
+    def series(name: str, unit: str, points: Iterable[tuple[int, Callable[[], tuple[Query, sq.Events]]]]) -> Iterator[Measurement]:
+        """One point after the other; the series ends early where a point takes too long, since the next takes longer."""
+        for value, make in points:
+            measured = _timed(name, value, unit, *make(), repetitions)
+            yield measured
+            if measured.wall_s is not None and measured.wall_s > too_long_s:
+                return
+
+    def over_same(query: Callable[[int], Query], *values: int) -> list[tuple[int, Callable[[], tuple[Query, sq.Events]]]]:
+        return [(value, partial(lambda value: (query(value), events), value)) for value in values]
+
+    yield from series("window, matches", "ms", over_same(lambda w: sequence(3, w), 25, 50, 100, 200, 400))
+    yield from series("window, COUNT", "ms", over_same(lambda w: counted(3, w), 100, 1_000, 10_000, 100_000))
+    yield from series("length, matches", "types", over_same(lambda n: sequence(n, WINDOW), 2, 3, 4, 5, 6))
+    yield from series("length, COUNT", "types", over_same(lambda n: counted(n, WINDOW), 2, 4, 6, 8, 10))
+    yield from series("queries", "queries", over_same(lambda n: {str(i): sequence(3, 20, i) for i in range(n)}, 1, 4, 16, 64))
+    # The window grows with the keys, so that a key has as many events in it whatever their number.
+    keys = [
+        (n, lambda n=n: (sequence(3, 100 * n, keyed=True), sq.Events(keyed_by(table, n)))) for n in (10, 100, 1_000, 10_000)
+    ]
+    yield from series("keys", "keys", keys)
+    sizes = [(n, lambda n=n: (sequence(3, WINDOW), sq.Events(trades(n)))) for n in (100_000, 400_000, 1_600_000, 6_400_000)]
+    yield from series("events", "events", sizes)
     stream = write_stream(4_000_000 if quick else 50_000_000)
     yield from streamed(stream)
     yield from on_cores(stream)
@@ -87,7 +97,7 @@ def trades(n_events: int, seed: int = SEED, first_row: int = 0) -> pa.Table:
 
 
 def keyed_by(table: pa.Table, n_keys: int) -> pa.Table:
-    ids = np.random.default_rng(SEED).integers(0, n_keys, len(table))
+    ids = np.random.default_rng(SEED + 1).integers(0, n_keys, len(table))
     return table.set_column(table.schema.get_field_index("id"), "id", pa.array(ids))
 
 
@@ -107,14 +117,13 @@ def write_stream(n_events: int) -> Path:
 # ---------------------------------------------------------------- measuring
 
 
-def _timed(
-    series: str, value: int, unit: str, query: str | dict[str, str], events: sq.Events, repetitions: int
-) -> Measurement:
+def _timed(series: str, value: int, unit: str, query: Query, events: sq.Events, repetitions: int) -> Measurement:
     """One point of a series; what is known about it goes along for the model."""
 
     def run() -> int:
-        result = sq.run(query, events)
-        return sum(len(one) for one in result.values()) if isinstance(query, dict) else len(result)
+        if isinstance(query, str):
+            return len(sq.run(query, events))
+        return sum(len(result) for result in sq.run(query, events).values())
 
     n_rows = run()
     walls, cpus = [], []
@@ -151,6 +160,7 @@ def streamed(path: Path) -> Iterator[Measurement]:
         forget_peak(os.getpid())
         wall, cpu = time.perf_counter(), time.process_time()
         n_matches = _step_through(file, range(n_pieces))
+        wall, cpu, peak = time.perf_counter() - wall, time.process_time() - cpu, peak_mb(os.getpid())
         yield Measurement(
             WORKLOAD,
             f"stream of {n_pieces * PIECE:,}",
@@ -158,25 +168,22 @@ def streamed(path: Path) -> Iterator[Measurement]:
             n_pieces * PIECE,
             n_matches,
             right=n_matches == _whole(path, n_pieces) if n_pieces * PIECE <= 8_000_000 else True,
-            wall_s=time.perf_counter() - wall,
-            cpu_s=time.process_time() - cpu,
-            peak_mb=peak_mb(os.getpid()),
+            wall_s=wall,
+            cpu_s=cpu,
+            peak_mb=peak,
             repetitions=1,
             about={"series": "stream", "value": n_pieces * PIECE, "unit": "events"},
         )
 
 
 def _step_through(file: pq.ParquetFile, pieces: range) -> int:
-    n_matches = 0
-    matcher = state = None
-    for piece in pieces:
-        batch = sq.Events(file.read_row_group(piece))
-        if matcher is None:
-            matcher = Matcher(_plan(batch))
-            state = matcher.start()
-        state, found = matcher.step(state, batch)
+    batch = sq.Events(file.read_row_group(pieces[0]))
+    matcher = Matcher(_plan(batch))
+    state, found = matcher.step(matcher.start(), batch)
+    n_matches = len(found)
+    for piece in pieces[1:]:
+        state, found = matcher.step(state, sq.Events(file.read_row_group(piece)))
         n_matches += len(found)
-    assert matcher is not None
     left = matcher.finish(state)[1]
     return n_matches + (len(left) if left is not None else 0)
 
@@ -194,9 +201,8 @@ def _plan(events: sq.Events) -> MatchPlan:
 
 def on_cores(path: Path) -> Iterator[Measurement]:
     """The same file cut into stretches, by one process and by two."""
-    stretches = [
-        (str(path), first, min(first + PIECES_PER_TASK, n)) for n in [pq.ParquetFile(path).num_row_groups] for first in range(0, n, PIECES_PER_TASK)
-    ]
+    n_pieces = pq.ParquetFile(path).num_row_groups
+    stretches = [(str(path), first, min(first + PIECES_PER_TASK, n_pieces)) for first in range(0, n_pieces, PIECES_PER_TASK)]
     truth = None
     for cores in (1, 2):
         with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
