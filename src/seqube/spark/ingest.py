@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from seqube.errors import SchemaError
+from seqube.errors import DataError, SchemaError
 from seqube.events import Hierarchy
 from seqube.events.batch import NO_TYPE
 from seqube.events.schema import TIME, TYPE, UNITS, Schema
@@ -31,7 +32,7 @@ from seqube.plan.physical import scans
 from seqube.spark.routing import Plan, matches_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
 TEXT = "#text"  # a time column of texts as it came
@@ -81,6 +82,11 @@ class Source:
         reason = "reason" if "reason" not in self.names else "reason_"
         return self.frame.where(F.isnotnull(column(REASON))).select(*shown, column(REASON).alias(reason))
 
+    def tally(self) -> tuple[int, dict[str, int]]:
+        """How many rows are events, and how many are not, by reason."""
+        counts = {row[0]: row[1] for row in self.frame.groupBy(column(REASON)).count().collect()}
+        return counts.pop(None, 0), counts
+
     @property
     def type_column(self) -> str:
         return self.schema.type_column
@@ -125,6 +131,26 @@ def _parse_moment(text: Column) -> Column:
     zoned = F.when(plain.rlike(_ZONED) & plain.contains(":"), plain).otherwise(F.concat(plain, F.lit("Z")))
     dated = F.when(F.length(plain) == 10, F.concat(plain, F.lit("T00:00:00Z"))).otherwise(zoned)
     return F.when(text.rlike(_ISO), dated.try_cast("timestamp"))
+
+
+def read_files(spark: SparkSession, path: str) -> DataFrame:
+    """A file or folder of events; its ending, or that of a file in it, says what it holds."""
+    place = Path(path)
+    if "://" not in path and not place.exists():
+        raise DataError(f"there is no file {path!r}\n  hint: check the path; relative paths start at {str(Path.cwd())!r}")
+    names = [place, *sorted(place.rglob("*"))] if place.is_dir() else [place]
+    kind = next((_FORMATS[name.suffix.lower()] for name in names if name.suffix.lower() in _FORMATS), None)
+    if kind is None:
+        raise DataError(
+            f"{path!r} ends in none of {', '.join(_FORMATS)}\n  hint: rename it, or read it with Spark and use seqube.spark"
+        )
+    reader = spark.read.format(kind)
+    if kind == "csv":
+        reader = reader.options(header="true", inferSchema="true", mode="PERMISSIVE")
+    return reader.load(path)
+
+
+_FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".orc": "orc"}
 
 
 def arrow_columns(schema: StructType) -> pa.Schema:

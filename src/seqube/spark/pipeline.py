@@ -274,15 +274,7 @@ def _write_batch(out: DataFrame, number: int, stream: Stream, declared: Declarat
 
 
 def _write(frame: DataFrame, sink: Place, name: str, folder: str) -> None:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    if sink.format == "csv":  # which has no structs
-        nested = [field.name for field in frame.schema if field.dataType.typeName() in ("struct", "array", "map")]
-        for column in nested:
-            frame = frame.withColumn(column, F.to_json(ingest.column(column)))
-    place = "/".join(part for part in (sink.path, name, folder) if part)
-    writer = frame.write.mode("overwrite").format(sink.format)
-    (writer.option("header", "true") if sink.format == "csv" else writer).save(place)
+    batch.write_frame(frame, "/".join(part for part in (sink.path, name, folder) if part), sink.format)
 
 
 def _write_metrics(declared: Declaration, number: int | str, row: dict[str, Any]) -> None:
