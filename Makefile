@@ -5,7 +5,7 @@ PYTEST := $(PYTHON) -m pytest -n 2 --dist loadgroup
 # One stamp for each state of the lock and the project file: going back to an older state is noticed too.
 STAMP  := .venv/.set-up-$(shell cat requirements.lock pyproject.toml | cksum | cut -d ' ' -f 1)
 
-.PHONY: setup demo test test-all soak check format bench docs clean
+.PHONY: setup demo test test-all soak check format bench bench-peers bench-guard docs clean
 
 setup: $(STAMP)
 	@:
@@ -39,8 +39,17 @@ format: setup
 	@$(PYTHON) -m ruff check --fix
 	@$(PYTHON) -m ruff format
 
+# The quick report, with the peers that are installed (make bench-peers); hours: make bench BENCH=--full
+BENCH ?= --quick
 bench: setup
-	@$(PYTHON) -m bench
+	@$(PYTHON) -m bench $(BENCH)
+
+bench-peers: setup
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-peers.lock
+
+# Fails when a kernel has lost more than a quarter of its speed against fixed loops.
+bench-guard: setup
+	@$(PYTHON) -m bench.guard
 
 # The pages are plain Markdown; building them means running every code block in them.
 docs: setup

@@ -15,7 +15,7 @@ import resource
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -49,7 +49,7 @@ class Measurement:
 
 
 def compare(
-    workload: str, task: str, events: int, contenders: dict[str, Callable[[], Any]], repetitions: int = 7
+    workload: str, task: str, events: int, contenders: Mapping[str, Callable[[], Any]], repetitions: int = 7
 ) -> Iterable[Measurement]:
     """Run every contender in turns; the first one's answer is the right one."""
     answers = {name: run() for name, run in contenders.items()}  # also the warm-up

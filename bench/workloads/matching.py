@@ -37,19 +37,18 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     types, ids = events.types.astype(np.int64), events.column("id").to_numpy()
     code_of = {name: code for code, name in enumerate(events.type_names)}
     for task, text in QUERIES.items():
-        yield from compare(
-            WORKLOAD,
-            f"Q-{task}",
-            n,
-            {
-                "hard-wired loop": lambda task=task: (
-                    as_table(match(task, types, events.times, ids, code_of), events.table).num_rows
-                ),
-                "its row numbers alone": lambda task=task: len(match(task, types, events.times, ids, code_of)[0]),
-                "seqube": lambda text=text: len(sq.run(text, events)),
-            },
-            repetitions=5 if quick else 9,
-        )
+
+        def loop(task: str = task) -> int:
+            return as_table(match(task, types, events.times, ids, code_of), events.table).num_rows
+
+        def rows_alone(task: str = task) -> int:
+            return len(match(task, types, events.times, ids, code_of)[0])
+
+        def ours(text: str = text) -> int:
+            return len(sq.run(text, events))
+
+        contenders = {"hard-wired loop": loop, "its row numbers alone": rows_alone, "seqube": ours}
+        yield from compare(WORKLOAD, f"Q-{task}", n, contenders, repetitions=5 if quick else 9)
     yield from _growth(10 if quick else 30)
 
 

@@ -1,0 +1,108 @@
+"""The plots of the report: Altair specifications, as PNG files and as one HTML page that needs no network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+Line = dict[str, Any]
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Seqube: benchmarks</title>
+<style>body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}</style>
+<script>{library}</script></head>
+<body><h1>Seqube: benchmarks</h1>{places}<script>{script}</script></body></html>
+"""
+
+
+def write_charts(runs: dict[str, list[Line]], docs: Path) -> dict[str, list[tuple[str, str]]]:
+    """A PNG for each plot, and all of them in charts.html; by workload, the title and file of each."""
+    import vl_convert
+
+    written: dict[str, list[tuple[str, str]]] = {}
+    specs: dict[str, tuple[str, Any]] = {}
+    for workload, draw in (("peers", draw_peers), ("scaling", draw_scaling)):
+        for name, title, chart in draw(runs[workload]) if workload in runs else []:
+            spec = chart.to_dict()
+            (docs / f"{name}.png").write_bytes(vl_convert.vegalite_to_png(spec, scale=1.5))
+            specs[name] = title, spec
+            written.setdefault(workload, []).append((title, f"{name}.png"))
+    if specs:
+        script = "".join(f"vegaEmbed('#{name}', {json.dumps(spec)});\n" for name, (_, spec) in specs.items())
+        places = "".join(f'<h2>{title}</h2><div id="{name}"></div>' for name, (title, _) in specs.items())
+        page = _PAGE.format(library=vl_convert.javascript_bundle(), script=script, places=places)
+        (docs / "charts.html").write_text(page, encoding="utf-8")
+    return written
+
+
+def draw_peers(lines: list[Line]) -> list[tuple[str, str, Any]]:
+    """Events per second of everyone, on made-up and on real events; each contender at the largest size it was given."""
+    import altair as alt
+
+    best: dict[tuple[str, str], Line] = {}
+    for line in lines:
+        key = line["task"], line["contender"]
+        if line["rate"] and (key not in best or line["events"] > best[key]["events"]):
+            best[key] = line
+    charts = []
+    for name, title, real in (
+        ("peers-generated", "Events per second, made-up trades", False),
+        ("peers-trace", "Events per second, a day of real trades", True),
+    ):
+        rows = [
+            {
+                "query": task,
+                "contender": who,
+                "events per second": line["rate"],
+                "events": line["events"],
+                "matches": line["answer"],
+            }
+            for (task, who), line in best.items()
+            if task.startswith("trace") is real
+        ]
+        if rows:
+            chart = (
+                alt.Chart(alt.InlineData(rows))
+                .mark_circle(size=110, opacity=0.85)
+                .encode(
+                    x=alt.X("events per second:Q", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s")),
+                    y=alt.Y("query:N", sort=None, title=None, axis=alt.Axis(grid=True)),
+                    color=alt.Color("contender:N", sort=None, title=None),
+                    tooltip=["query:N", "contender:N", alt.Tooltip("events per second:Q", format=",.0f"), "events:Q", "matches:Q"],
+                )
+                .properties(width=620, height=30 * len({row["query"] for row in rows}) + 20, title=title)
+            )
+            charts.append((name, title, chart))
+    return charts
+
+
+def draw_scaling(lines: list[Line]) -> list[tuple[str, str, Any]]:
+    """CPU time per event against what was varied."""
+    import altair as alt
+
+    rows = [
+        {
+            "series": line["about"]["series"],
+            "value": line["about"]["value"],
+            "CPU ns per event": 1e9 * line["cpu_s"] / line["events"],
+            "rows found": line["answer"],
+        }
+        for line in lines
+        if line["cpu_s"] and line["about"]["series"] not in ("cores", "stream")
+    ]
+    if not rows:
+        return []
+    title = "CPU time per event"
+    panels = [
+        alt.Chart(alt.InlineData([row for row in rows if row["series"] == series]))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("value:Q", scale=alt.Scale(type="log"), title=None, axis=alt.Axis(format="~s")),
+            y=alt.Y("CPU ns per event:Q", scale=alt.Scale(zero=True)),
+            tooltip=["value:Q", alt.Tooltip("CPU ns per event:Q", format=",.1f"), "rows found:Q"],
+        )
+        .properties(width=230, height=150, title=series)
+        for series in dict.fromkeys(row["series"] for row in rows)
+    ]
+    return [("scaling", title, alt.concat(*panels, columns=3).properties(title=title))]
