@@ -90,7 +90,7 @@ class Screen:
         self.via = via[-20:]
         self.opened: Opened | None = None
         self._task: asyncio.Future[Any] | None = None
-        self._typed = 0
+        self._address: str | None = None
 
     @property
     def source(self) -> Source:
@@ -200,7 +200,12 @@ class Screen:
         parts = [("data", self.data), ("view", self.view), ("q", self.text)]
         parts += [("strategy", self.strategy)] if self.strategy != "auto" else []
         parts += [("via", text) for text in self.via] if self.view == "cube" else []
-        ui.navigate.history.push("/?" + urlencode(parts))
+        address = "/?" + urlencode(parts)
+        if self._address is None:
+            ui.navigate.history.replace(address)  # what was asked for, written out: no step to go back to
+        elif address != self._address:
+            ui.navigate.history.push(address)
+        self._address = address
 
     # ------------------------------------------------------------ work
 

@@ -6,9 +6,12 @@ page makes (another origin) is refused even with the cookie. The headers forbid 
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import secrets
+import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,7 +168,9 @@ def explore(
             out.print("Anyone who can reach this machine and has the token can use the page, without encryption.", style="yellow")
         print(f"Seqube explorer: http://{shown}:{here}/?token={token}\nCtrl-C ends it.", flush=True)  # noqa: T201
         settings: dict[str, Any] = {"log_level": "warning", "ws_max_size": 64 * 2**20, "server_header": False}
-        uvicorn.Server(uvicorn.Config(build(explorer, token, here), **settings)).run(sockets=[door])
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # an end like any other: the folder goes, and the workers
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(uvicorn.Config(build(explorer, token, here), **settings)).run(sockets=[door])
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,0 +1,196 @@
+"""Files of results: pages in any order, stretches of time, exports that hold every row, and charts made of data alone."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+import seqube as sq
+from seqube.explorer import charts
+from seqube.explorer.jobs import Desk
+from seqube.explorer.results import ResultFile, plain
+from seqube.explorer.sources import Source, generated
+from seqube.generate import generate
+
+QUERY = "PATTERN SEQ(Computer a, Finance b) WITHIN 20 ms"
+
+
+@pytest.fixture(scope="module")
+def stock() -> Source:
+    return next(source for source in generated() if source.kind == "stock")
+
+
+@pytest.fixture(scope="module")
+def desk(stock: Source) -> Desk:
+    return Desk(stock)
+
+
+@pytest.fixture
+def matches(desk: Desk, tmp_path: Path) -> ResultFile:
+    desk.run(QUERY, "auto", tmp_path / "matches.arrow")
+    return ResultFile(tmp_path / "matches.arrow")
+
+
+def test_a_result_is_what_run_gives(desk: Desk, stock: Source, matches: ResultFile) -> None:
+    expected = sq.run(QUERY, stock.read(), hierarchy=stock.concepts)
+    assert matches.table.equals(expected.table.combine_chunks()) or matches.table.to_pylist() == expected.table.to_pylist()
+
+
+def test_pages_together_are_the_whole(matches: ResultFile) -> None:
+    first, second = matches.page(0, 50), matches.page(50, 50)
+    assert first + second == matches.page(0, 100)
+    assert len(matches.page(len(matches) - 3, 50)) == 3
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_page_in_the_order_of_a_column(matches: ResultFile, descending: bool) -> None:
+    prices = sorted(matches.flat.column("a.price").to_pylist(), reverse=descending)
+    assert [row["a.price"] for row in matches.page(100, 20, "a.price", descending)] == prices[100:120]
+
+
+def test_a_column_that_is_not_there_orders_nothing(matches: ResultFile) -> None:
+    assert matches.page(0, 5, "no such column") == matches.page(0, 5)
+
+
+def test_the_density_counts_every_match_once(matches: ResultFile) -> None:
+    _, counts = matches.density()
+    assert counts.sum() == len(matches)
+
+
+def test_a_stretch_of_time_has_the_matches_that_touch_it(matches: ResultFile) -> None:
+    rows, total = matches.between(1_000, 2_000, 10_000)
+    starts, ends = (np.array(matches.table.column(name)) for name in ("start", "end"))
+    assert rows.tolist() == np.flatnonzero((ends >= 1_000) & (starts <= 2_000)).tolist()
+    assert total == len(rows) > 0
+    few, total_of_few = matches.between(1_000, 2_000, 7)
+    assert (len(few), total_of_few) == (7, total)
+
+
+def test_exports_hold_every_row(matches: ResultFile) -> None:
+    whole = parquet.read_table(io.BytesIO(b"".join(matches.as_parquet())))
+    assert whole.to_pylist() == matches.table.to_pylist()
+    lines = csv.read_csv(io.BytesIO(b"".join(matches.as_csv())))
+    assert lines.num_rows == len(matches)
+    assert lines.column("b.price").to_pylist() == matches.flat.column("b.price").to_pylist()
+
+
+def test_values_fit_a_browser() -> None:
+    assert plain({"a": float("nan"), "b": 2**60, "c": [float("inf")]}) == {"a": None, "b": str(2**60), "c": [None]}
+
+
+# ---------------------------------------------------------------- charts
+
+
+def assert_is_data(spec: Any) -> None:
+    """A spec is JSON, and no key asks the browser to evaluate its value."""
+    json.dumps(spec)
+    waiting = [spec]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            assert not any(str(key).startswith(":") for key in part)
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
+
+
+def test_the_timeline_draws_each_match_through_its_events(matches: ResultFile) -> None:
+    rows, _ = matches.between(0, 100, 20)
+    spec = charts.draw_timeline(matches, rows, "ts", "type", "value", 0, 100)
+    assert_is_data(spec)
+    lines, points = spec["series"][0]["data"], spec["series"][1]["data"]
+    assert len(lines) == len(rows)
+    assert len(points) == 2 * len(rows)
+    row = matches.table.slice(int(rows[0]), 1).to_pylist()[0]
+    assert [spot[0] for spot in lines[0]["coords"]] == [row["a"]["ts"], row["b"]["ts"]]
+    assert spec["yAxis"]["data"][lines[0]["coords"][1][1]] == row["b"]["type"]
+
+
+def test_branches_that_were_not_taken_are_not_drawn(tmp_path: Path) -> None:
+    table = pa.table({"type": ["A", "C", "B"], "ts": pa.array([1, 2, 3], pa.timestamp("s"))})
+    parquet.write_table(table, tmp_path / "few.parquet")
+    Desk(Source("few", tmp_path / "few.parquet")).run("SEQ(A a, OR(B b, C c)) WITHIN 10 s", "auto", tmp_path / "out")
+    result = ResultFile(tmp_path / "out")
+    spec = charts.draw_timeline(result, np.arange(len(result)), "ts", "type", "time", 0, 4_000)
+    assert sorted(len(line["coords"]) for line in spec["series"][0]["data"]) == [2, 2]
+    assert {point["variable"] for point in spec["series"][1]["data"]} == {"a", "b", "c"}
+
+
+def test_lines_over_time_keep_their_peaks() -> None:
+    counts = np.zeros(50_000)
+    counts[31_234] = 7.0
+    spec = charts.draw_aggregates(pa.table({"ts": np.arange(50_000), "count": counts}))
+    assert spec is not None
+    assert_is_data(spec)
+    points = spec["series"][0]["data"]
+    assert len(points) <= charts.MAX_POINTS
+    assert max(points, key=lambda point: point[1]) == [31_234.0, 7.0]
+
+
+def test_bars_by_group() -> None:
+    spec = charts.draw_aggregates(pa.table({"a_type": ["X", "Y"], "count": [3, 4]}))
+    assert spec is not None
+    assert spec["xAxis"]["data"] == ["X", "Y"]
+    assert spec["series"][0]["data"] == [3.0, 4.0]
+    assert charts.draw_aggregates(pa.table({"count": pa.array([], pa.int64())})) is None
+
+
+def test_the_lattice_and_the_pivot_have_the_cubes_counts(desk: Desk, stock: Source) -> None:
+    around = desk.cube(QUERY)
+    events = stock.read()
+    cube = sq.Cube(events, QUERY, hierarchy=stock.concepts)
+    assert around.here.count == cube.count == len(sq.run(QUERY, events, hierarchy=stock.concepts))
+    assert [near.count for near in around.finer] == [near.count for near in cube.children()]
+    spec = charts.draw_lattice(around)
+    assert_is_data(spec)
+    assert {node["value"] for node in spec["series"][0]["data"]} >= {near.count for near in around.finer}
+    pivot = desk.pivot(QUERY, (1, 1), (2, 1))
+    assert sum(map(sum, pivot["counts"])) == around.here.count
+    assert_is_data(charts.draw_pivot(pivot))
+
+
+def test_a_move_leads_to_a_query_that_can_be_moved_on(desk: Desk) -> None:
+    text = desk.move(QUERY, "drill down", ("Computer", "DELL", 1), None)
+    text = desk.move(text, "drill down", None, ("!MSFT", 2))
+    assert desk.cube(text).here.pattern == "SEQ(DELL, !MSFT, Finance)"
+    assert desk.move(text, "roll up", None, ("!MSFT", 2)).startswith("PATTERN SEQ(DELL a, Finance b)")
+
+
+def test_predictions_are_drawn_by_outcome(tmp_path: Path) -> None:
+    source = next(source for source in generated() if source.kind == "hospital")
+    found = Desk(source).forecast(tmp_path / "out")
+    result = ResultFile(tmp_path / "out")
+    assert sum(rule["predictions"] for rule in found["quality"]) == len(result) > 0
+    spec = charts.draw_predictions(result.table.slice(0, 100))
+    assert_is_data(spec)
+    assert sum(len(series["data"]) for series in spec["series"] if series["type"] == "lines") == 100
+
+
+def test_a_plan_is_drawn_whole(desk: Desk, tmp_path: Path) -> None:
+    plan = desk.run(QUERY, "auto", tmp_path / "out").plan
+    spec = charts.draw_plan(plan)
+    assert_is_data(spec)
+
+    def names(node: dict[str, Any]) -> list[str]:
+        return [node["name"].split("\n")[0], *(name for child in node["children"] for name in names(child))]
+
+    assert sorted(names(spec["series"][0]["data"][0])) == sorted(node["title"] for node in plan.graph["nodes"])
+
+
+def test_sources_start_with_queries_that_run(tmp_path: Path) -> None:
+    for source in generated():
+        desk = Desk(source)
+        names = desk.open().sample.type_names
+        for text in source.queries(names).values():
+            desk.run(text, "auto", tmp_path / "out")
+    parquet.write_table(generate("stock", 100), tmp_path / "some.parquet")
+    own = Source("some", tmp_path / "some.parquet")
+    for text in own.queries(Desk(own).open().sample.type_names).values():
+        assert sq.parse(text)

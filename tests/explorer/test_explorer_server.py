@@ -1,0 +1,214 @@
+"""The door: nobody without the token, no other page, no path that leads out; and a worker that can be stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import seqube as sq
+from seqube.errors import QueryError
+from seqube.explorer.live import find_sinks
+from seqube.explorer.server import HEADERS, Guard
+from seqube.explorer.sources import Source, generated
+from seqube.explorer.worker import Worker
+
+TOKEN = "right"
+
+
+async def answer(scope: dict, receive: object, send: object) -> None:  # type: ignore[type-arg]
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": []})  # type: ignore[operator]
+        await send({"type": "http.response.body", "body": b"in"})  # type: ignore[operator]
+
+
+def knock(path: str = "/", **headers: str) -> httpx.Response:
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app=Guard(answer, TOKEN, "seqube-1"))  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:1") as client:
+            return await client.get(path, headers=headers)
+
+    return asyncio.run(ask())
+
+
+def test_without_the_token_nothing_is_given() -> None:
+    for path in ("/", "/?token=wrong", "/?token=", "/export/x.csv", "/_nicegui_ws/socket.io/", "/seqube/editor.js"):
+        assert knock(path).status_code == 403
+    assert knock(cookie="seqube-1=wrong").status_code == 403
+    assert knock(cookie="seqube-2=right").status_code == 403
+
+
+def test_the_token_becomes_a_cookie_and_leaves_the_address() -> None:
+    first = knock("/?data=x&token=right&view=cube")
+    assert (first.status_code, first.headers["location"]) == (303, "/?data=x&view=cube")
+    assert "seqube-1=right; HttpOnly" in first.headers["set-cookie"]
+    assert "SameSite=strict" in first.headers["set-cookie"]
+    assert knock(cookie="seqube-1=right").text == "in"
+
+
+def test_another_page_is_refused_even_with_the_cookie() -> None:
+    assert knock(cookie="seqube-1=right", origin="http://127.0.0.1:9999").status_code == 403
+    assert knock(cookie="seqube-1=right", origin="http://127.0.0.1:1").status_code == 200
+
+
+def test_every_answer_has_the_headers() -> None:
+    for response in (knock(), knock(cookie="seqube-1=right"), knock("/?token=right")):
+        assert {name: response.headers[name] for name in HEADERS} == HEADERS
+    assert "connect-src 'self'" in HEADERS["Content-Security-Policy"]
+
+
+def test_a_web_socket_needs_the_token_too() -> None:
+    sent: list[dict[str, object]] = []
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, object]:
+        return {"type": "websocket.connect"}
+
+    scope = {"type": "websocket", "path": "/_nicegui_ws/socket.io/", "query_string": b"", "headers": []}
+    asyncio.run(Guard(answer, TOKEN, "seqube-1")(scope, receive, send))  # type: ignore[arg-type]
+    assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+# ---------------------------------------------------------------- the real server
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("server")
+    command = [sys.executable, "-m", "seqube", "explore", "--port", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=os.environ | {"TMPDIR": str(folder)})
+    assert server.stdout is not None
+    found = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S{32}", server.stdout.readline())
+    assert found
+    yield found[0]
+    server.terminate()
+    server.wait(30)
+    assert list(folder.iterdir()) == []  # no file is left behind
+
+
+def test_the_server_gives_its_page_and_nothing_else(address: str) -> None:
+    place = urlsplit(address)
+    with httpx.Client(base_url=f"http://{place.netloc}", follow_redirects=True) as client:
+        assert client.get("/").status_code == 403
+        page = client.get(address)
+        assert page.status_code == 200
+        assert "Seqube explorer" in page.text
+        outside = [host for host in re.findall(r"(?:src|href)=[\"']?(?:https?:)?//([\w.:-]+)", page.text) if host != place.netloc]
+        assert outside == []
+        assert client.get("/seqube/editor.js").status_code == 200
+        for path in (
+            "/export/..%2f..%2fetc%2fpasswd",
+            "/export/../../etc/passwd.csv",
+            "/seqube/../server.py",
+            "/export/0.csv",
+            "/docs",
+        ):
+            assert client.get(path).status_code == 404
+
+
+def test_wrong_usage_is_told(tmp_path: Path) -> None:
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "seqube", "explore", *options], capture_output=True, text=True, check=False)
+
+    missing = run("--events", str(tmp_path / "none.csv"))
+    assert missing.returncode == 1
+    assert "no such file" in missing.stderr
+    assert run("--bad").returncode == 2
+
+
+# ---------------------------------------------------------------- the worker
+
+
+def test_a_job_can_be_stopped_and_the_next_one_is_right(tmp_path: Path) -> None:
+    stock = next(source for source in generated() if source.kind == "stock")
+
+    async def work() -> tuple[int, int]:
+        worker = Worker(stock)
+        try:
+            opened = await worker.do("open")
+            long = asyncio.ensure_future(
+                worker.do(
+                    "run",
+                    text="SEQ(Computer a, Finance b, Education c, Hardware d) WITHIN 2 s",
+                    strategy="auto",
+                    out=tmp_path / "a",
+                )
+            )
+            await asyncio.sleep(0.5)
+            long.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await long
+            ran = await worker.do("run", text="SEQ(DELL a, QQQ b) WITHIN 20 ms", strategy="auto", out=tmp_path / "b")
+            return opened.n_events, ran.n_rows
+        finally:
+            worker.stop()
+
+    n_events, n_rows = asyncio.run(work())
+    assert n_events == 100_000
+    assert n_rows == len(sq.run("SEQ(DELL a, QQQ b) WITHIN 20 ms", stock.read()))
+
+
+def test_a_mistake_comes_back_as_it_was_and_the_worker_goes_on(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"type": ["A", "B"], "ts": [1, 2]}), tmp_path / "few.parquet")
+
+    async def work() -> int:
+        worker = Worker(Source("few", tmp_path / "few.parquet"))
+        try:
+            with pytest.raises(QueryError, match="no column 'x'"):
+                await worker.do("run", text="SEQ(A a, B b, a.x = 1) WITHIN 5", strategy="auto", out=tmp_path / "a")
+            ran = await worker.do("run", text="SEQ(A a, B b) WITHIN 5", strategy="auto", out=tmp_path / "b")
+            return int(ran.n_rows)
+        finally:
+            worker.stop()
+
+    assert asyncio.run(work()) == 1
+
+
+# ---------------------------------------------------------------- a running pipeline
+
+
+def test_sinks_are_found_and_counted_while_they_grow(tmp_path: Path) -> None:
+    rows = pa.table({"match_id": ["a", "b"], "r": [{"id": 1}, {"id": 2}]})
+
+    def add(number: int) -> None:
+        folder = tmp_path / "matches" / "hot" / f"batch={number:08d}"
+        folder.mkdir(parents=True)
+        parquet.write_table(rows, folder / "part-0.parquet")
+        (tmp_path / "metrics").mkdir(exist_ok=True)
+        (tmp_path / "metrics" / f"{number:08d}.json").write_text(
+            json.dumps({"batch": number, "read": 10, "matches": {"hot": 2}}) + "\n"
+        )
+
+    add(0)
+    sinks = {sink.name: sink for sink in find_sinks(tmp_path)}
+    assert set(sinks) == {"matches/hot", "metrics"}
+    assert sinks["matches/hot"].look().n_rows == 2
+    add(1)
+    half = tmp_path / "matches" / "hot" / "_temporary" / "part-1.parquet"
+    half.parent.mkdir()
+    parquet.write_table(rows, half)
+    look = sinks["matches/hot"].look()
+    assert (look.n_rows, look.newest[0]) == (4, {"match_id": "b", "r.id": 2})
+    assert sinks["metrics"].look().numbers == {"read": [[0, 10], [1, 10]], "matches: hot": [[0, 2], [1, 2]]}
+
+
+def test_files_that_sparks_log_does_not_name_do_not_count(tmp_path: Path) -> None:
+    for name in ("done", "half"):
+        parquet.write_table(pa.table({"x": [1]}), tmp_path / f"{name}.parquet")
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    (log / "0").write_text('v1\n{"path":"file:///somewhere/done.parquet","size":1,"action":"add"}\n')
+    assert [sink.look().n_rows for sink in find_sinks(tmp_path)] == [1]
