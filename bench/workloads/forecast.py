@@ -95,8 +95,9 @@ def _make_rule(rng: np.random.Generator, codes: Codes, case: Case, number: int) 
         within = _draw(rng, case.window, case.vertices)
         n_vertices = _draw(rng, case.vertices, 2)
         start = int(rng.integers(0, len(codes) - case.window))
-        picked = codes[start + np.sort(rng.permutation(case.window))]
-        events = rng.permutation(np.unique(picked))[:n_vertices]
+        # Records are picked, not kinds of events: what is frequent in the data is frequent in the rules.
+        picked = codes[start + rng.permutation(case.window)]
+        events = list(dict.fromkeys(picked.tolist()))[:n_vertices]
         if len(events) < 2:
             continue  # a night without a car: the same record over and over
         names = [str(code) for code in events]
