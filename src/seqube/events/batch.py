@@ -58,7 +58,7 @@ class Events:
     schema: Schema
     rejected: Rejected
 
-    def __init__(self, data: Any, type: str = "type", time: str = "ts", unit: str = "ms") -> None:  # noqa: A002
+    def __init__(self, data: Any, type: str = "type", time: str = "ts", unit: str = "ms") -> None:
         if isinstance(data, Events):
             self.__dict__.update(data.__dict__)
             return

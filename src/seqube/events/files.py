@@ -279,7 +279,7 @@ def _split_records(content: bytes) -> Iterable[bytes]:
 def _record(line: bytes) -> dict[str, Any]:
     record = json.loads(line.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=lambda _: None)
     if not isinstance(record, dict):
-        raise ValueError("not an object")  # noqa: TRY004 - as the parser's own errors
+        raise ValueError("not an object")
     return record
 
 
