@@ -27,7 +27,9 @@ OUT = Path("build/bench")
 
 def workload_names() -> list[str]:
     """Every module in bench/workloads, the peers first."""
-    return sorted((module.name for module in pkgutil.iter_modules(bench.workloads.__path__)), key=lambda name: (name != "peers", name))
+    return sorted(
+        (module.name for module in pkgutil.iter_modules(bench.workloads.__path__)), key=lambda name: (name != "peers", name)
+    )
 
 
 def main() -> None:

@@ -30,9 +30,9 @@ REPETITIONS = 9
 Contenders = dict[str, Callable[[], int]]
 
 
-def kernels() -> dict[str, Contenders]:
+def kernels(n_events: int = N_EVENTS) -> dict[str, Contenders]:
     """What is guarded: for each name, the reference loop and Seqube, each giving the same number."""
-    events = sq.Events(generate("stock", N_EVENTS, SEED))
+    events = sq.Events(generate("stock", n_events, SEED))
     types, ids = events.types.astype(np.int64), events.column("id").to_numpy()
     code_of = {name: code for code, name in enumerate(events.type_names)}
 

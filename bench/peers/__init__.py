@@ -88,7 +88,7 @@ class Answer:
         return f"{self.count:,} ({self.checksum:x})"
 
 
-def answer_of(columns: Sequence[Ints]) -> Answer:
+def answer_of(columns: Sequence[Ints] | Ints) -> Answer:
     """The answer in the row numbers of each variable's events, a column per variable; a piece at a time, to need little memory."""
     total, step = 0, 1 << 20
     for begin in range(0, len(columns[0]), step):

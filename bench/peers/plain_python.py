@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from bench.peers import Ints, Peer, Task
+from bench.peers import Answer, Peer, Task, answer_of
 
 
 class Event(NamedTuple):
@@ -121,6 +121,5 @@ class Adapter(Peer):
         matcher = Matcher(task)
         return [tuple(event.row for event in match) for event in self._events for match in matcher.feed(event)]
 
-    def answer(self, outcome: list[tuple[int, ...]]) -> Any:
-        columns: Ints = np.array(outcome, np.int64).reshape(len(outcome), -1).T
-        return super().answer(columns if len(outcome) else [np.empty(0, np.int64)])
+    def answer(self, outcome: list[tuple[int, ...]]) -> Answer:
+        return answer_of(np.array(outcome, np.int64).T if outcome else [np.empty(0, np.int64)])

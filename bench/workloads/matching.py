@@ -39,7 +39,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     for task, text in QUERIES.items():
 
         def loop(task: str = task) -> int:
-            return as_table(match(task, types, events.times, ids, code_of), events.table).num_rows
+            return len(as_table(match(task, types, events.times, ids, code_of), events.table))
 
         def rows_alone(task: str = task) -> int:
             return len(match(task, types, events.times, ids, code_of)[0])

@@ -1,0 +1,110 @@
+"""What is published: agreed answers only, losses as clearly as wins, and a guard that notices."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bench.measure import Measurement, about_this_run, as_line, compare, spread
+from bench.peers import Answer, tasks
+from bench.peers.process import PeerError, Process
+from bench.report import write_report
+from bench.workloads.peers import Pace, _keep, agreed, contest, stock20
+from bench.workloads.scaling import model
+
+from bench import guard
+
+RIGHT, WRONG = Answer(3, 99), Answer(3, 98)
+
+
+def test_most_contenders_decide_and_ties_go_against_us() -> None:
+    assert agreed({"seqube_engine": WRONG, "a": RIGHT, "b": RIGHT}) == RIGHT
+    assert agreed({"seqube_engine": RIGHT, "a": RIGHT, "b": WRONG}) == RIGHT
+    assert agreed({"seqube_engine": WRONG, "a": RIGHT}) == RIGHT
+    assert agreed({}) is None
+
+
+def test_a_wrong_answer_has_no_time() -> None:
+    first, second = compare("w", "t", 10, {"right": lambda: 1, "wrong": lambda: 2}, repetitions=3)
+    assert first.right
+    assert first.wall_s is not None
+    assert not second.right
+    assert second.wall_s is None
+    assert spread([1.0, 2.0]) is None
+
+
+def line(contender: str, wall_s: float | None, **more: object) -> str:
+    one = Measurement("peers", "Q-a", contender, 1000, 5, right=True, wall_s=wall_s, cpu_s=wall_s, repetitions=3)
+    return as_line(replace(one, **more))  # type: ignore[arg-type]
+
+
+def test_the_report_names_those_who_beat_us_and_hides_no_wrong_answer(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert", reason="the plots need vl-convert: make bench-peers")
+    lines = [
+        json.dumps(about_this_run("a test")),
+        line("Seqube", 0.2),
+        line("Polars", 0.1, cores=2),
+        line("Flink CEP", 40.0),
+        line("DuckDB", None, right=False, note="found 4, the others 5"),
+        line("Spark SQL", None, note="not done after 60 s"),
+    ]
+    (tmp_path / "peers.jsonl").write_text("\n".join(lines) + "\n")
+    first = write_report(tmp_path, tmp_path / "docs").read_text()
+    page = (tmp_path / "docs" / "peers.md").read_text()
+    for text in (first, page):
+        assert "**Polars on Q-a** (1,000 events) takes 0.50 of our time" in text
+    assert "Flink CEP: 200 to 200 times" in first
+    assert "DuckDB, Q-a: found 4, the others 5. Its time is not published." in page
+    assert "Spark SQL, Q-a (1,000 events): not done after 60 s" in page
+    assert (tmp_path / "docs" / "peers-generated.png").read_bytes().startswith(b"\x89PNG")
+    assert "vegaEmbed('#peers-generated'" in (tmp_path / "docs" / "charts.html").read_text()
+    assert "```" not in page
+
+
+def test_the_guard_fails_on_a_lasting_loss_only() -> None:
+    recorded = {"steady": 2.0, "slower": 2.0, "noisy": 2.0}
+    tries = {"steady": [1.6], "slower": [1.4, 1.2, 1.45], "noisy": [1.0, 1.0, 1.9]}
+    assert guard.losses(recorded, lambda name: tries[name].pop(0)) == {"slower": 1.45}
+
+
+def test_the_guarded_kernels_are_the_recorded_ones() -> None:
+    kernels = guard.kernels(20_000)
+    assert set(json.loads(guard.RECORD.read_text())) == set(kernels)
+    for contenders in kernels.values():
+        assert len({run() for run in contenders.values()}) == 1
+
+
+def test_the_model_finds_the_costs_it_was_given() -> None:
+    runs = [
+        {"events": n, "answer": found, "cpu_s": 20e-9 * n + 5e-9 * 3 * found, "about": {"slots": 3}}
+        for n, found in ((10**6, 0), (10**6, 10**5), (10**7, 10**7))
+    ]
+    fitted = model(runs)
+    assert fitted["event_ns"] == pytest.approx(20)
+    assert fitted["bound_ns"] == pytest.approx(5)
+    assert fitted["largest_error"] == pytest.approx(0, abs=1e-9)
+
+
+def test_peers_answer_from_processes_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bench.peers import load
+    from bench.workloads import peers
+
+    monkeypatch.setattr(peers, "BUILD", tmp_path)
+    names = ("seqube_engine", "plain_python")
+    processes = {name: Process(name, tmp_path / "log") for name in names}
+    try:
+        events = _keep("few", stock20(2_000))
+        pace = Pace(3, 10, 120)
+        measured = list(contest("Q-a", tasks()["a"], events, 2_000, {name: load(name) for name in names}, processes, pace))
+        with pytest.raises(PeerError, match="FileNotFoundError"):
+            processes["plain_python"].prepare(tmp_path / "none", 120)
+        with pytest.raises(PeerError, match="not done after 0 s"):
+            processes["plain_python"].run(tasks()["a"], 0.0)
+    finally:
+        for process in processes.values():
+            process.end()
+    assert [one.contender for one in measured] == ["Seqube", "plain Python"]
+    assert measured[0].answer == measured[1].answer > 0
+    assert all(one.right and one.wall_s and one.repetitions == 3 and one.prepare_s for one in measured)
