@@ -286,6 +286,26 @@ def test_generated_events_can_be_run(seqube: Command, ending: str) -> None:
     assert found["results"]["query"]["count"] == pairs
 
 
+def test_rules_are_learnt_and_predict(seqube: Command) -> None:
+    assert seqube("generate", "traffic", "--events", "20000", "--seed", "1", "--out", "flow.parquet").code == 0
+    learn = ("--window", "10 min", "--min-support", "20", "--min-confidence", "0.2", "--limit", "5", "--out", "rules.yaml")
+    assert "rules in rules.yaml" in seqube("mine", "--events", "flow.parquet", *learn).out
+    predicted = seqube("forecast", "rules.yaml", "--events", "flow.parquet", "--json", "--limit", "2").document
+    expected = sq.forecast("rules.yaml", "flow.parquet")
+    assert predicted["count"] == expected.table.num_rows > 0
+    assert len(predicted["predictions"]) == 2
+    assert len(predicted["quality"]) == len(sq.Rules.load("rules.yaml"))
+    assert seqube("forecast", "rules.yaml", "--events", "flow.parquet", "--out", "found").code == 0
+    assert sorted(path.name for path in Path("found").iterdir()) == ["outcomes.parquet", "predictions.parquet", "quality.parquet"]
+
+
+def test_a_wrong_rule_file_is_wrong_usage(seqube: Command) -> None:
+    Path("bad.yaml").write_text("rules: [{name: r, predicate: A -> B, consequent: C, within: 5, horizon: 9, probability: 7}]")
+    done = seqube("forecast", "bad.yaml", "--events", "events.csv", "--unit", "s")
+    assert done.code == 2
+    assert "probability" in done.err
+
+
 def test_version(seqube: Command) -> None:
     assert seqube("--version").out == f"seqube {sq.__version__}\n"
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from seqube.cube import Cube
     from seqube.events import Events, Hierarchy
     from seqube.language import Query, parse
+    from seqube.predict.forecasts import forecast
+    from seqube.predict.mining import mine
+    from seqube.predict.rules import Rule, Rules
     from seqube.query import explain, run
 
     __version__: str
@@ -30,10 +33,14 @@ __all__ = [
     "PlanError",
     "Query",
     "QueryError",
+    "Rule",
+    "Rules",
     "SchemaError",
     "SequbeError",
     "__version__",
     "explain",
+    "forecast",
+    "mine",
     "parse",
     "run",
 ]
@@ -43,7 +50,11 @@ _HOMES = {
     "Events": "seqube.events",
     "Hierarchy": "seqube.events",
     "Query": "seqube.language",
+    "Rule": "seqube.predict.rules",
+    "Rules": "seqube.predict.rules",
     "explain": "seqube.query",
+    "forecast": "seqube.predict.forecasts",
+    "mine": "seqube.predict.mining",
     "parse": "seqube.language",
     "run": "seqube.query",
 }

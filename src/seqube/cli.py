@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 from rich.table import Table
 
 from seqube.errors import DataError, PlanError, QueryError, SequbeError
@@ -240,6 +241,75 @@ def explain(
     concepts = _read_hierarchy(hierarchy)
     for name, parsed in queries.items():
         print(f"-- name: {name}\n{sq.explain(parsed, stream, hierarchy=concepts, strategy=strategy)}")  # noqa: T201
+
+
+@program.command()
+def forecast(
+    rules: Annotated[Path, typer.Argument(metavar="RULES.yaml")],
+    events: EventsPath,
+    type_column: TypeColumn = "type",
+    time_column: TimeColumn = "ts",
+    unit: Unit = "ms",
+    hierarchy: HierarchyPath = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write predictions, outcomes and quality there.")
+    ] = None,
+    file_format: Annotated[Format, typer.Option("--format", help="The kind of file that --out writes.")] = Format.parquet,
+    strategy: Strategy = "auto",
+    limit: Annotated[int | None, typer.Option(min=0, help="At most so many predictions.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Predict what comes next by episode rules, and say how the predictions turned out."""
+    import seqube as sq
+    from seqube.predict.forecasts import read_rules
+
+    known, concepts = read_rules(rules), _read_hierarchy(hierarchy)
+    stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
+    with Progress(console=err, transient=True) as bar:
+        task = bar.add_task("Predicting", total=len(stream))
+        found = sq.forecast(
+            known, stream, hierarchy=concepts, strategy=strategy, progress=lambda done, _: bar.update(task, completed=done)
+        )
+    n_predictions = found.table.num_rows
+    tables = {"predictions": found.table.slice(0, limit), "outcomes": found.outcomes, "quality": found.quality}
+    if folder is not None:
+        for name, place in _places(folder, list(tables), file_format).items():
+            _write(tables[name], place)
+    if as_json:
+        shown = ("quality",) if folder is not None else ("predictions", "quality")
+        _print_json({"events": len(stream), "count": n_predictions} | {name: _plain(tables[name].to_pylist()) for name in shown})
+        return
+    if folder is None:
+        _show("predictions", tables["predictions"].slice(0, SHOWN_ROWS if limit is None else limit), n_predictions)
+    _show("quality", found.quality.slice(0, SHOWN_ROWS), found.quality.num_rows)
+
+
+@program.command()
+def mine(
+    events: EventsPath,
+    path: Annotated[Path, typer.Option("--out", metavar="RULES.yaml", help="The rule file to write.")],
+    window: Annotated[str, typer.Option(help="How long an episode may take: 10 min, 500 ms, ...")],
+    min_support: Annotated[float, typer.Option(help="Occurrences, or a share of all events if below 1.")],
+    min_confidence: Annotated[float, typer.Option(min=0, max=1, help="How often the consequent must have followed.")],
+    horizon: Annotated[str | None, typer.Option(help="How long the whole rule may take; the window unless given.")] = None,
+    max_events: Annotated[int, typer.Option(min=1, help="Events in the largest predicate.")] = 3,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many rules, the most certain first.")] = None,
+    partition_by: Annotated[list[str] | None, typer.Option(metavar="COL", help="One stream per value of this column.")] = None,
+    type_column: TypeColumn = "type",
+    time_column: TimeColumn = "ts",
+    unit: Unit = "ms",
+) -> None:
+    """Learn episode rules from events, and write them as a file that `forecast` reads."""
+    import seqube as sq
+
+    stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
+    with err.status(f"Learning from {len(stream):,} events"):
+        rules = sq.mine(
+            stream, window, min_support, min_confidence,
+            horizon=horizon, max_events=max_events, limit=limit, partition_by=partition_by or (),
+        )  # fmt: skip
+    rules.save(path)
+    out.print(f"{len(rules):,} rules in {path}", highlight=False, soft_wrap=True, markup=False)
 
 
 @program.command()
