@@ -25,6 +25,8 @@ from seqube.plan.chase import Optimizer, SharedPlan, explain_shared
 from seqube.plan.explain import Explanation, explain_aggregates, explain_matches
 from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
+from seqube.plan.sharing import STRATEGIES as COUNTING
+from seqube.plan.sharing import SharingPlan, counted, explain_sharing, plan_sharing
 
 if TYPE_CHECKING:
     from seqube.engine.results import Result, Results
@@ -70,12 +72,16 @@ def run(
     from seqube.engine.aggregation import Aggregator
     from seqube.engine.results import Result, Results
     from seqube.engine.reuse import run_shared
+    from seqube.engine.sharing import count_together
     from seqube.engine.state import Matcher
 
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
     sharing = isinstance(query, Mapping) and strategy in SHARING
-    plans = {name: prepare(text, stream, hierarchy, "auto" if sharing else strategy) for name, text in _by_name(query).items()}
+    alone = "auto" if sharing or (isinstance(query, Mapping) and strategy in COUNTING) else strategy
+    plans = {name: prepare(text, stream, hierarchy, alone) for name, text in _by_name(query).items()}
     tables = run_shared(_share(query, stream, hierarchy, strategy), stream) if isinstance(query, Mapping) and sharing else {}
+    if isinstance(query, Mapping) and (counts := _share_counts(plans, stream, strategy)) is not None:
+        tables |= count_together(counts, {name: plan for name, plan in plans.items() if isinstance(plan, AggregatePlan)}, stream)
     for name, plan in plans.items():
         if name not in tables:
             tables[name] = (Aggregator(plan) if isinstance(plan, AggregatePlan) else Matcher(plan)).run(stream)
@@ -98,11 +104,16 @@ def explain(
     statistics = stream.statistics if stream is not None else None
     if isinstance(query, Mapping) and stream is not None and strategy in SHARING:
         return explain_shared(_share(query, stream, hierarchy, strategy))
-    plans = {name: prepare(text, stream, hierarchy, strategy) for name, text in _by_name(query).items()}
+    alone = "auto" if isinstance(query, Mapping) and strategy in COUNTING else strategy
+    plans = {name: prepare(text, stream, hierarchy, alone) for name, text in _by_name(query).items()}
+    counts = _share_counts(plans, stream, strategy) if isinstance(query, Mapping) and stream is not None else None
+    shared = {} if counts is None else {"counts": explain_sharing(counts)}
     return Explanation.join(
-        {
+        shared
+        | {
             name: explain_aggregates(plan, statistics) if isinstance(plan, AggregatePlan) else explain_matches(plan, statistics)
             for name, plan in plans.items()
+            if counts is None or name not in counts.queries
         }
     )
 
@@ -141,6 +152,15 @@ def _share(workload: Workload, events: Events, hierarchy: Hierarchy | None, stra
     queries = {name: parse(text) if isinstance(text, str) else text for name, text in workload.items()}
     optimizer = Optimizer(queries, hierarchy)
     return optimizer.plan(strategy, measure(optimizer, events))
+
+
+def _share_counts(plans: Mapping[str, MatchPlan | AggregatePlan], events: Events, strategy: str) -> SharingPlan | None:
+    """How the queries of a workload that count plain sequences are counted together; None where there are not two of them."""
+    found = {name: counted(plan, events.unit) for name, plan in plans.items() if isinstance(plan, AggregatePlan)}
+    queries = {name: query for name, query in found.items() if query is not None}
+    if len(queries) < 2 or strategy not in ("auto", *COUNTING):
+        return None
+    return plan_sharing(queries, events.statistics, strategy)
 
 
 def _by_name(query: str | Query | Workload) -> Workload:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from aggregate_queries import COUNTED, applies, assert_same_rows, chains, expected, show, table
 from hypothesis import assume, given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from test_aggregate_cuts import feed
 
 import oracle
+import seqube as sq
 from seqube.engine.aggregation import Aggregator
 from seqube.events import Events
 from seqube.language import parse
@@ -27,3 +30,34 @@ def test_counters_equal_the_oracle(strategy: str, data: st.DataObject, text: str
     stream, wanted = Events(table(events)), expected(text, events)
     assert_same_rows(aggregator.run(stream).to_pylist(), wanted)
     assert_same_rows(feed(aggregator, stream, data.draw(cuts(len(events))), watermarks=False), wanted)
+
+
+def test_two_negations_at_one_place() -> None:
+    """A12 passes the predicate of one of them only; the other one still cancels."""
+    text = "SEQ(A v0, !A v1, !A v2) WHERE v1.x > 0 WITHIN 3 AGG COUNT(*) AS n"
+    events = oracle.stream(("A", 10, {"x": -2}), ("A", 12, {"x": 0}))
+    for strategy in COUNTED:
+        aggregator = Aggregator(replace(plan_aggregates(parse(text)), strategy=strategy))
+        assert aggregator.run(Events(table(events))).to_pylist() == [{"ts": 10, "n": 1}, {"ts": 12, "n": 1}]
+
+
+@pytest.mark.parametrize("strategy", COUNTED)
+def test_counts_beyond_64_bits_are_exact(strategy: str) -> None:
+    """n events of one type hold binomial(n, k) sequences of length k."""
+    for n, length in ((60, 4), (400, 9), (2_000, 12), (2_000, 24)):
+        stream = Events(pa.table({"type": ["A"] * n, "ts": list(range(n)), "x": [3] * n}))
+        parts = ", ".join(f"A v{i}" for i in range(length))
+        text = f"SEQ({parts}) WITHIN {n} AGG COUNT(*) AS n, SUM(v0.x) AS s, AVG(v0.x) AS a EMIT TOTAL"
+        (row,) = Aggregator(replace(plan_aggregates(parse(text)), strategy=strategy)).run(stream).to_pylist()
+        assert (int(row["n"]), int(row["s"]), row["a"]) == (math.comb(n, length), 3 * math.comb(n, length), 3.0)
+    # At the last trigger all sequences are in the window, too.
+    text = f"SEQ({parts}) WITHIN {n} AGG COUNT(*) AS n"
+    rows = Aggregator(replace(plan_aggregates(parse(text)), strategy=strategy)).run(stream)
+    assert int(rows.column("n")[-1].as_py()) == math.comb(n, length)
+
+
+def test_more_than_76_digits_are_an_error() -> None:
+    stream = Events(pa.table({"type": ["A"] * 3_000, "ts": list(range(3_000))}))
+    text = f"SEQ({', '.join(f'A v{i}' for i in range(60))}) WITHIN 3000 AGG COUNT(*) EMIT TOTAL"
+    with pytest.raises(sq.DataError, match="76 digits"):
+        sq.run(text, stream, strategy="window-product")

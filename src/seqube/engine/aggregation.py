@@ -545,7 +545,7 @@ def _divide(totals: pa.Array, counts: pa.Array) -> pa.Array:
     if pat.is_decimal(totals.type) or pat.is_decimal(counts.type):
         pairs = zip(totals.to_pylist(), counts.to_pylist(), strict=True)
         return pa.array([None if total is None else float(total) / float(count) for total, count in pairs], pa.float64())
-    return pc.divide(totals.cast(pa.float64()), counts.cast(pa.float64()))
+    return pc.divide(totals.cast(pa.float64(), safe=False), counts.cast(pa.float64(), safe=False))
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

@@ -137,13 +137,15 @@ def _single(task: Task, chain: Chain) -> Lanes:
     places += [(2 * (n_slots - gap.position), gap.instance) for gap in chain.absences]  # type: ignore[misc]
     ranks_of: list[list[int]] = [[] for _ in events.type_names]
     masks = np.ones((2 * n_slots + 1, len(events) if any(scan.filters for _, scan in places) else 0), np.bool_)
-    for rank, scan in sorted(places, key=lambda place: place[0]):
+    for rank in sorted({rank for rank, _ in places}):
+        scans = [scan for place, scan in places if place == rank]  # several negations may stand at one place
         for code, name in enumerate(events.type_names):
-            if name in scan.types:
+            if any(name in scan.types for scan in scans):
                 ranks_of[code].append(rank)
-        if scan.filters:
+        if any(scan.filters for scan in scans):
             masks[rank] = False
-            masks[rank, task.scan(scan)] = True
+            for scan in scans:
+                masks[rank, task.scan(scan)] = True
     width = max(map(len, ranks_of), default=0)
     table = np.full((len(ranks_of), max(width, 1)), -1, np.int8)
     for code, known in enumerate(ranks_of):

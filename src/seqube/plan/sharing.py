@@ -1,0 +1,331 @@
+"""How a workload of counts shares its counters: by common prefixes, by common substrings, or not at all.
+
+Shareable are queries that ask for COUNT(*) ON TRIGGER of a plain sequence (no key, group or negation) in a time window; windows may
+differ. The others run by themselves. A pattern is a string of labels: what an event must be to fill a slot.
+
+    independent   every query by its own cheapest strategy (`window-product` is hard to beat: it is the competitor)
+    prefix-tree   all patterns in one tree, so that a common prefix is counted once
+    chop-connect  patterns chopped into pieces, common pieces counted once, and connected by snapshots
+
+What to chop: candidates are substrings of at least two labels in at least two queries, grown label by label from those that are
+frequent (the Apriori rule). The benefit of sharing one is what its queries cost by themselves less what they cost chopped there,
+with the frequencies of the stream in place of the paper's uniform ones. Candidates that overlap in a common query are in conflict;
+the plan is an independent set of that graph: greedily by benefit, or the best one by exhaustive search.
+
+    Paper (A-Seq)                        | Here
+    BValue                               | Candidate.benefit
+    N_0, f N_0                           | Frequencies.count, measured per label
+    sharing conflict, maximum independent set | conflicts, exhaustive / greedy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from seqube.errors import PlanError
+from seqube.events import Statistics
+from seqube.events.schema import UNITS
+from seqube.language.tree import Attribute, Predicate
+from seqube.plan.aggregates import (
+    LAY_OUT,
+    MATCHES,
+    MULTIPLY,
+    PER_SLOT,
+    SCAN,
+    TOUCH,
+    UPDATE,
+    AggregatePlan,
+    Chain,
+    Choice,
+    chain_of,
+)
+from seqube.plan.explain import Explanation, Step
+from seqube.plan.physical import Scan
+
+STRATEGIES = ("independent", "prefix-tree", "chop-connect")
+MOST_CANDIDATES = 24  # of an exhaustive search, which is exponential in them
+MOST_STARTS = 2_048  # live starts of a piece: a snapshot has a number for every pair of starts
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What an event must be to fill a slot, whatever the slot's variable is called."""
+
+    name: str
+    types: frozenset[str]
+    filters: tuple[Predicate, ...] = ()
+
+
+Pattern = tuple[Label, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A shareable query: its labels and its window in ticks."""
+
+    pattern: Pattern
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A substring that several queries could share, and the seconds that would be saved."""
+
+    piece: Pattern
+    queries: frozenset[str]
+    benefit: float
+
+
+@dataclass(frozen=True, slots=True)
+class SharingPlan:
+    """The shareable queries, the strategy taken, and how each is chopped (into one piece, unless by chop-connect)."""
+
+    queries: Mapping[str, Counted]
+    strategy: str
+    pieces: Mapping[str, tuple[Pattern, ...]]
+    candidates: tuple[Candidate, ...] = ()
+    chosen: tuple[Candidate, ...] = ()
+    conflicts: tuple[tuple[int, int], ...] = ()  # positions in `candidates`
+    choices: tuple[Choice, ...] = ()
+
+
+def counted(plan: AggregatePlan, unit: str) -> Counted | None:
+    """The query as one whose counters can be shared; None where they cannot."""
+    chain, window = chain_of(plan), plan.matches.window
+    if not isinstance(chain, Chain) or chain.key or chain.absences or plan.matches.partition_by or plan.group_by:
+        return None
+    if plan.measures != (MATCHES,) or plan.trigger is None or window.unit == "events":
+        return None
+    last = chain.slots[-1]
+    if (plan.trigger.types, frozenset(plan.trigger.filters)) != (last.types, frozenset(last.filters)):
+        return None
+    length = window.length if window.unit == "ticks" else -(-window.length * 1_000 // UNITS[unit])
+    return Counted(tuple(_label(slot) for slot in chain.slots), length)
+
+
+def _label(slot: Scan) -> Label:
+    return Label(slot.name, slot.types, tuple(_unnamed(predicate) for predicate in slot.filters))
+
+
+def _unnamed(node: Any) -> Any:
+    """A predicate on one event without the name of its variable."""
+    if isinstance(node, Attribute):
+        return replace(node, variable="")
+    if isinstance(node, tuple):
+        return tuple(_unnamed(item) for item in node)
+    if is_dataclass(node) and not isinstance(node, type):
+        return replace(node, **{f.name: _unnamed(getattr(node, f.name)) for f in fields(node) if f.name != "at"})
+    return node
+
+
+# ---------------------------------------------------------------- costs
+
+
+@dataclass(frozen=True, slots=True)
+class Frequencies:
+    """How often labels come, and what counting costs then. A predicate is taken to let everything pass."""
+
+    statistics: Statistics
+
+    def count(self, label: Label) -> float:
+        return float(self.statistics.count(label.types))
+
+    def live(self, label: Label, window: int) -> float:
+        """Events of a label in a window."""
+        return self.count(label) * min(1.0, window / max(self.statistics.span, 1))
+
+    def alone(self, query: Counted) -> float:
+        """A query by itself, as a window product."""
+        events = sum(map(self.count, query.pattern))
+        return SCAN * self.statistics.n + events * (LAY_OUT + MULTIPLY + PER_SLOT * len(query.pattern))
+
+    def counters(self, piece: Pattern, window: int) -> float:
+        """The prefix counters of a piece, per start."""
+        return sum(self.count(label) * (UPDATE + TOUCH * self.live(piece[0], window)) for label in piece)
+
+    def connected(self, query: Counted, pieces: Sequence[Pattern]) -> float:
+        """Snapshots and final sums of a chopped query; its pieces' counters are not in it."""
+        starts = self.live(query.pattern[0], query.window)
+        seconds = 0.0
+        for number, piece in enumerate(pieces[1:]):
+            before = self.live(pieces[number][0], query.window) if number else 1.0
+            seconds += self.count(piece[0]) * TOUCH * starts * max(before, 1.0)
+        rows = self.live(pieces[-1][0], query.window) * (starts if len(pieces) > 1 else 1.0)
+        return seconds + self.count(query.pattern[-1]) * (UPDATE + TOUCH * rows)
+
+    def tree(self, queries: Mapping[str, Counted]) -> float:
+        """All queries of a window in one prefix tree of products."""
+        seconds = 0.0
+        for window in {query.window for query in queries.values()}:
+            patterns = [query.pattern for query in queries.values() if query.window == window]
+            nodes = {pattern[: i + 1] for pattern in patterns for i in range(len(pattern))}
+            seconds += SCAN * self.statistics.n
+            seconds += sum(self.count(node[-1]) * (MULTIPLY + PER_SLOT * len(node)) / 2 for node in nodes)
+            seconds += sum(self.count(pattern[-1]) * MULTIPLY for pattern in patterns)
+        return seconds
+
+    def chopped(self, queries: Mapping[str, Counted], pieces: Mapping[str, Sequence[Pattern]]) -> float:
+        windows: dict[Pattern, int] = {}
+        for name, parts in pieces.items():
+            for piece in parts:
+                windows[piece] = max(windows.get(piece, 0), queries[name].window)
+        shared = sum(self.counters(piece, window) for piece, window in windows.items())
+        return SCAN * self.statistics.n + shared + sum(self.connected(queries[name], parts) for name, parts in pieces.items())
+
+
+# ---------------------------------------------------------------- candidates and conflicts
+
+
+def find_candidates(queries: Mapping[str, Counted], frequencies: Frequencies) -> tuple[Candidate, ...]:
+    """Substrings of two labels or more in two queries or more, by benefit."""
+    frequent = _frequent(queries)
+    found = []
+    for piece, names in frequent.items():
+        unshared = sum(frequencies.chopped({name: queries[name]}, {name: (queries[name].pattern,)}) for name in sorted(names))
+        sharing = {name: queries[name] for name in sorted(names)}
+        chops = {name: chop(query.pattern, [piece]) for name, query in sharing.items()}
+        once = SCAN * frequencies.statistics.n * (len(names) - 1)  # the scan is shared whatever is chopped
+        found.append(Candidate(piece, names, unshared - once - frequencies.chopped(sharing, chops)))
+    return tuple(sorted(found, key=lambda candidate: (-candidate.benefit, [label.name for label in candidate.piece])))
+
+
+def _frequent(queries: Mapping[str, Counted]) -> dict[Pattern, frozenset[str]]:
+    """Apriori: a substring is looked at only if what is left without its last label is shared already."""
+    found: dict[Pattern, frozenset[str]] = {}
+    length, grown = 2, None
+    while grown is None or grown:
+        holders: dict[Pattern, set[str]] = {}
+        for name, query in queries.items():
+            for piece in _substrings(query.pattern, length):
+                if length == 2 or (piece[:-1] in found and piece[1:] in found):
+                    holders.setdefault(piece, set()).add(name)
+        grown = {piece: frozenset(names) for piece, names in holders.items() if len(names) > 1}
+        found |= grown
+        length += 1
+    return found
+
+
+def _substrings(pattern: Pattern, length: int) -> Iterator[Pattern]:
+    return (pattern[i : i + length] for i in range(len(pattern) - length + 1))
+
+
+def _place(pattern: Pattern, piece: Pattern) -> range:
+    """Where a piece stands first in a pattern."""
+    at = next(i for i in range(len(pattern)) if pattern[i : i + len(piece)] == piece)
+    return range(at, at + len(piece))
+
+
+def find_conflicts(queries: Mapping[str, Counted], candidates: Sequence[Candidate]) -> tuple[tuple[int, int], ...]:
+    """Pairs of candidates that overlap in a query both would be shared in."""
+    edges = []
+    for i, one in enumerate(candidates):
+        for j, other in enumerate(candidates[:i]):
+            for name in one.queries & other.queries:
+                pattern = queries[name].pattern
+                if set(_place(pattern, one.piece)) & set(_place(pattern, other.piece)):
+                    edges.append((j, i))
+                    break
+    return tuple(edges)
+
+
+def greedy(candidates: Sequence[Candidate], conflicts: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """The most beneficial first, then whatever is not in conflict with what was taken."""
+    against = _against(conflicts)
+    taken: list[int] = []
+    for i in sorted(range(len(candidates)), key=lambda i: -candidates[i].benefit):
+        if candidates[i].benefit > 0 and not against.get(i, set()) & set(taken):
+            taken.append(i)
+    return tuple(sorted(taken))
+
+
+def exhaustive(candidates: Sequence[Candidate], conflicts: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """The independent set of the greatest total benefit."""
+    useful = [i for i in range(len(candidates)) if candidates[i].benefit > 0]
+    if len(useful) > MOST_CANDIDATES:
+        raise PlanError(f"{len(useful)} candidates are too many to try all sets of them\n  hint: take the greedy plan")
+    against = _against(conflicts)
+
+    def best(rest: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
+        if not rest:
+            return 0.0, ()
+        first, others = rest[0], rest[1:]
+        with_first, taken = best(tuple(i for i in others if i not in against.get(first, set())))
+        with_first += candidates[first].benefit
+        if not against.get(first, set()) & set(others):
+            return with_first, (first, *taken)
+        without, instead = best(others)
+        return (with_first, (first, *taken)) if with_first >= without else (without, instead)
+
+    return tuple(sorted(best(tuple(useful))[1]))
+
+
+def _against(conflicts: Sequence[tuple[int, int]]) -> dict[int, set[int]]:
+    against: dict[int, set[int]] = {}
+    for i, j in conflicts:
+        against.setdefault(i, set()).add(j)
+        against.setdefault(j, set()).add(i)
+    return against
+
+
+def chop(pattern: Pattern, shared: Sequence[Pattern]) -> tuple[Pattern, ...]:
+    """The pattern in pieces: the shared ones, and what is left between them."""
+    places = sorted((_place(pattern, piece) for piece in shared), key=lambda place: place.start)
+    cuts = sorted({0, len(pattern), *(place.start for place in places), *(place.stop for place in places)})
+    return tuple(pattern[a:b] for a, b in pairwise(cuts))
+
+
+# ---------------------------------------------------------------- the plan
+
+
+def plan_sharing(queries: Mapping[str, Counted], statistics: Statistics, strategy: str = "auto") -> SharingPlan:
+    """The cheapest way to count these queries together, or the one asked for."""
+    frequencies = Frequencies(statistics)
+    candidates = find_candidates(queries, frequencies)
+    conflicts = find_conflicts(queries, candidates)
+    chosen = tuple(candidates[i] for i in greedy(candidates, conflicts))
+    if strategy == "chop-connect" and not chosen and candidates:
+        chosen = (candidates[0],)  # asked for, though it does not pay
+    whole = {name: (query.pattern,) for name, query in queries.items()}
+    pieces = {
+        name: chop(query.pattern, [candidate.piece for candidate in chosen if name in candidate.queries])
+        for name, query in queries.items()
+    }
+    costs = {
+        "independent": sum(map(frequencies.alone, queries.values())),
+        "prefix-tree": frequencies.tree(queries),
+        "chop-connect": frequencies.chopped(queries, pieces),
+    }
+    choices = tuple(Choice(name, seconds) for name, seconds in costs.items())
+    starts = max((frequencies.live(q.pattern[0], q.window) for q in queries.values()), default=0.0)
+    if strategy == "auto":
+        possible = [name for name in STRATEGIES if name != "chop-connect" or (chosen and starts < MOST_STARTS)]
+        strategy = min(possible, key=lambda name: costs[name])
+    return SharingPlan(queries, strategy, pieces if strategy == "chop-connect" else whole, candidates, chosen, conflicts, choices)
+
+
+def explain_sharing(plan: SharingPlan) -> Explanation:
+    """Candidates, benefits, conflicts, the plan, and what the other ways would have cost."""
+    notes = []
+    for choice in plan.choices:
+        word = "taken" if choice.strategy == plan.strategy else "rejected"
+        notes.append(f"{word}: {choice.strategy}, about {(choice.seconds or 0.0) * 1e3:,.1f} ms")
+    for number, candidate in enumerate(plan.candidates):
+        against = [j if i == number else i for i, j in plan.conflicts if number in (i, j)]
+        conflict = f", in conflict with {', '.join(_text(plan.candidates[i].piece) for i in against)}" if against else ""
+        taken = "chosen" if candidate in plan.chosen else "candidate"
+        notes.append(
+            f"{taken}: {_text(candidate.piece)} in {', '.join(sorted(candidate.queries))}, "
+            f"benefit {candidate.benefit * 1e3:,.1f} ms{conflict}"
+        )
+    steps = tuple(
+        Step(f"query {name}", (" + ".join(_text(piece) for piece in plan.pieces[name]), f"window {query.window:,} ticks"))
+        for name, query in plan.queries.items()
+    )
+    return Explanation(Step(f"count {len(plan.queries)} sequences together by {plan.strategy}", tuple(notes), steps))
+
+
+def _text(piece: Pattern) -> str:
+    return f"({', '.join(label.name for label in piece)})"

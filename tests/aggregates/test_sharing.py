@@ -1,0 +1,206 @@
+"""Counting a workload together gives every query the result it has alone; and the optimizer chooses what to share as it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from aggregate_queries import table
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+import oracle
+import seqube as sq
+from seqube.events import Events, Statistics
+from seqube.language import parse
+from seqube.plan.aggregates import plan_aggregates
+from seqube.plan.sharing import (
+    Candidate,
+    Counted,
+    Frequencies,
+    Label,
+    Pattern,
+    chop,
+    counted,
+    exhaustive,
+    find_candidates,
+    find_conflicts,
+    greedy,
+    plan_sharing,
+)
+from strategies import streams
+
+
+def pattern(letters: str) -> Pattern:
+    return tuple(Label(letter, frozenset({letter})) for letter in letters)
+
+
+def query(letters: str, window: int = 10) -> Counted:
+    return Counted(pattern(letters), window)
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> dict[str, str]:
+    """Counts of overlapping sequences, some of them with predicates or another window."""
+    queries = {}
+    for number in range(draw(st.integers(2, 5))):
+        letters = draw(st.lists(st.sampled_from("ABC"), min_size=1, max_size=5))
+        parts = ", ".join(f"{letter} v{i}" for i, letter in enumerate(letters))
+        where = draw(st.sampled_from(["", "", "", f" WHERE v{len(letters) - 1}.x > 0"]))
+        queries[f"q{number}"] = f"SEQ({parts}){where} WITHIN {draw(st.sampled_from([3, 6, 6, 6]))} AGG COUNT(*)"
+    return queries
+
+
+@pytest.mark.parametrize("strategy", ["auto", "prefix-tree", "chop-connect"])
+@given(workload=workloads(), events=streams(max_size=20, max_time=14))
+def test_shared_equals_unshared(strategy: str, workload: dict[str, str], events: list[oracle.Event]) -> None:
+    note(str(workload))
+    note(" ".join(f"{event.type}{event.ts}" for event in events))
+    results = sq.run(workload, table(events), strategy=strategy)
+    for name, text in workload.items():
+        assert results[name].table.to_pylist() == oracle.aggregates(parse(text), events), name
+
+
+def test_many_pieces_over_a_longer_stream() -> None:
+    """Three pieces and more (multi-connect), against every query by itself."""
+    random = np.random.default_rng(4)
+    letters = random.choice(list("ABCDEFGH"), 3_000)
+    stream = Events(pa.table({"type": letters, "ts": np.sort(random.integers(0, 4_000, 3_000))}))
+    workload = {
+        name: f"SEQ({', '.join(text)}) WITHIN {window} AGG COUNT(*)"
+        for name, text, window in [
+            ("a", "ABCDEFG", 60),
+            ("b", "HCDAFG", 60),
+            ("c", "BCDFG", 40),
+            ("d", "FGAB", 60),
+            ("e", "GABCD", 30),
+        ]
+    }
+    alone = {name: sq.run(text, stream, strategy="window-product").table for name, text in workload.items()}
+    for strategy in ("prefix-tree", "chop-connect"):
+        together = sq.run(workload, stream, strategy=strategy)
+        assert all(together[name].table.equals(alone[name]) for name in workload)
+
+
+def test_what_cannot_be_shared_runs_by_itself() -> None:
+    stream = pa.table({"type": list("ABAB"), "ts": [1, 2, 3, 4], "id": [1, 1, 2, 2]})
+    workload = {
+        "count": "SEQ(A, B) WITHIN 9 AGG COUNT(*)",
+        "again": "SEQ(A, B) WITHIN 9 AGG COUNT(*) HAVING COUNT(*) > 1",
+        "keyed": "SEQ(A, B, [id]) WITHIN 9 AGG COUNT(*)",
+        "matches": "SEQ(A a, B b) WITHIN 9 RETURN a.ts, b.ts",
+    }
+    results = sq.run(workload, stream)
+    assert results["count"].table.to_pylist() == [{"ts": 2, "count": 1}, {"ts": 4, "count": 3}]
+    assert results["again"].table.to_pylist() == [{"ts": 4, "count": 3}]
+    assert results["keyed"].table.to_pylist() == [{"ts": 2, "count": 1}, {"ts": 4, "count": 2}]
+    assert len(results["matches"]) == 3
+
+
+def test_counts_that_outgrow_doubles_are_exact() -> None:
+    stream = Events(pa.table({"type": ["A"] * 400, "ts": list(range(400))}))
+    workload = {
+        name: f"SEQ({', '.join(f'A v{i}' for i in range(length))}) WITHIN 400 AGG COUNT(*)" for name, length in (("a", 2), ("b", 9))
+    }
+    results = sq.run(workload, stream, strategy="prefix-tree")
+    assert results["a"].table["count"][-1].as_py() == 400 * 399 // 2
+    assert results["b"].table.equals(sq.run(workload["b"], stream).table)
+
+
+# ---------------------------------------------------------------- the optimizer
+
+
+def test_candidates_are_common_substrings_of_two_labels_and_more() -> None:
+    queries = {"q1": query("ABCD"), "q2": query("XABC"), "q3": query("CDY")}
+    statistics = Statistics(1_000, 0, 1_000, dict.fromkeys("ABCDXY", 100))
+    found = {candidate.piece: candidate.queries for candidate in find_candidates(queries, Frequencies(statistics))}
+    assert found == {
+        pattern("AB"): {"q1", "q2"},
+        pattern("BC"): {"q1", "q2"},
+        pattern("ABC"): {"q1", "q2"},
+        pattern("CD"): {"q1", "q3"},
+    }
+
+
+def test_conflicts_are_overlaps_in_a_common_query() -> None:
+    """The thesis' example: (A, B, C) and (B, C, D) exclude each other in q1 and q2, not if they are shared by different queries."""
+    queries = {"q1": query("ABCD"), "q2": query("ABCD"), "q3": query("BCD"), "q5": query("BCD"), "q4": query("ABC")}
+    one, other = (
+        Candidate(pattern("ABC"), frozenset({"q1", "q2", "q4"}), 1.0),
+        Candidate(pattern("BCD"), frozenset({"q1", "q2"}), 1.0),
+    )
+    assert find_conflicts(queries, [one, other]) == ((0, 1),)
+    apart = Candidate(pattern("BCD"), frozenset({"q3", "q5"}), 1.0)
+    assert find_conflicts(queries, [one, apart]) == ()
+
+
+def test_greedy_and_exhaustive_choices() -> None:
+    """A path of three: the middle one is worth most, the two ends together more. Greedy takes the middle, exhaustive the ends."""
+    candidates = [Candidate(pattern("AB"), frozenset("pq"), benefit) for benefit in (3.0, 4.0, 3.0)]
+    conflicts = [(0, 1), (1, 2)]
+    assert greedy(candidates, conflicts) == (1,)
+    assert exhaustive(candidates, conflicts) == (0, 2)
+    losing = [Candidate(pattern("AB"), frozenset("pq"), -1.0)]
+    assert greedy(losing, []) == exhaustive(losing, []) == ()
+
+
+@given(
+    benefits=st.lists(st.integers(-3, 9), min_size=1, max_size=7),
+    edges=st.sets(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12),
+)
+def test_exhaustive_is_the_best_of_all_sets(benefits: list[int], edges: set[tuple[int, int]]) -> None:
+    candidates = [Candidate(pattern("AB"), frozenset(), float(benefit)) for benefit in benefits]
+    conflicts = [(i, j) for i, j in edges if i < j < len(benefits)]
+
+    def independent(chosen: set[int]) -> bool:
+        return not any(i in chosen and j in chosen for i, j in conflicts)
+
+    sets = [{i for i in range(len(benefits)) if bits >> i & 1} for bits in range(1 << len(benefits))]
+    best = max(sum(benefits[i] for i in chosen) for chosen in sets if independent(chosen))
+    for taken in (exhaustive(candidates, conflicts), greedy(candidates, conflicts)):
+        assert independent(set(taken))
+        assert sum(benefits[i] for i in taken) <= best
+    assert sum(benefits[i] for i in exhaustive(candidates, conflicts)) == best
+
+
+def test_rare_connecting_events_make_chopping_pay() -> None:
+    """The thesis' finding: the rarer the event a shared piece begins with, the more sharing it saves."""
+    queries = {f"q{i}": query(f"{i}YABCDEF", 1_000) for i in range(3)}
+
+    def benefit(frequency: int) -> float:
+        counts = dict.fromkeys("012ABCDEF", 1_000) | {"Y": frequency}
+        statistics = Statistics(10_000, 0, 10_000, counts)
+        return next(c.benefit for c in find_candidates(queries, Frequencies(statistics)) if c.piece == pattern("YABCDEF"))
+
+    assert benefit(10) > benefit(100) > benefit(1_000)
+
+
+def test_chopping_leaves_what_stands_between() -> None:
+    assert chop(pattern("ABCDE"), [pattern("BC")]) == (pattern("A"), pattern("BC"), pattern("DE"))
+    assert chop(pattern("ABC"), []) == (pattern("ABC"),)
+
+
+def test_explain_names_candidates_benefits_and_conflicts() -> None:
+    stream = Events(pa.table({"type": list("ABCDABCD"), "ts": list(range(8))}))
+    workload = {"q1": "SEQ(A, B, C) WITHIN 9 AGG COUNT(*)", "q2": "SEQ(D, A, B, C) WITHIN 9 AGG COUNT(*)"}
+    text = str(sq.explain(workload, stream))
+    assert "(A, B) in q1, q2, benefit" in text
+    assert "in conflict with" in text
+    assert "independent, about" in text
+
+
+def test_only_plain_counts_are_shared() -> None:
+    assert counted(plan_aggregates(parse("SEQ(A, B) WITHIN 9 AGG COUNT(*)")), "ms") == query("AB", 9)
+    for text in (
+        "SEQ(A, !C, B) WITHIN 9 AGG COUNT(*)",
+        "SEQ(A a, B b) WITHIN 9 AGG SUM(a.x)",
+        "SEQ(A, B) WITHIN 9 AGG COUNT(*) EMIT TOTAL",
+    ):
+        assert counted(plan_aggregates(parse(text)), "ms") is None
+
+
+def test_sharing_plan_takes_the_cheapest() -> None:
+    queries = {f"q{i}": query("ABCDEF"[: 3 + i % 4], 100) for i in range(20)}
+    plan = plan_sharing(queries, Statistics(100_000, 0, 100_000, dict.fromkeys("ABCDEF", 5_000)))
+    costs = {choice.strategy: choice.seconds for choice in plan.choices}
+    assert plan.strategy == min(costs, key=lambda name: costs[name] or 0.0)
