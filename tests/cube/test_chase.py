@@ -41,6 +41,7 @@ def rows(result: sq.query.Result) -> list[dict[str, Any]]:
     return [{name: event["row"] for name, event in row.items() if name not in ("start", "end")} for row in result.table.to_pylist()]
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data(), tree=hierarchies(), events=streams(), is_counted=st.booleans())
 def test_every_strategy_equals_the_oracle(data: st.DataObject, tree: Any, events: list[oracle.Event], is_counted: bool) -> None:
     texts = data.draw(workloads(tree, counted=is_counted))

@@ -373,7 +373,7 @@ def join_ranges(rows: Ints, begins: Ints, ends: Ints, members: Ints, at: int) ->
 def compute_shared(plan: SharedPlan, events: Events) -> Iterator[tuple[SharedStep, Matches]]:
     """Every query with its matches, sources first. Matches are kept as long as others are made from them."""
     uses = {step.source: number for number, step in enumerate(plan.steps)}
-    batches = _Batches(events)
+    batches = Batches(events)
     kept: dict[str, Matches] = {}
     for number, step in enumerate(plan.steps):
         sharing = Sharing(batches.of(step.query))
@@ -389,13 +389,13 @@ def run_shared(plan: SharedPlan, events: Events) -> dict[str, pa.Table]:
     evaluator = Evaluator(events)
     tables = {}
     for step, matches in compute_shared(plan, events):
-        tables[step.name] = _written(step, matches, events, evaluator)
+        tables[step.name] = write_matches(step.plan, matches, events, evaluator)
     return tables
 
 
-def _written(step: SharedStep, matches: Matches, events: Events, evaluator: Evaluator) -> pa.Table:
-    writer = MatchWriter(step.plan, events, evaluator)
-    pieces = matches.instances(step.plan.variables)
+def write_matches(plan: MatchPlan, matches: Matches, events: Events, evaluator: Evaluator) -> pa.Table:
+    writer = MatchWriter(plan, events, evaluator)
+    pieces = matches.instances(plan.variables)
     return pa.concat_tables([writer.empty(), *(writer.write(piece) for piece in pieces)])
 
 
@@ -415,7 +415,7 @@ def measure(optimizer: Optimizer, events: Events) -> Estimates:
     if len(events) >= 10 * SAMPLE:
         sample = events.slice((len(events) - SAMPLE) // 2, (len(events) + SAMPLE) // 2)
         span = int(sample.times[-1] - sample.times[0])
-        batches = _Batches(sample)
+        batches = Batches(sample)
         for name, plan in optimizer.plans.items():
             batch = batches.of(optimizer.cuboids[name].query)
             if batch.window * 8 < (SAMPLE if batch.counts_events else span):
@@ -425,7 +425,7 @@ def measure(optimizer: Optimizer, events: Events) -> Estimates:
 
 
 @dataclass(slots=True)
-class _Batches:
+class Batches:
     """The events as each query wants them; queries with equal windows and partitions share."""
 
     events: Events

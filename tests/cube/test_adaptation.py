@@ -1,0 +1,155 @@
+"""Workloads over streams: any cutting, any switching of plans, queries that come and go; nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracle
+import seqube as sq
+from cube.workloads import workloads
+from properties.test_matching import counted, show, table
+from seqube.engine.adaptation import SharedMatcher, SharedState
+from seqube.engine.sequence import LOWEST
+from seqube.engine.state import ticks
+from seqube.events import Events
+from seqube.language import parse
+from seqube.plan.chase import STRATEGIES
+from strategies import cuts, hierarchies, streams
+
+
+def rows(found: pa.Table) -> list[dict[str, Any]]:
+    return [{name: event["row"] for name, event in row.items() if name not in ("start", "end")} for row in found.to_pylist()]
+
+
+class Collected:
+    """What came out, by query."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[dict[str, Any]]] = {}
+
+    def take(self, step: tuple[SharedState, dict[str, pa.Table]]) -> SharedState:
+        state, tables = step
+        for name, found in tables.items():
+            self.rows.setdefault(name, []).extend(rows(found))
+        return state
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(data=st.data(), tree=hierarchies(), events=streams(max_time=12), strategy=st.sampled_from(STRATEGIES))
+def test_any_cutting_and_any_switching(data: st.DataObject, tree: Any, events: list[oracle.Event], strategy: str) -> None:
+    texts = data.draw(workloads(tree, counted=data.draw(st.sampled_from([False, False, False, True]))))
+    show("\n".join(texts.values()), events, tree)
+    stream, found = Events(table(events)), Collected()
+    matcher = SharedMatcher(sq.Hierarchy.from_dict(tree) if tree else None, strategy)
+    state = matcher.start({name: parse(text) for name, text in texts.items()})
+    for start, stop in data.draw(cuts(len(events))):
+        state = found.take(matcher.step(state, stream.slice(start, stop)))
+        if data.draw(st.booleans()):
+            other = data.draw(st.sampled_from(STRATEGIES))
+            state = matcher.switch(state, state.optimizer.plan(other, state.pace.estimates("ms")))
+    found.take(matcher.finish(state))
+    for name, text in texts.items():
+        assert counted(found.rows.get(name, [])) == counted(oracle.matches(parse(text), events, tree)), name
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(data=st.data(), tree=hierarchies(), events=streams(max_time=12))
+def test_queries_come_and_go(data: st.DataObject, tree: Any, events: list[oracle.Event]) -> None:
+    """A query finds what it finds by itself in the events between its coming and its going."""
+    texts = data.draw(workloads(tree))
+    show("\n".join(texts.values()), events, tree)
+    stream, found = Events(table(events)), Collected()
+    matcher = SharedMatcher(sq.Hierarchy.from_dict(tree) if tree else None)
+    came = {"q0": 0, "q1": 0}
+    state = matcher.start({name: parse(texts[name]) for name in came})
+    gone: set[str] = set()
+    for start, stop in data.draw(cuts(len(events))):
+        state = found.take(matcher.step(state, stream.slice(start, stop)))
+        for name in data.draw(st.lists(st.sampled_from(list(texts)), unique=True, max_size=2)):
+            if name not in came:
+                came[name] = stop
+                state = matcher.add(state, name, parse(texts[name]))
+            elif name not in gone and len(gone) < 2:
+                gone.add(name)
+                state = matcher.remove(state, name)
+    found.take(matcher.finish(state))
+    for name, start in came.items():
+        if name not in gone:
+            expected = oracle.matches(parse(texts[name]), events[start:], tree)
+            assert counted(found.rows.get(name, [])) == counted(expected), f"{name}, from event {start}"
+
+
+def random_stream(n: int, names: str, seed: int = 0) -> Events:
+    generator = np.random.default_rng(seed)
+    types = np.array(list(names))[generator.integers(0, len(names), n)]
+    return Events(pa.table({"type": types.tolist(), "ts": np.arange(n) * 10, "row": np.arange(n)}))
+
+
+TREE = sq.Hierarchy.from_dict({"P": ["A", "B"], "Q": ["C", "D"]})
+TEXTS = {"wide": "SEQ(P, Q) WITHIN 2000", "fine": "SEQ(A, C) WITHIN 2000", "longer": "SEQ(A, C, D) WITHIN 2000"}
+
+
+def test_drifting_rates_change_the_plan_and_lose_nothing() -> None:
+    pieces = [random_stream(1500, "AAAAAAAAACCCCCCCCCCBD"), random_stream(1500, "BBBBBBBBBBDDDDDDDDDDAC", 1)]
+    both = pa.concat_tables([pieces[0].table, pieces[1].table.set_column(1, "ts", pa.array(np.arange(1500, 3000) * 10))])
+    stream = Events(both.set_column(2, "row", pa.array(np.arange(3000))))
+    matcher, found = SharedMatcher(TREE), Collected()
+    state = matcher.start({name: parse(text) for name, text in TEXTS.items()})
+    plans = []
+    for start in range(0, 3000, 100):
+        state = found.take(matcher.step(state, stream.slice(start, start + 100)))
+        plans.append(tuple(state.plan.sources.items()))
+    found.take(matcher.finish(state))
+    assert len(set(plans)) > 1
+    assert state.n_switches >= 1
+    whole = sq.run(TEXTS, stream, hierarchy=TREE)
+    assert {name: counted(rows(result.table)) for name, result in whole.items()} == {
+        name: counted(of) for name, of in found.rows.items()
+    }
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nothing_older_than_the_window_is_kept(strategy: str) -> None:
+    stream, matcher = random_stream(400, "ABCDE"), SharedMatcher(TREE, strategy)
+    queries = {name: parse(text.replace("2000", "200")) for name, text in TEXTS.items()}
+    state = matcher.start(queries)
+    for start in range(0, 400, 7):
+        state, _ = matcher.step(state, stream.slice(start, start + 7))
+        assert state.events is not None
+        if state.decided > LOWEST:
+            assert all(state.events.times > state.decided - ticks(queries["wide"].window, "ms"))
+        assert "E" not in state.events.column("type").to_pylist()
+        for name, matches in state.kept.items():
+            for piece in matches.pieces:
+                assert all(state.events.times[piece[0]] > state.decided - ticks(queries[name].window, "ms"))
+                assert piece.max() < len(state.events)
+
+
+def test_mistakes_are_told() -> None:
+    matcher = SharedMatcher(TREE)
+    state = matcher.start({name: parse(text) for name, text in TEXTS.items()})
+    with pytest.raises(sq.PlanError, match="already"):
+        matcher.add(state, "wide", parse(TEXTS["wide"]))
+    with pytest.raises(sq.PlanError, match="did you mean 'wide'"):
+        matcher.remove(state, "wid")
+    state, _ = matcher.step(state, random_stream(50, "ABCD"))
+    with pytest.raises(sq.DataError, match="time order"):
+        matcher.step(state, random_stream(50, "ABCD"))
+
+
+def test_aggregates_and_other_patterns_run_beside() -> None:
+    texts = {**TEXTS, "count": "SEQ(A, C) AGG COUNT(*) WITHIN 2000 EMIT TOTAL", "both": "AND(A, C) WITHIN 100"}
+    stream, matcher, sizes = random_stream(300, "ABCD"), SharedMatcher(TREE), dict.fromkeys(texts, 0)
+    state = matcher.start({name: parse(text) for name, text in texts.items()})
+    for start in range(0, 300, 50):
+        state, tables = matcher.step(state, stream.slice(start, start + 50))
+        sizes = {name: sizes[name] + len(tables[name]) for name in texts}
+    state, tables = matcher.finish(state)
+    assert tables["count"].to_pylist() == [{"count": len(sq.run(TEXTS["fine"], stream))}]
+    assert sizes["both"] + len(tables["both"]) == len(sq.run(texts["both"], stream))
