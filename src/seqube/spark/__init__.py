@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, overload
 from seqube.spark.session import session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from seqube.events import Hierarchy
     from seqube.language import Query
     from seqube.spark.batch import Tables
 
-__all__ = ["quarantine", "run", "session"]
+__all__ = ["quarantine", "register", "run", "session"]
 
 
 @overload
@@ -83,3 +83,10 @@ def quarantine(events: DataFrame, *, type: str = "type", time: str = "ts", unit:
     from seqube.spark import ingest
 
     return ingest.read_source(events, type, time, unit).quarantined()
+
+
+def register(spark: SparkSession) -> None:
+    """Make queries known to SQL: `SELECT * FROM seqube(TABLE(events), 'PATTERN ... WITHIN ...')`."""
+    from seqube.spark import sql
+
+    sql.register(spark)

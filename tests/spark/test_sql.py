@@ -1,0 +1,45 @@
+"""Queries inside SQL give the rows of the same queries outside it, in columns that follow their text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from test_batch import rows_of
+
+import seqube as sq
+import seqube.spark as sqs
+from seqube.generate import generate
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KEYED = "SEQ(Recycle r, Wash w, [id]) WITHIN 30 min"
+FREE = "SEQ(Recycle r, !Check c, Operate o) WITHIN 5 min RETURN r.id AS x, o.id AS y, o.ts - r.ts AS lag"
+ALONE = "SEQ(Recycle r, Wash w) WITHIN 30 min RETURN r.id AS x, w.ts AS t"
+
+
+@pytest.fixture(scope="module")
+def tools(spark: SparkSession) -> pa.Table:
+    table = generate("hospital", 1_000, seed=2)
+    spark.createDataFrame(table).createOrReplaceTempView("tools")
+    sqs.register(spark)
+    return table
+
+
+@pytest.mark.parametrize("query", [KEYED, FREE])
+def test_select_from_a_query(spark: SparkSession, tools: pa.Table, query: str) -> None:
+    found = spark.sql(f"SELECT * FROM seqube(TABLE(tools), '{query}')")
+    assert rows_of(found.toArrow()) == rows_of(sq.run(query, tools).table)
+
+
+def test_the_statement_splits_the_stream(spark: SparkSession, tools: pa.Table) -> None:
+    found = spark.sql(f"SELECT * FROM seqube_by(TABLE(tools) PARTITION BY (id), '{ALONE}')").toArrow()
+    assert rows_of(found) == rows_of(sq.run(ALONE.replace("WITHIN", "PARTITION BY id WITHIN"), tools).table)
+
+
+def test_mistakes_are_found_when_it_is_planned(spark: SparkSession, tools: pa.Table) -> None:
+    for query, words in (("SEQ(Wash w", "expected"), ("SEQ(Wash w) WHERE w.colour = 3 WITHIN 1 min", "no column")):
+        with pytest.raises(Exception, match=f"(?s){words}"):
+            spark.sql(f"SELECT * FROM seqube(TABLE(tools), '{query}')")
