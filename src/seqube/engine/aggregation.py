@@ -542,10 +542,13 @@ class _Results(Evaluator):
 
 def _divide(totals: pa.Array, counts: pa.Array) -> pa.Array:
     """Means; null where there is nothing to divide by."""
-    if pat.is_decimal(totals.type) or pat.is_decimal(counts.type):
-        pairs = zip(totals.to_pylist(), counts.to_pylist(), strict=True)
-        return pa.array([None if total is None else float(total) / float(count) for total, count in pairs], pa.float64())
-    return pc.divide(totals.cast(pa.float64(), safe=False), counts.cast(pa.float64(), safe=False))
+    if pat.is_floating(totals.type):
+        return pc.divide(totals, counts.cast(pa.float64(), safe=False))
+    if pat.is_int64(totals.type) and pat.is_int64(counts.type) and (pc.max(pc.abs(totals)).as_py() or 0) < 1 << 53:
+        return pc.divide(totals.cast(pa.float64()), counts.cast(pa.float64(), safe=False))
+    # Beyond what doubles hold exactly, whole numbers are divided as such.
+    pairs = zip(totals.to_pylist(), counts.to_pylist(), strict=True)
+    return pa.array([None if total is None else int(total) / int(count) for total, count in pairs], pa.float64())
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
