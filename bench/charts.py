@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+from bench.measure import Measurement
 
 Line = dict[str, Any]
 
@@ -25,8 +29,8 @@ def write_charts(runs: dict[str, list[Line]], docs: Path) -> dict[str, list[tupl
         return {}
     written: dict[str, list[tuple[str, str]]] = {}
     specs: dict[str, tuple[str, Any]] = {}
-    for workload, draw in (("peers", draw_peers), ("scaling", draw_scaling)):
-        for name, title, chart in draw(runs[workload]) if workload in runs else []:
+    for workload, lines in runs.items():
+        for name, title, chart in draw(workload, lines):
             spec = chart.to_dict()
             (docs / f"{name}.png").write_bytes(vl_convert.vegalite_to_png(spec, scale=1.5))
             specs[name] = title, spec
@@ -41,6 +45,20 @@ def write_charts(runs: dict[str, list[Line]], docs: Path) -> dict[str, list[tupl
         )
         (docs / "charts.html").write_text(page, encoding="utf-8")
     return written
+
+
+def draw(workload: str, lines: list[Line]) -> list[tuple[str, str, Any]]:
+    """The plots of a workload, each with a name and a title: ours here, or the one its own module draws."""
+    if workload == "peers":
+        return draw_peers(lines)
+    if workload == "scaling":
+        return draw_scaling(lines)
+    module = importlib.import_module(f"bench.workloads.{workload}")
+    if not lines or not hasattr(module, "draw"):
+        return []
+    names = {field.name for field in fields(Measurement)}
+    measured = [Measurement(**{name: value for name, value in line.items() if name in names}) for line in lines]
+    return [(workload, workload.capitalize(), module.draw(measured))]
 
 
 def draw_peers(lines: list[Line]) -> list[tuple[str, str, Any]]:

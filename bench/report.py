@@ -47,7 +47,8 @@ def read_runs(folder: Path) -> dict[str, Run]:
     runs = {}
     for path in sorted(folder.glob("*.jsonl")):
         about, *lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        runs[path.stem] = Run(path.stem, about, lines)
+        if lines:  # a workload without its data measures nothing
+            runs[path.stem] = Run(path.stem, about, lines)
     return runs
 
 
@@ -78,6 +79,11 @@ TITLES = {
     "peers": "Seqube and its peers",
     "scaling": "How cost grows, and what that says about a cluster",
     "matching": "Matching against hard-wired loops",
+    "aggregates": "Aggregates: the experiments of the A-Seq thesis",
+    "cube": "Cubes: the experiments of the E-Cube paper",
+    "forecast": "Forecasts: the experiments of the CBS-Tree paper",
+    "nested": "Nested queries: the experiments of the papers on NEEL and sliding views",
+    "spark": "Spark: what the pipeline costs beside Spark itself",
 }
 
 

@@ -47,7 +47,7 @@ class Pace(NamedTuple):
     limit_s: float
 
 
-QUICK = Pace(5, 4, 60)
+QUICK = Pace(5, 4, 120)
 FULL = Pace(9, 60, 1800)
 
 
