@@ -1,4 +1,4 @@
-"""Measure, and write the report: `python -m bench [--full] [--no-report] [WORKLOAD ...]`.
+"""Measure, and write the report: `python -m bench [--full] [--no-peers] [--no-report] [WORKLOAD ...]`.
 
 Every workload writes its JSON lines to build/bench; the report is made from all that lie there.
 """
@@ -39,6 +39,7 @@ def main() -> None:
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--quick", action="store_true", help="smaller sizes and fewer repetitions (the default)")
     mode.add_argument("--full", action="store_true", help="full sizes; takes hours with all peers")
+    parser.add_argument("--no-peers", action="store_true", help="Seqube alone")
     parser.add_argument("--no-report", action="store_true", help="measure only")
     parser.add_argument("--out", type=Path, default=OUT, help="the folder for JSON lines")
     options = parser.parse_args()
@@ -46,7 +47,8 @@ def main() -> None:
         parser.error(f"no workload called {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     options.out.mkdir(parents=True, exist_ok=True)
     console = Console()
-    failed = [name for name in options.workloads or known if not run(name, not options.full, options.out, console)]
+    wanted = [name for name in options.workloads or known if name != "peers" or not options.no_peers]
+    failed = [name for name in wanted if not run(name, not options.full, options.out, console)]
     if not options.no_report:
         from bench.report import write_report
 

@@ -375,6 +375,22 @@ def _counted(counts: Any) -> str:
 
 
 @program.command()
+def bench(
+    suite: Annotated[str | None, typer.Argument(metavar="SUITE", help="One workload; all of them by default.")] = None,
+    peers: Annotated[bool, typer.Option(help="Measure other systems beside it.")] = False,
+) -> None:
+    """Measure, and write the report."""
+    import subprocess
+
+    root = Path(__file__).resolve().parents[2]
+    if not (root / "bench" / "__main__.py").exists():
+        raise PlanError("the benchmarks come with the source, not with the package\n  hint: run this in a checkout of Seqube")
+    chosen = [] if suite is None else [suite] + ["peers"] * (peers and suite != "peers")
+    alone = ["--no-peers"] * (suite is None and not peers)
+    raise typer.Exit(subprocess.run([sys.executable, "-m", "bench", *alone, *chosen], cwd=root, check=False).returncode)  # noqa: S603
+
+
+@program.command()
 def demo() -> None:
     """Take a tour on generated data."""
     from seqube.tour import take_tour
