@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import code_columns
+from seqube.engine.sequence import LOWEST
 from seqube.errors import PlanError, Problem, QueryError
 from seqube.events import Events
 from seqube.language.tree import Window
@@ -66,11 +67,57 @@ def mine(
     `limit` the number of rules to give at most.
     """
     stream = Events(events, type, time, unit)
+    aim = read_aim(stream.unit, window, min_support, min_confidence, horizon, max_events, kinds, partition_by, limit)
+    names = sorted(stream.type_names)  # so that the order of rules does not depend on the order of rows
+    newest = int(stream.times[-1]) if len(stream) else 0
+    return aim.find(_Slices(list(cut_slices(stream, names, aim, newest)), len(names)), names, len(stream))
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What is looked for, checked, and with lengths in ticks: the same whoever counts."""
+
+    within: Window
+    horizon: Window
+    ticks: tuple[int, int]
+    min_support: float
+    min_confidence: float
+    max_events: int
+    kinds: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    limit: int | None
+
+    def least(self, n_events: int) -> int:
+        """The support that is asked for, as a number of occurrences."""
+        return int(self.min_support) if self.min_support >= 1 else max(1, int(np.ceil(self.min_support * n_events)))
+
+    def find(self, counter: Counter, names: Sequence[str], n_events: int) -> Rules:
+        """The rules that hold. `names` are what the counter's symbols stand for, `n_events` counts those of every type."""
+        within, horizon = self.ticks
+        found = search(counter, min(within, horizon - 1), self.least(n_events), self.min_confidence, self.max_events, self.kinds)
+        return Rules(_write_rule(pattern, names, self) for pattern in found[: self.limit])
+
+
+def read_aim(
+    unit: str,
+    window: int | str | Window,
+    min_support: float,
+    min_confidence: float,
+    horizon: int | str | Window | None,
+    max_events: int,
+    kinds: Sequence[str],
+    partition_by: str | Sequence[str],
+    limit: int | None,
+) -> Aim:
+    """Check what a user asks for; `unit` is that of the time column."""
     columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     within, until = _read_windows(window, horizon)
     # A throw-away rule checks the lengths, and turns them into ticks as forecasts do.
-    ticks = Rule("event", "event", within, until, 1.0, name="mined rules").ticks(stream.unit)
-    least = _read_support(min_support, len(stream))
+    ticks = Rule("event", "event", within, until, 1.0, name="mined rules").ticks(unit)
+    if min_support <= 0 or (min_support >= 1 and min_support != int(min_support)):
+        raise QueryError(
+            Problem(f"min_support {min_support!r} is neither a count nor a share", hint="give 50, or 0.01 of all events")
+        )
     if not 0 <= min_confidence <= 1:
         raise QueryError(Problem(f"min_confidence {min_confidence!r} is not a number from 0 to 1"))
     unknown = [kind for kind in kinds if kind not in ("serial", "parallel")]
@@ -78,9 +125,7 @@ def mine(
         raise QueryError(
             Problem(f"cannot mine {unknown or 'nothing'}", hint="kinds are 'serial' and 'parallel', max_events at least 1")
         )
-    counter = _Slices(list(_slices(stream, columns, *ticks)), len(stream.type_names))
-    found = search(counter, min(ticks[0], ticks[1] - 1), least, min_confidence, max_events, tuple(kinds))
-    return Rules(_write_rule(pattern, stream.type_names, within, until, columns) for pattern in found[:limit])
+    return Aim(within, until, ticks, min_support, min_confidence, max_events, tuple(kinds), columns, limit)
 
 
 def _read_windows(window: int | str | Window, horizon: int | str | Window | None) -> tuple[Window, Window]:
@@ -89,14 +134,6 @@ def _read_windows(window: int | str | Window, horizon: int | str | Window | None
         return within, within if horizon is None else read_length(horizon)
     except ValueError as error:
         raise QueryError(Problem(str(error), hint="write '10 min', or a bare number in the time column's unit")) from error
-
-
-def _read_support(min_support: float, n_events: int) -> int:
-    if min_support <= 0 or (min_support >= 1 and min_support != int(min_support)):
-        raise QueryError(
-            Problem(f"min_support {min_support!r} is neither a count nor a share", hint="give 50, or 0.01 of all events")
-        )
-    return int(min_support) if min_support >= 1 else max(1, int(np.ceil(min_support * n_events)))
 
 
 # ---------------------------------------------------------------- counting
@@ -202,22 +239,32 @@ class _Slices:
         return closed, hits
 
 
-def _slices(events: Events, columns: tuple[str, ...], within: int, horizon: int) -> Iterator[Slice]:
-    """All events as one slice; with keys, their streams laid end to end (in as many slices as 64 bits ask for)."""
-    if len(events) == 0:
+def cut_slices(
+    events: Events, names: Sequence[str], aim: Aim, newest: int, low: int = LOWEST, high: int | None = None
+) -> Iterator[Slice]:
+    """Events as one slice; with keys, their streams laid end to end (in as many slices as 64 bits ask for).
+
+    `names` ascend; events of other types do not count. `newest` is the time of the last event of the whole stream. Without keys,
+    the events may be those of a stretch [low, high) and of what it needs around it.
+    """
+    within, horizon = aim.ticks
+    ranks = {name: rank for rank, name in enumerate(names)}
+    ranked = np.array([ranks.get(name, -1) for name in events.type_names], np.int32)
+    symbols = ranked[events.types] if len(ranked) else np.empty(0, np.int32)
+    rows = np.flatnonzero(symbols >= 0)
+    if aim.partition_by and len(events):
+        (keys,), _ = code_columns([[events.column(column) for column in aim.partition_by]])
+        rows = rows[keys[rows] >= 0]
+    if len(rows) == 0:
         return
-    newest = int(events.times[-1])
-    times, symbols = events.times, events.types.astype(np.int32)
-    n_symbols = len(events.type_names)
-    if not columns:
-        yield Slice(times, symbols, times <= newest + 1 - horizon, int(times[0]), newest + 1, horizon, n_symbols)
+    times = events.times
+    closed = times <= newest + 1 - horizon
+    if not aim.partition_by:
+        yield Slice(times[rows], symbols[rows], closed[rows], low, newest + 1 if high is None else high, horizon, len(names))
         return
-    (keys,), _ = code_columns([[events.column(column) for column in columns]])
-    rows = np.flatnonzero(keys >= 0)
     for chosen, line in lay_end_to_end(times[rows], keys[rows], max(within, horizon) + 1):
         own = rows[chosen]
-        closed = times[own] <= newest + 1 - horizon
-        yield Slice(line, symbols[own], closed, int(line[0]), int(line[-1]) + 1, horizon, n_symbols)
+        yield Slice(line, symbols[own], closed[own], int(line[0]), int(line[-1]) + 1, horizon, len(names))
 
 
 # ---------------------------------------------------------------- searching
@@ -306,11 +353,11 @@ def _follow(
     return found
 
 
-def _write_rule(pattern: Pattern, names: Sequence[str], within: Window, horizon: Window, columns: tuple[str, ...]) -> Rule:
-    members = [names[symbol] for symbol in pattern.symbols]
-    events = [Vertex("", name).text for name in (members if pattern.is_chain else sorted(members))]
+def _write_rule(pattern: Pattern, names: Sequence[str], aim: Aim) -> Rule:
+    events = [Vertex("", names[symbol]).text for symbol in pattern.symbols]
     consequent = Vertex("", names[pattern.consequent]).text
     edges = [list(pair) for pair in pairwise(events)] if pattern.is_chain else []
     predicate = {"vertices": {event: event for event in events}, "edges": edges}
     name = f"{(' -> ' if pattern.is_chain else ', ').join(events)} => {consequent}"
-    return Rule(predicate, consequent, write_length(within), write_length(horizon), pattern.confidence, name, columns)
+    lengths = write_length(aim.within), write_length(aim.horizon)
+    return Rule(predicate, consequent, *lengths, pattern.confidence, name, aim.partition_by)
