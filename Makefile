@@ -51,9 +51,10 @@ bench-peers: setup
 bench-guard: setup
 	@$(PYTHON) -m bench.guard
 
-# The pages are plain Markdown; building them means running every code block in them.
+# The site, in build/site, after every code block and every row of a truth table in it was run.
 docs: setup
-	@$(PYTHON) -m pytest tests/test_docs.py
+	@$(PYTHON) -m pytest tests/test_docs.py tests/test_truth_tables.py
+	@$(PYTHON) -m mkdocs build --quiet
 
 clean:
 	rm -rf .venv .seqube .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist spark-warehouse
