@@ -247,7 +247,8 @@ def _blob(task: int, table: pa.Table) -> pa.RecordBatch:
     )
 
 
-def _by_task(batches: Iterable[pa.RecordBatch]) -> dict[int, list[bytes]]:
+def by_task(batches: Iterable[pa.RecordBatch]) -> dict[int, list[bytes]]:
+    """The blobs of each task."""
     found: dict[int, list[bytes]] = {}
     for batch in batches:
         for task, blob in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
@@ -259,7 +260,7 @@ def match(
     batches: Iterable[pa.RecordBatch], columns: Columns, tasks: Mapping[int, Task], wanted: Answer
 ) -> Iterator[pa.RecordBatch]:
     """Blobs -> the matches their tasks own."""
-    found = _by_task(batches)
+    found = by_task(batches)
     for number in sorted(found):
         table = read_blobs(found.pop(number))
         assert table is not None
@@ -297,7 +298,7 @@ class Numbering:
 
 def number_rows(batches: Iterable[pa.RecordBatch], columns: Columns, numbering: Numbering) -> Iterator[pa.RecordBatch]:
     """Blobs of cells -> blobs of numbered events for the tasks that need them."""
-    found = _by_task(batches)
+    found = by_task(batches)
     for cell in sorted(found):
         table = read_blobs(found.pop(cell))
         assert table is not None
@@ -333,10 +334,12 @@ def find(
     plans: Mapping[str, Plan], source: Source, *, with_ids: bool = False, slices: int | None = None, skew: float = 2.0
 ) -> Tables:
     """The matches of all plans, one DataFrame each. `slices` asks for that many slices of time (or tasks, with a key)."""
-    return _Job(plans, source, with_ids, slices, skew).tables()
+    return Job(plans, source, with_ids, slices, skew).tables()
 
 
-class _Job:
+class Job:
+    """One reading of a source for a workload; without plans of its own, it lays out and packs rows for the groups it is given."""
+
     def __init__(self, plans: Mapping[str, Plan], source: Source, with_ids: bool, slices: int | None, skew: float) -> None:
         self.plans = plans
         self.source = source
@@ -355,7 +358,7 @@ class _Job:
         kept: list[DataFrame] = []
         together = [group for group in self.groups if not group.numbers_rows]
         if together:
-            frames |= self._match(self._pack_all(frame, columns, together), columns, answers, kept)
+            frames |= self._match(self.pack_all(frame, columns, together), columns, answers, kept)
         for group in self.groups:
             if group.numbers_rows:
                 numbered, tasks = self._pack_numbered(frame, columns, group)
@@ -375,7 +378,7 @@ class _Job:
 
         own: list[Column] = []
         for group in self.groups:
-            place = ingest.bucket(group.key, self._n_buckets(group), self.source)
+            place = ingest.bucket(group.key, self.n_buckets(group), self.source)
             if len(self.groups) > 1:  # a row goes only where it matters
                 place = F.when(ingest.relevant(group.plans.values(), self.source), place)
             own.append(place.cast("int").alias(group.column))
@@ -387,12 +390,13 @@ class _Job:
         frame = frame.where(ingest.relevant(self.plans.values(), self.source))
         return frame.select(*(ingest.column(name) for name in columns.schema.columns.names), *own)
 
-    def _n_buckets(self, group: Group) -> int:
+    def n_buckets(self, group: Group) -> int:
         return BUCKETS_PER_TASK * (self.slices or self.parallelism) if group.key else 1
 
     # ------------------------------------------------------------ layouts
 
-    def _pack_all(self, frame: DataFrame, columns: Columns, groups: list[Group]) -> tuple[DataFrame, dict[int, tuple[Task, ...]]]:
+    def pack_all(self, frame: DataFrame, columns: Columns, groups: list[Group]) -> tuple[DataFrame, dict[int, tuple[Task, ...]]]:
+        """Rows with a bucket for every group that wants them -> their blobs, each in the partition of its task; and the tasks."""
         layouts: dict[str, Layout] = {}
         n_tasks = 0
         for group in groups:
@@ -429,7 +433,7 @@ class _Job:
     def _count(self, frame: DataFrame, group: Group) -> list[int]:
         place = ingest.column(group.column)
         counted = frame.where(place.isNotNull()).groupBy(place.alias("bucket")).count().collect()
-        sizes = [0] * self._n_buckets(group)
+        sizes = [0] * self.n_buckets(group)
         for row in counted:
             sizes[row["bucket"]] = row["count"]
         return sizes
