@@ -35,7 +35,7 @@ from seqube.plan.chase import Estimates, Optimizer, SharedPlan, SharedStep
 from seqube.plan.derivation import Derivation, Dropped, Forbid, Join, Keep, Narrow, Widen
 from seqube.plan.physical import MatchPlan, Scan
 
-SAMPLE = 20_000  # events looked at to see how many matches a stream has
+SAMPLE = 5_000  # events looked at to see how many matches a stream has
 
 Place = OneOf["after", "until", "window start", "window end"]
 

@@ -39,7 +39,7 @@ from seqube.plan.planner import plan_matches
 
 GROUND = ""
 STRATEGIES = ("independent", "top-down", "bottom-up", "chase")
-WORTHWHILE = 0.9  # reuse is taken when it is expected to cost less than this share of computing alone
+WORTHWHILE = 0.97  # reuse is taken when it is expected to cost less than this share of computing alone
 
 
 class Units(NamedTuple):
@@ -49,8 +49,9 @@ class Units(NamedTuple):
     step: float = 1e-4
     event: float = 2.5e-8  # an instance in a stack, linked
     key: float = 6e-8  # an instance or match that is coded and sorted by a key
-    cell: float = 2.7e-9  # one row number of a match, written
-    test: float = 4e-9  # a match that is looked at
+    cell: float = 2.7e-9  # one row number of a match, found and written
+    copy: float = 1.5e-9  # one row number of a match, taken over
+    test: float = 2e-9  # a match that is looked at
     lookup: float = 3e-9  # an event or match whose place among others is looked up
     predicate: float = 2e-8  # a match for which a predicate is evaluated
     sort: float = 1.2e-7  # a match that is sorted to be taken once
@@ -96,8 +97,8 @@ class Estimates:
         expected = span * length ** (n - 1) / math.factorial(n - 1)
         for part in parts:
             rate = self.count(part.types) / span
-            if part.negated:
-                expected /= 1 + rate * length / (n + 1)
+            if part.negated:  # nothing in a gap, whose length is spread as the gaps of n events in a window are
+                expected *= math.exp(-rate * length) if n == 1 else 1 / (1 + rate * length / (n - 1))
             else:
                 expected *= rate
         for name in cuboid.query.partition_by:
@@ -129,7 +130,7 @@ class Estimates:
         cost = units.query + instances * (units.event + units.key * keyed) + size * n * units.cell
         if tied and not keyed:  # chains that the predicates then refuse are walked too
             free = Cuboid(cuboid.query, cuboid.components)
-            cost += self.size(free) * units.test * len(tied)
+            cost += self.size(free) * 2 * units.test * len(tied)
         return cost
 
     def derived(self, derivation: Derivation, source: Cuboid, source_size: float, target_size: float) -> float:
@@ -139,7 +140,7 @@ class Estimates:
         for number, step in enumerate(derivation):
             last = number == len(derivation) - 1
             after = target_size if last else self.size(step.gives) * _ratio(source_size, self.size(source))
-            cost += self._narrowed(step, here, size, after) if isinstance(step, Narrow) else self._widened(step, size, after)
+            cost += self._narrowed(step, here, size, after) if isinstance(step, Narrow) else self._widened(step, here, size, after)
             here, size = step.gives, after
         return cost
 
@@ -161,14 +162,16 @@ class Estimates:
     def _narrowed(self, step: Narrow, source: Cuboid, size: float, target_size: float) -> float:
         units, cuboid = self.units, step.gives
         have = [slot for slot, taken in enumerate(step.slots) if taken is not None]
+        forbidden = {part.scan.variable for part in step.steps if isinstance(part, Forbid)}
+        settled = [part for part in cuboid.components if part.negated and part.variable not in forbidden]
         cost = units.step
         scale = _ratio(target_size, self.size(cuboid))
         if step.retyped or step.shorter:
             cost += size * units.test * (1 + 0.5 * len(step.retyped))
-            size = min(size, scale * self.size(cuboid, [cuboid.positives[slot] for slot in have]))
-            cost += size * len(have) * units.cell
+            size = min(size, scale * self.size(cuboid, [*settled, *(cuboid.positives[slot] for slot in have)]))
+            cost += size * len(have) * units.copy
         elif len(have) < len(source.positives):
-            cost += size * len(have) * units.cell
+            cost += size * len(have) * units.copy
         for part in step.steps:
             match part:
                 case Join():
@@ -176,21 +179,21 @@ class Estimates:
                     if part.key or cuboid.query.partition_by:
                         cost += (size + self.count(part.scan.types)) * units.key * 2
                     have = sorted([*have, part.slot])
-                    size = scale * self.size(cuboid, [cuboid.positives[slot] for slot in have])
-                    cost += size * len(have) * units.cell
+                    size = scale * self.size(cuboid, [*settled, *(cuboid.positives[slot] for slot in have)])
+                    cost += size * len(have) * units.copy
                 case Forbid():
                     cost += units.step + 2 * (min(size, self.statistics.n) + size) * units.lookup + size * units.test
-                    cost += target_size * len(have) * units.cell
+                    cost += target_size * len(have) * units.copy
                 case Keep():
                     cost += units.step + size * units.predicate
         return cost
 
-    def _widened(self, step: Widen, size: float, target_size: float) -> float:
+    def _widened(self, step: Widen, source: Cuboid, size: float, target_size: float) -> float:
         units = self.units
         cost = units.step
-        if any(number != slot for number, slot in enumerate(step.slots)) or step.dropped:
+        if len(step.slots) < len(source.positives):
             cost += size * (units.lookup * 2 + units.test) if step.dropped else size * units.sort
-            cost += target_size * len(step.slots) * units.cell
+            cost += target_size * len(step.slots) * units.copy
         for delta in step.deltas:
             cost += self._delta(delta, target_size / max(self.size(step.gives), 1e-9))
         return cost

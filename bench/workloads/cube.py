@@ -1,0 +1,300 @@
+"""E-Cube's workloads 1 to 8: four strategies, against the stack join as published, on the paper's tickers and on real trades.
+
+Every contender ends with the row numbers of all matches of all queries, so what is compared is finding them. The first contender
+is the stack join of the paper's own baseline, as a compiled loop: it follows pointers from the last event back to the first and
+looks at the window and at negations on the way, without knowing which branches are dead. "independent" is Seqube's own evaluation,
+query by query. Plans are made beforehand; making them is measured by itself.
+
+Windows are chosen so that every workload has some hundred thousand to some million matches. The real trace has four of the paper's
+tickers (DELL, INTC, MSFT, QQQ); five others that it has stand in for the rest of its hierarchy.
+
+The workloads are run a second time with the same `id` on all events: then results are few and what costs is finding them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+import seqube as sq
+from bench.measure import Measurement, compare
+from seqube.engine.adaptation import SharedMatcher
+from seqube.engine.reuse import compute_shared, measure
+from seqube.engine.state import Matcher, ticks
+from seqube.generate import generate
+from seqube.language import parse
+from seqube.plan.chase import STRATEGIES, Estimates, Optimizer, SharedPlan
+from seqube.plan.ecube import Cuboid
+from seqube.plan.planner import plan_matches
+
+WORKLOAD = "cube"
+SEED = 0
+Ints = npt.NDArray[np.int64]
+
+COMPANIES = {"Computer": ["DELL", "INTC", "MSFT"], "Finance": ["QQQ", "FCF", "ROM"], "Education": ["EFC", "ANAT", "OREL"]}
+IN_THE_TRACE = {"FCF": "AMAT", "ROM": "IPIX", "EFC": "CSCO", "ANAT": "ORCL", "OREL": "YHOO"}
+
+PATTERNS = {
+    "1": ["INTC, !MSFT, FCF", *(f"INTC, !MSFT, FCF, {name}" for name in ("ROM", "EFC", "ANAT", "OREL"))],
+    "2": ["DELL, INTC, !MSFT, FCF", *(f"DELL, INTC, !MSFT, FCF, {name}" for name in ("ROM", "OREL", "ANAT", "QQQ"))],
+    "3": ["QQQ, DELL, INTC, !MSFT, FCF", *(f"QQQ, DELL, INTC, !MSFT, FCF, {name}" for name in ("ROM", "ANAT", "OREL", "EFC"))],
+    "4": ["Computer, Finance, Education", "Computer, Finance, EFC"],
+    "5": ["Computer, Finance, Education", "Computer, QQQ, EFC"],
+    "6": ["Computer, Finance, Education", "INTC, QQQ, EFC"],
+    "7": [
+        "DELL, QQQ, ANAT",
+        "DELL, QQQ, ANAT, ROM",
+        "FCF, DELL, QQQ, ANAT",
+        "DELL, QQQ, ANAT, OREL",
+        "DELL, QQQ, ANAT, INTC",
+        "DELL, QQQ, ANAT, INTC, EFC",
+        "Computer, Finance, Education",
+        "Computer, Finance, ANAT",
+        "DELL, Finance, ANAT",
+        "QQQ, DELL, Finance, ANAT",
+    ],
+    "8": [
+        "Computer, Finance, Education",
+        "Computer, Finance, OREL",
+        "INTC, QQQ, Education",
+        "INTC, QQQ, EFC",
+        "MSFT, INTC, QQQ, EFC",
+        "INTC, QQQ, EFC, DELL",
+        "Computer, ROM, Education",
+        "Computer, ROM, ANAT",
+        "INTC, ROM, ANAT",
+    ],
+}
+WINDOWS_MS = {"1": 400, "2": 400, "3": 300, "4": 120, "5": 120, "6": 120, "7": 120, "8": 120}  # generated: one event a millisecond
+TRACE_MS = 1_000  # as in the paper
+SAME_ID_MS = 20_000
+
+
+def measurements(quick: bool = False) -> Iterator[Measurement]:
+    n, repetitions = (60_000, 5) if quick else (200_000, 9)
+    events = sq.Events(generate("stock", n, SEED))
+    companies = sq.Hierarchy.from_dict(COMPANIES)
+    for number, patterns in PATTERNS.items():
+        queries = workload(patterns, WINDOWS_MS[number])
+        yield from strategies(f"workload {number}", queries, events, companies, repetitions, stack_join=True)
+    for number, patterns in PATTERNS.items():
+        queries = workload(patterns, SAME_ID_MS, "[id]")
+        yield from strategies(f"workload {number}, same id", queries, events, companies, repetitions)
+    if (trace := real_trace(100_000 if quick else 224_473)) is not None:
+        known = {parent: [IN_THE_TRACE.get(name, name) for name in names] for parent, names in COMPANIES.items()}
+        for number, patterns in PATTERNS.items():
+            queries = workload([in_the_trace(pattern) for pattern in patterns], TRACE_MS)
+            hierarchy = sq.Hierarchy.from_dict(known)
+            yield from strategies(f"workload {number}, real trades", queries, trace, hierarchy, repetitions, stack_join=True)
+    for number in ("2", "4", "7"):
+        yield from latency(number, workload(PATTERNS[number], WINDOWS_MS[number] // 2), events, companies, repetitions)
+    yield from optimizer_time(events, companies)
+
+
+def workload(patterns: list[str], window_ms: int, predicate: str = "") -> dict[str, str]:
+    return {
+        f"q{number}": f"SEQ({pattern}{', ' * bool(predicate)}{predicate}) WITHIN {window_ms} ms"
+        for number, pattern in enumerate(named(pattern) for pattern in patterns)
+    }
+
+
+def named(pattern: str) -> str:
+    """A variable for every component: a type may come twice."""
+    return ", ".join(f"{name} v{number}" for number, name in enumerate(pattern.split(", ")))
+
+
+def real_trace(size: int) -> sq.Events | None:
+    folder = Path(os.environ.get("SEQUBE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+    path = folder / "stock_trace_wpi.parquet"
+    if not path.exists():
+        print(f"no real trades in {folder}: SEQUBE_DATA names the folder")
+        return None
+    return sq.Events(pq.read_table(path).slice(0, size), type="ticker")
+
+
+def in_the_trace(pattern: str) -> str:
+    for name, other in IN_THE_TRACE.items():
+        pattern = pattern.replace(name, other)
+    return pattern
+
+
+# ---------------------------------------------------------------- contenders
+
+
+def strategies(
+    task: str, queries: dict[str, str], events: sq.Events, hierarchy: sq.Hierarchy, repetitions: int, stack_join: bool = False
+) -> Iterator[Measurement]:
+    optimizer = Optimizer({name: parse(text) for name, text in queries.items()}, hierarchy)
+    estimates = measure(optimizer, events)
+    plans = {strategy: optimizer.plan(strategy, estimates) for strategy in STRATEGIES}
+    contenders: dict[str, Callable[[], int]] = {}
+    if stack_join:
+        contenders["stack join, as published"] = lambda: sum(join(cuboid, events).shape[1] for cuboid in optimizer.cuboids.values())
+        check_rows(optimizer, plans["independent"], events)
+    for strategy, plan in plans.items():
+        check_against(plans["independent"], plan, events)
+        contenders[strategy] = lambda plan=plan: sum(len(matches) for _, matches in compute_shared(plan, events))
+    for measured in compare(WORKLOAD, task, len(events), contenders, repetitions):
+        note = measured.note
+        if measured.cpu_s is not None:
+            note = f"{1e6 * measured.cpu_s / max(1, measured.answer):.3f} us of CPU a result"
+            if (plan := plans.get(measured.contender)) is not None:
+                note += f"; {sum(step.source is not None for step in plan.steps)} of {len(plan.steps)} reused"
+        yield replace(measured, note=note)
+
+
+def fingerprints(plan: SharedPlan, events: sq.Events) -> dict[str, int]:
+    """A number for each query's set of matches, whatever their order."""
+    found = {}
+    for step, matches in compute_shared(plan, events):
+        found[step.name] = sum(fingerprint(piece) for piece in matches.pieces) & 0xFFFFFFFF
+    return found
+
+
+def fingerprint(rows: Ints) -> int:
+    mixed = np.zeros(rows.shape[1], np.uint64)
+    for slot in rows:
+        mixed = (mixed ^ slot.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    return int(mixed.sum(dtype=np.uint64))
+
+
+def check_against(truth: SharedPlan, plan: SharedPlan, events: sq.Events) -> None:
+    if fingerprints(truth, events) != fingerprints(plan, events):
+        raise AssertionError(f"{plan.strategy} finds other matches")
+
+
+def check_rows(optimizer: Optimizer, plan: SharedPlan, events: sq.Events) -> None:
+    truth = fingerprints(plan, events)
+    for name, cuboid in optimizer.cuboids.items():
+        if fingerprint(join(cuboid, events)) & 0xFFFFFFFF != truth[name]:
+            raise AssertionError(f"the stack join finds other matches for {cuboid}")
+
+
+def latency(
+    number: str, queries: dict[str, str], events: sq.Events, hierarchy: sq.Hierarchy, repetitions: int
+) -> Iterator[Measurement]:
+    """The same workloads as streams, in batches of 500 events: results as tables, at the end of each batch."""
+    bound = {name: parse(text) for name, text in queries.items()}
+    pieces = [events.slice(start, start + 500) for start in range(0, min(len(events), 20_000), 500)]
+
+    def apart() -> int:
+        found = 0
+        for query in bound.values():
+            matcher = Matcher(plan_matches(query, hierarchy))
+            state = matcher.start()
+            for piece in pieces:
+                state, table = matcher.step(state, piece)
+                found += len(table)
+        return found
+
+    def shared(strategy: str) -> int:
+        matcher, found = SharedMatcher(hierarchy, strategy), 0
+        state = matcher.start(bound)
+        for piece in pieces:
+            state, tables = matcher.step(state, piece)
+            found += sum(map(len, tables.values()))
+        return found
+
+    contenders: dict[str, Callable[[], int]] = {"one matcher for each": apart}
+    contenders |= {strategy: lambda strategy=strategy: shared(strategy) for strategy in STRATEGIES}
+    for measured in compare(WORKLOAD, f"workload {number}, as a stream", sum(map(len, pieces)), contenders, repetitions):
+        wall = measured.wall_s or 0.0
+        yield replace(measured, note=f"{1e3 * wall / len(pieces):.2f} ms from the arrival of a batch to its results")
+
+
+def optimizer_time(events: sq.Events, hierarchy: sq.Hierarchy) -> Iterator[Measurement]:
+    """A hundred queries: hierarchy, costs and arborescence."""
+    random, names = Random(SEED), [name for names in COMPANIES.values() for name in names]
+    patterns = [("Computer", "Finance", "Education")]
+    while len(patterns) < 100:
+        pattern = list(random.choice(patterns))
+        at = random.randrange(len(pattern))
+        if random.random() < 0.5 and pattern[at] in COMPANIES:
+            pattern[at] = random.choice(COMPANIES[pattern[at]])
+        elif len(pattern) < 5:
+            pattern.insert(at, random.choice(names))
+        if tuple(pattern) not in patterns:
+            patterns.append(tuple(pattern))
+    queries = {name: parse(text) for name, text in workload([", ".join(pattern) for pattern in patterns], 100).items()}
+
+    def plan() -> int:
+        optimizer = Optimizer(queries, hierarchy)
+        return len(optimizer.plan("chase", Estimates(events.statistics, events.unit)).steps)
+
+    yield from compare(WORKLOAD, "optimizing 100 queries", len(queries), {"chase": plan})
+
+
+# ---------------------------------------------------------------- the baseline
+
+
+def join(cuboid: Cuboid, events: sq.Events) -> Ints:
+    """The matches of one query by the stack join: one row of row numbers per slot."""
+    slots = [events.rows_of(part.types) for part in cuboid.positives]
+    offsets = np.concatenate(([0], np.cumsum([len(rows) for rows in slots]))).astype(np.int64)
+    barriers = [before(events, [part.types for part in gap], rows) for gap, rows in zip(cuboid.gaps, slots, strict=False)]
+    window = ticks(cuboid.query.window, events.unit)
+    return walk_stacks(events.times, np.concatenate(slots), offsets, np.concatenate(barriers), window)
+
+
+def before(events: sq.Events, negated: list[frozenset[str]], rows: Ints) -> Ints:
+    """For each row, the time of the most recent negated event before it: what an instance knows when it arrives."""
+    times = events.times[events.rows_of(frozenset().union(*negated))]
+    place = np.searchsorted(times, events.times[rows])
+    return (
+        np.where(place > 0, times[place - 1], np.iinfo(np.int64).min) if len(times) else np.full(len(rows), np.iinfo(np.int64).min)
+    )
+
+
+@numba.njit(cache=True)
+def walk_stacks(times: Ints, rows: Ints, offsets: Ints, barriers: Ints, window: int) -> Ints:
+    n = len(offsets) - 1
+    pointers = np.zeros(len(rows), np.int64)  # the most recent instance in the stack before, when this one arrived
+    for s in range(1, n):
+        at = offsets[s - 1]
+        for i in range(offsets[s], offsets[s + 1]):
+            while at < offsets[s] and times[rows[at]] < times[rows[i]]:
+                at += 1
+            pointers[i] = at
+    out = np.empty((n, 1024), np.int64)
+    count = 0
+    current = np.zeros(n, np.int64)
+    floors = offsets[:-1].copy()  # instances below have left the window
+    for last in range(offsets[n - 1], offsets[n]):
+        now = times[rows[last]]
+        for s in range(n):
+            while floors[s] < offsets[s + 1] and times[rows[floors[s]]] <= now - window:
+                floors[s] += 1
+        current[n - 1] = last
+        level = n - 1
+        if n > 1:
+            level = n - 2
+            current[level] = pointers[last]
+        while level < n - 1:
+            current[level] -= 1
+            c = current[level]
+            if c < floors[level]:
+                level += 1
+                continue
+            if times[rows[c]] < barriers[current[level + 1]]:
+                continue
+            if level > 0:
+                level -= 1
+                current[level] = pointers[c]
+                continue
+            if count == out.shape[1]:
+                wider = np.empty((n, 2 * count), np.int64)
+                wider[:, :count] = out
+                out = wider
+            for s in range(n):
+                out[s, count] = rows[current[s]]
+            count += 1
+    return out[:, :count]
