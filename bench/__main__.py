@@ -9,6 +9,7 @@ import argparse
 import importlib
 import json
 import pkgutil
+import signal
 import sys
 import time
 import traceback
@@ -46,6 +47,7 @@ def main() -> None:
     if unknown := set(options.workloads) - set(known):
         parser.error(f"no workload called {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     options.out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # an exit ends the processes of peers; a signal would not
     console = Console()
     wanted = [name for name in options.workloads or known if name != "peers" or not options.no_peers]
     failed = [name for name in wanted if not run(name, not options.full, options.out, console)]

@@ -37,6 +37,7 @@ BUILD = Path("build/bench/peers")
 
 
 START_S = 120  # for starting a JVM and compiling
+LONG_S = 15  # a first run that takes so long has warmed itself up, and counts
 
 
 class Pace(NamedTuple):
@@ -131,16 +132,18 @@ def contest(
 ) -> Iterator[Measurement]:
     """One task for everyone: a first run for warming up and for the answer, then in turns."""
     answers: dict[str, Answer] = {}
+    replies: dict[str, list[dict[str, Any]]] = {}
     failures: dict[str, str] = {}
     for name, process in processes.items():
         try:
             process.prepare(events, START_S + pace.limit_s)
             reply = process.run(task, pace.limit_s)
             answers[name] = Answer(reply["count"], reply["checksum"])
+            replies[name] = [reply] if reply["seconds"] > LONG_S else []
         except PeerError as error:
             failures[name] = str(error)
     truth = agreed(answers)
-    replies = _take_turns(task, {name: processes[name] for name in answers if answers[name] == truth}, pace, failures)
+    _take_turns(task, {name: processes[name] for name in answers if answers[name] == truth}, pace, replies, failures)
     for name, process in processes.items():
         common = (WORKLOAD, label, adapters[name].name, n_events)
         about = {"query": task.short, "window": task.window, "data": label.partition("Q-")[0].strip() or "stock20"}
@@ -168,10 +171,15 @@ def contest(
             )
 
 
-def _take_turns(task: Task, processes: dict[str, Process], pace: Pace, failures: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
+def _take_turns(
+    task: Task,
+    processes: dict[str, Process],
+    pace: Pace,
+    replies: dict[str, list[dict[str, Any]]],
+    failures: dict[str, str],
+) -> None:
     """Repeat until there are enough, or, for the slow, until their time is used up; everyone gets at least one."""
-    replies: dict[str, list[dict[str, Any]]] = {name: [] for name in processes}
-    spent_s = dict.fromkeys(processes, 0.0)
+    spent_s = {name: sum(reply["seconds"] for reply in replies[name]) for name in processes}
     for _ in range(pace.repetitions):
         for name, process in processes.items():
             if name in failures or (replies[name] and spent_s[name] > pace.budget_s):
@@ -182,7 +190,6 @@ def _take_turns(task: Task, processes: dict[str, Process], pace: Pace, failures:
             except PeerError as error:
                 failures[name] = str(error)
             spent_s[name] += time.perf_counter() - began
-    return replies
 
 
 def agreed(answers: dict[str, Answer]) -> Answer | None:
