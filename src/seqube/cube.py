@@ -32,6 +32,7 @@ from seqube.plan.rewrite import flatten
 from seqube.query import prepare, run
 
 if TYPE_CHECKING:
+    import altair
     import pandas as pd
 
 ConceptMove = tuple[str, str, int]  # from, to, position
@@ -98,6 +99,10 @@ class Cube:
     def _repr_html_(self) -> str:
         head = f"<tr><th>{escape(self.pattern)}</th><th>{self.count:,}</th></tr>"
         return f"<table><thead>{head}</thead>{self.children()._html_rows()}</table>"
+
+    def plot(self) -> altair.Chart:
+        """The counts of the cuboids one step away, coarser and finer, beside this one's."""
+        return Cuboids([*self.parents(), self, *self.children()]).plot()
 
     # ------------------------------------------------------------ moves
 
@@ -281,6 +286,15 @@ class Cuboids(Sequence[Cube]):
 
     def __repr__(self) -> str:
         return "\n".join(f"{cube.move}: {cube!r}" for cube in self)
+
+    def plot(self) -> altair.Chart:
+        """Their counts as bars."""
+        import altair as alt
+
+        rows = [{"move": cube.move or "here", "pattern": cube.pattern, "matches": cube.count} for cube in self]
+        chart: altair.Chart = alt.Chart(alt.Data(values=rows)).mark_bar()  # type: ignore[no-untyped-call]
+        shown = chart.encode(x="matches:Q", y=alt.Y("pattern:N", sort=None), tooltip=["move:N", "pattern:N", "matches:Q"])
+        return shown.encode(color=alt.condition("datum.move == 'here'", alt.value("#0f766e"), alt.value("#99c9c4")))
 
     def _html_rows(self) -> str:
         rows = (f"<tr><td>{escape(cube.move)}: {escape(cube.pattern)}</td><td>{cube.count:,}</td></tr>" for cube in self)

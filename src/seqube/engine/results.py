@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from seqube.errors import PlanError
 from seqube.events.batch import Rejected
 
 if TYPE_CHECKING:
+    import altair
     import pandas as pd
     import polars as pl
 
 SHOWN_ROWS = 20
+DRAWN_ROWS = 500
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -54,12 +57,74 @@ class Result:
         notes = "".join(f"<p>{escape(line.strip())}</p>" for line in self._more())
         return f"<table><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table>{notes}"
 
+    def plot(self) -> altair.Chart:
+        """Matches: each from its start to its end, or, if many, how many end when. Aggregates: lines over time, bars by group."""
+        import altair as alt
+
+        names = self.table.column_names
+        if "start" in names and "end" in names and len(self) <= DRAWN_ROWS:
+            rows = [{"match": k, **_times(row)} for k, row in enumerate(self.table.select(["start", "end"]).to_pylist())]
+            kind = _axis(self.table, "start")
+            return _chart(rows, "bar", x=alt.X(f"start:{kind}", title="time"), x2="end", y=alt.Y("match:Q", axis=None))
+        if "start" in names and "end" in names:
+            return self._plot_density()
+        time = "ts" if "ts" in names else None
+        numbers = [field.name for field in self.table.schema if field.name != time and _is_number(field.type)]
+        groups = [name for name in names if name != time and name not in numbers]
+        if not numbers:
+            raise PlanError("there are no times and no numbers to plot\n  hint: leave out RETURN, or return numbers")
+        rows = [
+            {
+                "value": row[name],
+                "series": ", ".join([name, *(str(row[group]) for group in groups)]),
+                **_times({"ts": row.get("ts")}),
+            }
+            for row in self.table.slice(0, 10 * DRAWN_ROWS).to_pylist()
+            for name in numbers
+        ]
+        if time is None:
+            return _chart(rows, "bar", x="value:Q", y=alt.Y("series:N", sort=None))
+        return _chart(rows, "line", x=f"ts:{_axis(self.table, 'ts')}", y="value:Q", color="series:N")
+
+    def _plot_density(self) -> altair.Chart:
+        import altair as alt
+        import numpy as np
+
+        ends = self.table.column("end")
+        is_time = _axis(self.table, "end") == "T"
+        ticks = (ends.cast(pa.timestamp("us")) if is_time else ends).cast(pa.int64()).to_numpy() // (1_000 if is_time else 1)
+        counts, edges = np.histogram(ticks, bins=200)
+        rows = [{"from": float(edges[k]), "to": float(edges[k + 1]), "matches": int(n)} for k, n in enumerate(counts)]
+        x = alt.X("from:T" if is_time else "from:Q", title="time of the last event")
+        return _chart(rows, "bar", x=x, x2="to", y="matches:Q")
+
     def _more(self) -> list[str]:
         lines = [f"  ... {len(self) - SHOWN_ROWS:,} more"] if len(self) > SHOWN_ROWS else []
         if self.rejected:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.rejected.reasons.items())
             lines.append(f"  {self.rejected.count:,} input rows were set aside: {reasons}")
         return lines
+
+
+def _chart(rows: list[dict[str, Any]], mark: str, **channels: Any) -> altair.Chart:
+    import altair as alt
+
+    chart = alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
+    drawn: altair.Chart = getattr(chart, f"mark_{mark}")().encode(**channels)
+    return drawn
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _axis(table: pa.Table, name: str) -> str:
+    """How a chart takes a column: as moments or as numbers."""
+    return "T" if pa.types.is_temporal(table.schema.field(name).type) else "Q"
+
+
+def _times(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
 
 
 def _brief(value: Any) -> str:

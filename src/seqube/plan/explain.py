@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 from seqube.events import Statistics
 from seqube.language.tree import Value, Window
@@ -26,6 +27,9 @@ from seqube.plan.physical import (
     Scan,
     Scope,
 )
+
+if TYPE_CHECKING:
+    import altair
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,51 @@ class Explanation:
         return "\n".join(self.root.lines())
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def plot(self) -> altair.LayerChart | altair.FacetChart:
+        """The steps as a tree, from what is read on the right to the answer on the left; notes appear under the pointer."""
+        import altair as alt
+
+        graph = self.graph
+        sources: dict[int, list[int]] = {node["id"]: [] for node in graph["nodes"]}
+        for edge in graph["edges"]:
+            sources[edge["target"]].append(edge["source"])
+        places: dict[int, tuple[int, float]] = {}
+        n_leaves = 0
+
+        def place(number: int, depth: int) -> float:
+            nonlocal n_leaves
+            rows = [place(below, depth + 1) for below in sources[number] if below not in places]
+            if not rows:
+                n_leaves += 1
+            places[number] = (depth, sum(rows) / len(rows) if rows else float(n_leaves))
+            return places[number][1]
+
+        used = {edge["source"] for edge in graph["edges"]}
+        for node in graph["nodes"]:
+            if node["id"] not in used:
+                place(node["id"], 0)
+        nodes = [
+            {
+                "x": places[node["id"]][0],
+                "y": places[node["id"]][1],
+                "title": node["title"],
+                "notes": "; ".join(node.get("notes", ())),
+            }
+            for node in graph["nodes"]
+        ]
+        lines = [
+            {"x": places[one][0], "y": places[one][1], "x2": places[two][0], "y2": places[two][1]}
+            for one, two in ((edge["source"], edge["target"]) for edge in graph["edges"])
+        ]
+        x, y = alt.X("x:Q", axis=None), alt.Y("y:Q", axis=None, scale=alt.Scale(reverse=True))
+        dots = alt.Chart(alt.Data(values=nodes)).encode(x=x, y=y, tooltip=["title:N", "notes:N"])  # type: ignore[no-untyped-call]
+        edges = alt.Chart(alt.Data(values=lines)).mark_rule(color="#bbb").encode(x=x, y=y, x2="x2:Q", y2="y2:Q")  # type: ignore[no-untyped-call]
+        titles = dots.mark_text(align="left", dx=8).encode(text="title:N")
+        return alt.layer(edges, dots.mark_circle(size=70), titles).properties(width=720, height=40 + 30 * n_leaves)
 
     @property
     def graph(self) -> dict[str, Any]:

@@ -1,0 +1,89 @@
+"""Results, plans, cubes and forecasts show themselves in a notebook: as HTML that escapes what it shows, and as charts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import seqube as sq
+from seqube.generate import generate, hierarchy
+from seqube.predict import Rule, forecast
+
+EVENTS = sq.Events(generate("stock", 2_000, seed=1))
+CONCEPTS = sq.Hierarchy.from_dict(hierarchy("stock"))
+
+
+def values_of(chart: Any) -> list[dict[str, Any]]:
+    """The rows behind a chart; making the document checks it against the schema of charts."""
+    document = chart.to_dict()
+    return (
+        document["data"]["values"]
+        if "data" in document
+        else [row for layer in document["layer"] for row in layer["data"]["values"]]
+    )
+
+
+def test_few_matches_are_drawn_one_by_one() -> None:
+    result = sq.run("SEQ(DELL a, QQQ b) WITHIN 20 ms", EVENTS)
+    rows = values_of(result.plot())
+    assert [(row["start"], row["end"]) for row in rows] == [(row["start"], row["end"]) for row in result.table.to_pylist()]
+
+
+def test_many_matches_are_drawn_as_a_density() -> None:
+    result = sq.run("SEQ(Computer a, Finance b) WITHIN 100 ms", EVENTS, hierarchy=CONCEPTS)
+    rows = values_of(result.plot())
+    assert sum(row["matches"] for row in rows) == len(result) > 500
+
+
+def test_times_are_drawn_as_times() -> None:
+    tools = generate("hospital", 3_000, seed=1)
+    assert sq.run("SEQ(Wash w, Operate o, [id]) WITHIN 2 h", tools).plot().to_dict()["encoding"]["x"]["type"] == "temporal"
+    few = sq.run("SEQ(Wash w, !Check c, Operate o, [id]) WITHIN 1 h", sq.Events(tools).slice(0, 500)).plot().to_dict()
+    assert few["encoding"]["x"]["type"] == "temporal"
+
+
+def test_aggregates_are_lines_or_bars() -> None:
+    timed = sq.run("PATTERN SEQ(DELL a, QQQ b) AGG COUNT(*) WITHIN 50 ms EMIT EVERY 100 ms", EVENTS)
+    assert timed.plot().to_dict()["mark"]["type"] == "line"
+    assert len(values_of(timed.plot())) == len(timed)
+    total = sq.run(
+        "PATTERN SEQ(Computer a, QQQ b) GROUP BY a.type AGG COUNT(*) WITHIN 50 ms EMIT TOTAL", EVENTS, hierarchy=CONCEPTS
+    )
+    assert {row["series"]: row["value"] for row in values_of(total.plot())} == {
+        f"count, {row['a_type']}": row["count"] for row in total.table.to_pylist()
+    }
+
+
+def test_nothing_to_plot_is_told() -> None:
+    texts = sq.run("SEQ(DELL a, QQQ b) WITHIN 20 ms RETURN a.type AS first", EVENTS)
+    with pytest.raises(sq.PlanError, match="no numbers to plot"):
+        texts.plot()
+
+
+def test_a_plan_is_drawn_with_all_its_steps() -> None:
+    plan = sq.explain("SEQ(DELL a, !SEQ(MSFT m, INTC i), QQQ b) WITHIN 20 ms", EVENTS)
+    titles = {row["title"] for row in values_of(plan.plot()) if "title" in row}
+    assert titles == {node["title"] for node in plan.graph["nodes"]}
+    assert plan._repr_html_().startswith("<pre>")
+
+
+def test_a_cube_is_drawn_with_its_neighbours() -> None:
+    cube = sq.Cube(EVENTS, "SEQ(Computer a, Finance b) WITHIN 20 ms", hierarchy=CONCEPTS)
+    rows = values_of(cube.plot())
+    assert len(rows) == len(cube.parents()) + 1 + len(cube.children())
+    assert next(row["matches"] for row in rows if row["move"] == "here") == cube.count
+
+
+def test_a_forecast_is_drawn() -> None:
+    rule = Rule("DELL -> QQQ", consequent="MSFT", within=20, horizon=60, probability=0.9)
+    assert forecast(rule, EVENTS).plot().to_dict()["layer"]
+
+
+def test_what_is_shown_is_escaped() -> None:
+    table = pa.table({"ts": [1, 2], "type": ["<b>", "x"]})
+    result = sq.run('SEQ("<b>" a, x b) WITHIN 5', table)
+    assert "&lt;b&gt;" in result._repr_html_()
+    assert "<b>" not in result._repr_html_()
+    assert "<b>" not in sq.explain('SEQ("<b>" a, x b) WITHIN 5', table)._repr_html_()
