@@ -68,7 +68,8 @@ class State:
         for part in (table, self.totals if self.totals is not None else pa.table({})):
             with pa.ipc.new_stream(sink, part.schema) as writer:
                 writer.write_table(part)
-        return sink.getvalue().to_pybytes()
+        written: bytes = sink.getvalue().to_pybytes()
+        return written
 
     @staticmethod
     def from_bytes(data: bytes) -> State:
@@ -388,7 +389,8 @@ class Groups:
 
 
 def _any_row(bindings: Bindings) -> Ints:
-    return np.maximum.reduce(list(bindings.values()))
+    rows: Ints = np.maximum.reduce(list(bindings.values()))
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,18 +467,24 @@ def measured(task: Task, answer: Answer) -> pa.Table:
 
 def _merge(parts: list[pa.Table], plan: AggregatePlan) -> pa.Table:
     """Totals of pieces of the stream as one."""
-    wide = {i: pa.decimal256(76, 0) for part in parts for i, field in enumerate(part.schema) if pat.is_decimal(field.type)}
-    for number, part in enumerate(parts):
-        for i, kind in wide.items():
-            part = part.set_column(i, part.field(i).name, part.column(i).cast(kind))
-        parts[number] = part
-    table = pa.concat_tables(parts)
+    # Arrow adds up no durations, and decimals of one width only.
+    kinds = {i: field.type for part in parts for i, field in enumerate(part.schema) if i >= len(plan.group_by)}
+    plain = {i: pa.int64() for i, kind in kinds.items() if pat.is_duration(kind)}
+    plain |= {i: pa.decimal256(76, 0) for part in parts for i, field in enumerate(part.schema) if pat.is_decimal(field.type)}
+    table = pa.concat_tables([_cast(part, plain) for part in parts])
     keys = [f"#group{i}" for i in range(len(plan.group_by))]
     how = {"COUNT": "sum", "SUM": "sum", "MIN": "min", "MAX": "max"}
     names = [f"#measure{i}" for i in range(len(plan.measures))]
     merged = table.group_by(keys).aggregate([(name, how[m.function]) for name, m in zip(names, plan.measures, strict=True)])
     columns = [merged.column(f"{name}_{how[m.function]}") for name, m in zip(names, plan.measures, strict=True)]
-    return pa.table([*(merged.column(key) for key in keys), *columns], names=[*keys, *names])
+    table = pa.table([*(merged.column(key) for key in keys), *columns], names=[*keys, *names])
+    return _cast(table, {i: kinds[i] for i in plain if pat.is_duration(kinds[i])})
+
+
+def _cast(table: pa.Table, kinds: dict[int, pa.DataType]) -> pa.Table:
+    for i, kind in kinds.items():
+        table = table.set_column(i, table.field(i).name, table.column(i).cast(kind))
+    return table
 
 
 def _named(task: Task, totals: pa.Table) -> pa.Table:
@@ -534,7 +542,7 @@ class _Results(Evaluator):
             return super().value(node, bindings)
         if node.function != "AVG":
             return self._measures[Measure(node.function, node.argument)]
-        totals, counts = (self._measures[Measure(name, node.argument)] for name in ("SUM", "COUNT"))  # type: ignore[arg-type]
+        totals, counts = self._measures[Measure("SUM", node.argument)], self._measures[Measure("COUNT", node.argument)]
         if pat.is_duration(totals.type):
             return pc.divide(totals.cast(pa.int64()), counts).cast(totals.type)
         return _divide(totals, counts)

@@ -1,0 +1,244 @@
+"""The A-Seq thesis' experiments: counting without building matches, for one query and for many, on real trades and generated ones.
+
+Single queries: length 2 to 5, windows, stress (length 6 to 10, two seconds), negation, each by `two-step` (the thesis' state of the
+art, here on our own matcher, which is far quicker than the one it was measured against), `per-start` (the thesis' own counters) and
+`window-product`. "sweep" goes where matches are many and shows how the ratio to two-step grows with length and window; the thesis
+reports 16,736 at length 5. "flat" holds the length and lets the window grow.
+
+Workloads: Chop-Connect over the frequency of the connecting event, the length of the shared piece and the number of queries,
+against every query by itself; the optimizer's greedy choice against the exhaustive one on 12 groups of queries; 50 overlapping
+queries.
+
+"state" feeds a stream in batches and notes the largest state between them, in bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import seqube as sq
+from bench.measure import Measurement, compare
+from seqube.engine.aggregation import Aggregator
+from seqube.events import Statistics
+from seqube.language import parse
+from seqube.plan.aggregates import plan_aggregates
+from seqube.plan.sharing import Candidate, Counted, Frequencies, Label, exhaustive, find_candidates, find_conflicts, greedy
+
+WORKLOAD = "aggregates"
+SEED = 0
+TICKERS = ["DELL", "IPIX", "QQQ", "AMAT", "MSFT", "CSCO", "INTC", "ORCL", "YHOO", "RIMM"]
+OTHERS = ["IBM", "FB", "AMAZ", "VMW", "GOOG", "LNKD", "NTAP", "EBAY", "SUNW", "JNPR"]
+ALL = ("two-step", "per-start", "window-product")
+MOST_MATCHES = 3e8  # of two-step: beyond this it is left out, and the note says so
+
+
+def measurements(quick: bool = False) -> Iterator[Measurement]:
+    n, repetitions = (400_000, 3) if quick else (2_000_000, 7)
+    made = generated(n)
+    streams = {"generated": generated(n // 20)} | ({"real trades": trace} if (trace := real_trades()) is not None else {})
+    for name, events in streams.items():
+        for length in range(2, 6):
+            yield from single(f"length {length}, {name}", TICKERS[:length], 100, events, repetitions, about={"length": length})
+        for window in (100, 200, 300, 400, 500):
+            yield from single(f"window {window} ms, {name}", TICKERS[:3], window, events, repetitions, about={"window": window})
+        for length in (6, 8, 10):
+            about = {"length": length}
+            yield from single(f"stress, length {length}, {name}", TICKERS[:length], 2_000, events, repetitions, ALL[1:], about)
+        for pattern in (["DELL", "IPIX", "AMAT"], ["DELL", "IPIX", "!QQQ", "AMAT"]):
+            yield from single(f"negation, ({', '.join(pattern)}), {name}", pattern, 500, events, repetitions)
+    yield from sweep(generated(20_000 if quick else 50_000), repetitions)
+    for window in (100, 2_000, 20_000):
+        about = {"window": window}
+        yield from single(f"flat, length 3, window {window} ms", TICKERS[:3], window, made, repetitions, ALL[1:], about)
+    dense = generated(n, TICKERS[:3])
+    for window in (100, 20_000):
+        about = {"window": window}
+        yield from single(f"flat, every event counts, window {window} ms", TICKERS[:3], window, dense, repetitions, ALL[1:], about)
+    yield from chop_connect(n // 20, repetitions)
+    yield from optimizer()
+    yield from fifty(made, repetitions)
+    yield from state(made)
+
+
+# ---------------------------------------------------------------- data
+
+
+def generated(n: int, tickers: list[str] | None = None, weights: list[float] | None = None) -> sq.Events:
+    """Tickers at random, one event per millisecond."""
+    tickers = tickers or TICKERS + OTHERS
+    random = np.random.default_rng(SEED)
+    codes = random.choice(len(tickers), n, p=weights).astype(np.int32)
+    types = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(tickers))
+    return sq.Events(pa.table({"type": types, "ts": np.arange(n)}))
+
+
+def real_trades() -> sq.Events | None:
+    folder = Path(os.environ.get("SEQUBE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+    path = folder / "stock_trace_wpi.parquet"
+    if not path.exists():
+        print(f"no real trades in {folder}: SEQUBE_DATA names the folder")
+        return None
+    return sq.Events(pq.read_table(path), type="ticker")
+
+
+# ---------------------------------------------------------------- one query
+
+
+def text_of(pattern: list[str], window: int) -> str:
+    return f"SEQ({', '.join(pattern)}) WITHIN {window} ms AGG COUNT(*)"
+
+
+def runner(text: str, events: sq.Events, strategy: str) -> Callable[[], tuple[int, int]]:
+    """Runs a query; the answer is the number of rows and the sum of all counts, which may leave 64 bits."""
+    aggregator = Aggregator(replace(plan_aggregates(parse(text)), strategy=strategy))
+    return lambda: digest(aggregator.run(events))
+
+
+def digest(table: pa.Table) -> tuple[int, int]:
+    counts = table.column("count")
+    if pa.types.is_decimal(counts.type):
+        return len(counts), sum(int(count) for count in counts.to_pylist())
+    high, low = pc.shift_right(counts, 32), pc.bit_wise_and(counts, 0xFFFFFFFF)
+    return len(counts), ((pc.sum(high).as_py() or 0) << 32) + (pc.sum(low).as_py() or 0)
+
+
+def single(
+    task: str,
+    pattern: list[str],
+    window: int,
+    events: sq.Events,
+    repetitions: int,
+    strategies: tuple[str, ...] = ALL,
+    about: Mapping[str, int] | None = None,
+) -> Iterator[Measurement]:
+    text = text_of(pattern, window)
+    contenders = {name: runner(text, events, name) for name in strategies}
+    for measured in compare(WORKLOAD, task, len(events), contenders, repetitions):
+        yield replace(measured, about=dict(about or {}))
+
+
+def sweep(events: sq.Events, repetitions: int) -> Iterator[Measurement]:
+    """Two-step against window-product where there are many matches."""
+    for length in range(2, 6):
+        for window in (100, 200, 500, 1_000, 2_000):
+            per_window = window / (len(TICKERS) + len(OTHERS))
+            matches = len(events) / 20 * per_window ** (length - 1) / np.prod(range(1, length))
+            strategies = ALL if matches < MOST_MATCHES else ALL[1:]
+            about = {"length": length, "window": window}
+            few = 1 if matches > MOST_MATCHES / 10 else repetitions
+            yield from single(
+                f"sweep, length {length}, window {window} ms", TICKERS[:length], window, events, few, strategies, about
+            )
+
+
+# ---------------------------------------------------------------- many queries
+
+
+def together(workload: Mapping[str, str], events: sq.Events, strategy: str) -> Callable[[], list[tuple[int, int]]]:
+    return lambda: [digest(result.table) for result in sq.run(workload, events, strategy=strategy).values()]
+
+
+def alone(workload: Mapping[str, str], events: sq.Events, strategy: str) -> Callable[[], list[tuple[int, int]]]:
+    runs = [runner(text, events, strategy) for text in workload.values()]
+    return lambda: [run() for run in runs]
+
+
+def chop_connect(n: int, repetitions: int) -> Iterator[Measurement]:
+    """Queries that end alike: the shared piece is as long, as frequent and as common as said."""
+    tickers = TICKERS + OTHERS
+    cases = [("connecting event", f, 7, 3) for f in (0.001, 0.025, 0.05, 0.075, 0.1)]
+    cases += [("shared length", 0.01, length, 3) for length in (2, 4, 6, 8)]
+    cases += [("queries", 0.01, 7, k) for k in (2, 4, 6, 8)]
+    for what, frequency, length, k in cases:
+        shared = tickers[:length]
+        weights = [frequency] + [(1 - frequency) / (len(tickers) - 1)] * (len(tickers) - 1)
+        events = generated(n, tickers, weights)
+        workload = {f"q{i}": text_of([tickers[length + i], *shared], 1_000) for i in range(k)}
+        contenders = {
+            "each per-start": alone(workload, events, "per-start"),
+            "each window-product": alone(workload, events, "window-product"),
+            "chop-connect": together(workload, events, "chop-connect"),
+            "prefix-tree": together(workload, events, "prefix-tree"),
+            "auto": together(workload, events, "auto"),
+        }
+        task = f"chop-connect, {what}: frequency {frequency:.1%}, length {length}, {k} queries"
+        for measured in compare(WORKLOAD, task, n, contenders, repetitions):
+            yield replace(measured, about={"frequency": frequency, "length": length, "queries": k})
+
+
+def optimizer() -> Iterator[Measurement]:
+    """Twelve groups of overlapping queries; the answer says whether a choice is free of conflicts, the note what it is worth."""
+    for group in range(12):
+        random = Random(group)
+        base = [[f"T{i}" for i in random.sample(range(20), 8)] for _ in range(2)]
+        queries = {}
+        for i in range(4 + group // 3):
+            whole = random.choice(base)
+            begin = random.randrange(3)
+            names = [f"S{i}", *whole[begin : begin + random.randint(3, 5)]]
+            queries[f"q{i}"] = Counted(tuple(Label(name, frozenset({name})) for name in names), 100)
+        counts = {f"T{i}": random.randrange(20, 400) for i in range(20)} | {f"S{i}": 500 for i in range(20)}
+        candidates = find_candidates(queries, Frequencies(Statistics(10_000, 0, 10_000, counts)))
+        conflicts = find_conflicts(queries, candidates)
+        best = sum(candidates[i].benefit for i in exhaustive(candidates, conflicts))
+        near = sum(candidates[i].benefit for i in greedy(candidates, conflicts))
+        contenders = {choice.__name__: choose(choice, candidates, conflicts) for choice in (exhaustive, greedy)}
+        share = near / best if best else 1.0
+        task = f"optimizer, group {group + 1}: {len(queries)} queries, {len(candidates)} candidates"
+        for measured in compare(WORKLOAD, task, len(queries), contenders, 5):
+            yield replace(measured, note=f"greedy reaches {share:.1%} of the best benefit")
+
+
+def choose(
+    choice: Callable[[Sequence[Candidate], Sequence[tuple[int, int]]], tuple[int, ...]],
+    candidates: Sequence[Candidate],
+    conflicts: Sequence[tuple[int, int]],
+) -> Callable[[], bool]:
+    def run() -> bool:
+        taken = set(choice(candidates, conflicts))
+        return not any(i in taken and j in taken for i, j in conflicts)
+
+    return run
+
+
+def fifty(events: sq.Events, repetitions: int) -> Iterator[Measurement]:
+    """Fifty queries that overlap, against one of them."""
+    random = Random(SEED)
+    base = [random.sample(TICKERS + OTHERS, 8) for _ in range(6)]
+    workload = {f"q{i}": text_of(random.choice(base)[: random.randint(3, 5)], 1_000) for i in range(50)}
+    (one,) = compare(
+        WORKLOAD, "one of 50 queries", len(events), {"auto": lambda: digest(sq.run(workload["q0"], events).table)}, repetitions
+    )
+    yield one
+    contenders = {name: together(workload, events, name) for name in ("auto", "prefix-tree", "independent")}
+    for measured in compare(WORKLOAD, "50 overlapping queries", len(events), contenders, repetitions):
+        ratio = measured.cpu_s / one.cpu_s if measured.cpu_s and one.cpu_s else 0.0
+        yield replace(measured, note=f"{ratio:.1f} times one query")
+
+
+# ---------------------------------------------------------------- state
+
+
+def state(events: sq.Events) -> Iterator[Measurement]:
+    """The largest state between batches, against the events of a window."""
+    for window in (100, 2_000, 20_000):
+        aggregator = Aggregator(replace(plan_aggregates(parse(text_of(TICKERS[:3], window))), strategy="window-product"))
+
+        def run(aggregator: Aggregator = aggregator) -> int:
+            held, peak = aggregator.start(), 0
+            for begin in range(0, min(len(events), 200_000), 20_000):
+                held, _ = aggregator.step(held, events.slice(begin, begin + 20_000))
+                peak = max(peak, len(held.to_bytes()))
+            return peak
+
+        for measured in compare(WORKLOAD, f"state, window {window} ms", min(len(events), 200_000), {"window-product": run}, 1):
+            yield replace(measured, note=f"at most {measured.answer:,} bytes between batches")
