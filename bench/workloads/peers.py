@@ -143,7 +143,7 @@ def contest(
         except PeerError as error:
             failures[name] = str(error)
     truth = agreed(answers)
-    _take_turns(task, {name: processes[name] for name in answers if answers[name] == truth}, pace, replies, failures)
+    _take_turns(task, {name: processes[name] for name in answers if answers[name] == truth}, truth, pace, replies, failures)
     for name, process in processes.items():
         common = (WORKLOAD, label, adapters[name].name, n_events)
         about = {"query": task.short, "window": task.window, "data": label.partition("Q-")[0].strip() or "stock20"}
@@ -174,6 +174,7 @@ def contest(
 def _take_turns(
     task: Task,
     processes: dict[str, Process],
+    truth: Answer | None,
     pace: Pace,
     replies: dict[str, list[dict[str, Any]]],
     failures: dict[str, str],
@@ -186,7 +187,10 @@ def _take_turns(
                 continue
             began = time.perf_counter()
             try:
-                replies[name].append(process.run(task, pace.limit_s))
+                reply = process.run(task, pace.limit_s)
+                if Answer(reply["count"], reply["checksum"]) != truth:
+                    raise PeerError("another run gave another answer")
+                replies[name].append(reply)
             except PeerError as error:
                 failures[name] = str(error)
             spent_s[name] += time.perf_counter() - began
