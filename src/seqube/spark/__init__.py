@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, overload
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 from seqube.spark.session import session
 
@@ -12,9 +13,11 @@ if TYPE_CHECKING:
 
     from seqube.events import Hierarchy
     from seqube.language import Query
+    from seqube.language.tree import Window
+    from seqube.predict import Rule, Rules
     from seqube.spark.batch import Tables
 
-__all__ = ["quarantine", "register", "run", "session"]
+__all__ = ["forecast", "mine", "quarantine", "register", "run", "session"]
 
 
 @overload
@@ -76,6 +79,54 @@ def run(
         return tables if isinstance(query, Mapping) else tables[""]
     tables = batch.find(plans, source, with_ids=ids, slices=slices)
     return tables if isinstance(query, Mapping) else tables[""]
+
+
+def forecast(
+    rules: Rules | Rule | Iterable[Rule] | Mapping[str, Any] | str | Path,
+    events: DataFrame,
+    *,
+    type: str = "type",
+    time: str = "ts",
+    unit: str = "ms",
+    hierarchy: Hierarchy | None = None,
+    strategy: str = "auto",
+    slices: int | None = None,
+) -> DataFrame:
+    """Every useful prediction of these rules over a DataFrame of events, with the columns of `seqube.forecast(...).table`.
+
+    Rules may also be a rule file's path or content. Rules with `partition_by` are spread by their key, others by slices of time;
+    `slices` asks for so many of them, or tasks, instead of as many as the data suggests.
+    """
+    from seqube.predict.forecasts import read_rules
+    from seqube.spark import forecasting, ingest
+
+    source = ingest.read_source(events, type, time, unit)
+    return forecasting.forecast(read_rules(rules), source, hierarchy, strategy, slices)
+
+
+def mine(
+    events: DataFrame,
+    window: int | str | Window,
+    min_support: float,
+    min_confidence: float,
+    *,
+    horizon: int | str | Window | None = None,
+    max_events: int = 3,
+    kinds: Sequence[str] = ("serial", "parallel"),
+    partition_by: str | Sequence[str] = (),
+    limit: int | None = None,
+    type: str = "type",
+    time: str = "ts",
+    unit: str = "ms",
+    slices: int | None = None,
+) -> Rules:
+    """Rules over event types that held in a DataFrame of events, as `seqube.mine` finds them; the counting is done on Spark."""
+    from seqube.predict.mining import read_aim
+    from seqube.spark import forecasting, ingest
+
+    source = ingest.read_source(events, type, time, unit)
+    lengths = (source.schema.unit, window, min_support, min_confidence, horizon)
+    return forecasting.mine(source, read_aim(*lengths, max_events, kinds, partition_by, limit), slices)
 
 
 def quarantine(events: DataFrame, *, type: str = "type", time: str = "ts", unit: str = "ms") -> DataFrame:
