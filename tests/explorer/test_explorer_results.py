@@ -60,7 +60,7 @@ def test_a_column_that_is_not_there_orders_nothing(matches: ResultFile) -> None:
 
 
 def test_the_density_counts_every_match_once(matches: ResultFile) -> None:
-    _, counts = matches.density()
+    _, counts = matches.density
     assert counts.sum() == len(matches)
 
 

@@ -143,7 +143,7 @@ def _draw_lines(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
         if label in members:
             members[label].append(row)
     for name in values:
-        column = np.array([np.nan if v is None else float(v) for v in table.column(name).to_pylist()])
+        column = np.asarray(table.column(name).cast(pa.float64(), safe=False).to_numpy())
         for label in distinct:
             chosen = np.array(members[label])
             points = _thin(times[chosen], column[chosen])

@@ -17,7 +17,7 @@ import seqube as sq
 from seqube.events import Events
 from seqube.explorer.sources import Source
 from seqube.language import parse
-from seqube.plan.explain import Explanation
+from seqube.plan.explain import Explanation, Step
 from seqube.predict import forecast
 
 MAX_NEIGHBOURS = 60
@@ -45,6 +45,7 @@ class Ran:
     is_aggregate: bool
     seconds: float
     plan: Explanation
+    how: str  # the strategies that were taken, in a few words
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Desk:
         seconds = time.perf_counter() - before
         _write(result.table, out)
         plan = sq.explain(query, events, hierarchy=concepts, strategy=strategy)
-        return Ran(str(query), len(result), bool(query.aggregates), seconds, plan)
+        return Ran(str(query), len(result), bool(query.aggregates), seconds, plan, _how(plan.root))
 
     def matches(self, text: str, out: Path) -> int:
         """The matches of a query with their events, whatever it returns."""
@@ -164,6 +165,16 @@ class Desk:
         _write(found.outcomes, out)
         quality = found.quality.to_pylist()
         return {"quality": quality, "n_rows": len(found), "unseen": found.unseen, "seconds": time.perf_counter() - before}
+
+
+def _how(root: Step) -> str:
+    """What a plan says was taken among several ways; where there was one way only, its headline."""
+    taken, waiting = [], [root]
+    while waiting:
+        step = waiting.pop()
+        taken += [note.removeprefix("taken: ").split(",")[0] for note in step.notes if note.startswith("taken: ")]
+        waiting += step.children
+    return ", ".join(dict.fromkeys(taken)) or (root.children[0] if root.children else root).title
 
 
 def _cuboid(cube: sq.Cube) -> Cuboid:

@@ -11,13 +11,14 @@ import asyncio
 import json
 import secrets
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import Request
 from nicegui import events as happenings
-from nicegui import ui
+from nicegui import run, ui
 
 from seqube.errors import Problem, QueryError, SequbeError
 from seqube.explorer import charts
@@ -374,7 +375,8 @@ class QueryPanel:
         screen.go()
         noun = "rows" if ran.is_aggregate else "matches"
         pace = f"{ran.seconds:.2f} s" if ran.seconds >= 0.1 else f"{1000 * ran.seconds:.0f} ms"
-        self._outcome.content = f'<span class="sq-big" data-testid="count">{ran.n_rows:,}</span> {noun} in {pace}'
+        count = f'<span class="sq-big" data-testid="count">{ran.n_rows:,}</span>'
+        self._outcome.content = f'{count} {noun} in {pace} <span class="text-slate-500">· {escape(ran.how)}</span>'
         self._show(ran, text)
 
     def _show(self, ran: Ran, text: str) -> None:
@@ -400,11 +402,7 @@ class QueryPanel:
                     ResultTable(result)
                 if ran.is_aggregate:
                     with ui.tab_panel("chart").classes("p-0"):
-                        spec = charts.draw_aggregates(result.table)
-                        if spec is None:
-                            ui.label("There is nothing to draw.").classes("text-slate-500")
-                        else:
-                            ui.echart(spec).classes("w-full").style("height: 380px").props("data-testid=chart")
+                        chart_place = ui.column().classes("w-full")
                 else:
                     with ui.tab_panel("timeline").classes("p-0"):
                         self._timeline_place = ui.column().classes("w-full gap-1")
@@ -414,6 +412,8 @@ class QueryPanel:
             async def turn(event: happenings.ValueChangeEventArguments[Any]) -> None:
                 if event.value == "timeline" and self._timeline is None:
                     await self._draw_timeline(text)
+                elif event.value == "chart" and not chart_place.default_slot.children:
+                    await _draw_chart(result, chart_place)
 
             tabs.on_value_change(turn)
 
@@ -440,6 +440,8 @@ class QueryPanel:
                 self._timeline = None
                 return
             self._timeline = number, screen.explorer.add(number, path)
+        if self._timeline[1].is_in_time:
+            await run.io_bound(lambda result: result.density, self._timeline[1])  # a pass over all matches, and not here
         with place:
             Timeline(self._timeline[1], screen.opened.sample.time_column, screen.opened.sample.type_column)
 
@@ -448,6 +450,15 @@ class QueryPanel:
             if kept is not None:
                 self._screen.explorer.drop(kept[0])
         self._result = self._timeline = None
+
+
+async def _draw_chart(result: ResultFile, place: ui.column) -> None:
+    spec = await run.io_bound(charts.draw_aggregates, result.table)
+    with place:
+        if spec is None:
+            ui.label("There is nothing to draw.").classes("text-slate-500")
+        else:
+            ui.echart(spec).classes("w-full").style("height: 380px").props("data-testid=chart")
 
 
 def _offsets(problem: Problem, text: str) -> tuple[int, int] | None:

@@ -62,7 +62,7 @@ class Timeline:
             ui.label("There are no matches to draw.").classes("text-slate-500")
             return
         self._axis = "time" if pa.types.is_temporal(result.table.schema.field("start").type) else "value"
-        self._edges, counts = result.density()
+        self._edges, counts = result.density
         low, high = self._first_stretch()
         spec = charts.draw_density(self._edges, counts, self._axis, low, high)
         overview = ui.echart(spec).classes("w-full").style("height: 170px").props("data-testid=density")

@@ -27,6 +27,7 @@ from pyarrow import parquet
 
 Floats = npt.NDArray[np.float64]
 
+N_BINS = 200
 _CHUNK = 20_000
 
 
@@ -78,10 +79,11 @@ class ResultFile:
     def is_in_time(self) -> bool:
         return {"start", "end"} <= set(self.table.column_names) and len(self) > 0
 
-    def density(self, n_bins: int = 200) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """How many matches end in each of so many equal stretches of time."""
+    @cached_property
+    def density(self) -> tuple[Floats, npt.NDArray[np.int64]]:
+        """How many matches end in each of some equal stretches of time: where these begin and end, and the counts."""
         low, high = float(self.starts.min()), float(self.ends.max())
-        counts, edges = np.histogram(self.ends, bins=n_bins, range=(low, max(high, low + 1)))
+        counts, edges = np.histogram(self.ends, bins=N_BINS, range=(low, max(high, low + 1)))
         return edges, counts
 
     def between(self, low: float, high: float, n: int) -> tuple[npt.NDArray[np.int64], int]:
