@@ -46,7 +46,8 @@ class Process:
         assert self._running is not None
         assert self._running.stdin is not None
         assert self._running.stdout is not None
-        print(json.dumps(command), file=self._running.stdin, flush=True)
+        with suppress(BrokenPipeError):  # it has ended: reading says so
+            print(json.dumps(command), file=self._running.stdin, flush=True)
         with selectors.DefaultSelector() as selector:
             selector.register(self._running.stdout, selectors.EVENT_READ)
             if not selector.select(limit_s):

@@ -102,6 +102,12 @@ def test_peers_answer_from_processes_of_their_own(tmp_path: Path, monkeypatch: p
             processes["plain_python"].prepare(tmp_path / "none", 120)
         with pytest.raises(PeerError, match="not done after 0 s"):
             processes["plain_python"].run(tasks()["a"], 0.0)
+        running = processes["seqube_engine"]._running
+        assert running is not None
+        running.kill()
+        running.wait()
+        with pytest.raises(PeerError, match="its process ended with exit code -9"):
+            processes["seqube_engine"].run(tasks()["a"], 120)
     finally:
         for process in processes.values():
             process.end()

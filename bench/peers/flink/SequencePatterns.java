@@ -9,6 +9,9 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 
+import org.apache.flink.api.common.eventtime.Watermark;
+import org.apache.flink.api.common.eventtime.WatermarkGenerator;
+import org.apache.flink.api.common.eventtime.WatermarkOutput;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.cep.CEP;
@@ -74,6 +77,17 @@ public final class SequencePatterns {
         public boolean filter(Event event) {
             return event.type == type;
         }
+    }
+
+    /** A watermark with every event: Flink has least to keep and sort that way, and is quickest. */
+    private static final class AfterEveryEvent implements WatermarkGenerator<Event> {
+        @Override
+        public void onEvent(Event event, long time, WatermarkOutput output) {
+            output.emitWatermark(new Watermark(time - 1));
+        }
+
+        @Override
+        public void onPeriodicEmit(WatermarkOutput output) {}
     }
 
     /** Among events of one time, those of later slots first. */
@@ -176,7 +190,7 @@ public final class SequencePatterns {
                                 })
                         .returns(Event.class)
                         .assignTimestampsAndWatermarks(
-                                WatermarkStrategy.<Event>forMonotonousTimestamps()
+                                WatermarkStrategy.<Event>forGenerator(context -> new AfterEveryEvent())
                                         .withTimestampAssigner((event, before) -> event.ts));
         if (filtered) {
             events = events.filter(event -> used[event.type]);
