@@ -37,7 +37,7 @@ from seqube.errors import DataError, PlanError, did_you_mean
 from seqube.events import Events, Hierarchy, Statistics
 from seqube.language.tree import Query
 from seqube.plan.aggregates import plan_aggregates
-from seqube.plan.chase import Estimates, Optimizer, SharedPlan, SharedStep
+from seqube.plan.chase import UNIT_COSTS, Estimates, Optimizer, SharedPlan, SharedStep, Units
 from seqube.plan.derivation import Narrow
 from seqube.plan.planner import plan_matches
 
@@ -67,9 +67,9 @@ class Pace:
             self.span * fade + elapsed,
         )
 
-    def estimates(self, unit: str) -> Estimates:
+    def estimates(self, unit: str, units: Units = UNIT_COSTS) -> Estimates:
         statistics = Statistics(round(self.n), 0, round(self.span), {name: round(count) for name, count in self.counts.items()})
-        return Estimates(statistics, unit, {name: max(found, 0.5) for name, found in self.matches.items()})
+        return Estimates(statistics, unit, {name: max(found, 0.5) for name, found in self.matches.items()}, units=units)
 
     def drifted(self, since: Pace, threshold: float) -> bool:
         """Whether the rate of a type that is not rare has changed by more than the threshold."""
@@ -106,12 +106,19 @@ class SharedState:
 class SharedMatcher:
     """Runs a workload over a stream: `start`, `step` for each batch, `finish`; `add`, `remove` and `switch` between steps."""
 
-    def __init__(self, hierarchy: Hierarchy | None = None, strategy: str = "chase", drift: float = 0.5, gain: float = 0.1) -> None:
-        self._hierarchy, self._strategy, self._drift, self._gain = hierarchy, strategy, drift, gain
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        strategy: str = "chase",
+        drift: float = 0.5,
+        gain: float = 0.1,
+        units: Units = UNIT_COSTS,
+    ) -> None:
+        self._hierarchy, self._strategy, self._drift, self._gain, self._units = hierarchy, strategy, drift, gain, units
 
     def start(self, queries: Mapping[str, Query]) -> SharedState:
         optimizer = Optimizer(queries, self._hierarchy, streaming=True)
-        plan = optimizer.plan(self._strategy, Pace().estimates("ms"))
+        plan = optimizer.plan(self._strategy, Pace().estimates("ms", self._units))
         apart = {name: self._alone(queries[name]).start() for name in optimizer.apart}
         return SharedState(dict(queries), optimizer, plan, apart=apart)
 
@@ -232,7 +239,7 @@ class SharedMatcher:
     def _adapt(self, state: SharedState) -> SharedState:
         if state.events is None or not state.pace.drifted(state.planned, self._drift):
             return state
-        estimates = state.pace.estimates(state.events.unit)
+        estimates = state.pace.estimates(state.events.unit, self._units)
         plan = state.optimizer.plan(self._strategy, estimates)
         if plan.seconds * (1 + self._gain) < state.optimizer.cost(state.plan, estimates):
             return self.switch(state, plan)
@@ -249,7 +256,7 @@ class SharedMatcher:
         sharing = {name: query for name, query in state.queries.items() if name not in state.young and name not in state.apart}
         optimizer = Optimizer(sharing, self._hierarchy, streaming=True)
         unit = state.events.unit if state.events is not None else "ms"
-        plan = optimizer.plan(self._strategy, state.pace.estimates(unit))
+        plan = optimizer.plan(self._strategy, state.pace.estimates(unit, self._units))
         return self.switch(replace(state, optimizer=optimizer), plan)
 
     def _alone(self, query: Query) -> Any:

@@ -16,7 +16,7 @@ Invariant: within one query a match is in one piece once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
 import numpy as np
@@ -28,7 +28,7 @@ from seqube.engine.nested import Batch, Evaluation, Instances, minus, plus
 from seqube.engine.output import MatchWriter
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normalise
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.engine.state import ticks
+from seqube.engine.state import Matcher, ticks
 from seqube.events import Events
 from seqube.language.tree import Attribute, Comparison, Query, Window
 from seqube.plan.chase import Estimates, Optimizer, SharedPlan, SharedStep
@@ -385,10 +385,13 @@ def compute_shared(plan: SharedPlan, events: Events) -> Iterator[tuple[SharedSte
 
 
 def run_shared(plan: SharedPlan, events: Events) -> dict[str, pa.Table]:
-    """The result tables of a workload's queries."""
+    """The result tables of a workload's queries. Those that share with no other are written as they are found."""
     evaluator = Evaluator(events)
-    tables = {}
-    for step, matches in compute_shared(plan, events):
+    sources = {step.source for step in plan.steps}
+    apart = [step for step in plan.steps if step.source is None and step.name not in sources]
+    tables = {step.name: Matcher(step.plan).run(events) for step in apart}
+    shared = replace(plan, steps=tuple(step for step in plan.steps if step.name not in tables))
+    for step, matches in compute_shared(shared, events):
         tables[step.name] = write_matches(step.plan, matches, events, evaluator)
     return tables
 

@@ -283,7 +283,7 @@ class Optimizer:
                     self.apart[name] = late if cuboid.gaps[-1] else "its window counts events"
                     del self.cuboids[name]
         self.lattice = Lattice.of(self.cuboids, hierarchy)
-        self._ways: dict[tuple[str, str, bool], list[Derivation]] = {}
+        self._ways: dict[tuple[str, str, bool], tuple[list[Derivation], Iterator[Derivation]]] = {}
         self._pairs = list(self._related())
 
     @property
@@ -299,17 +299,18 @@ class Optimizer:
         for names in alike.values():
             yield from ((one, other, None) for one, other in permutations(names, 2))
 
-    def _derivations(self, source: str, target: str, down: bool) -> Sequence[Derivation]:
+    def _derivations(self, source: str, target: str, down: bool) -> Iterator[Derivation]:
         """Ways from one query to another, worked out when they are first asked for."""
         key = (source, target, down)
         if key not in self._ways:
-            if down:
-                way = narrow(self.cuboids[source], self.cuboids[target])
-                self._ways[key] = [(way,)] if way else []
-            else:
-                ways = widen(self.cuboids[source], self.cuboids[target])
-                self._ways[key] = [way for way in ways if not (self._streaming and waits(way))]
-        return self._ways[key]
+            one, other = self.cuboids[source], self.cuboids[target]
+            self._ways[key] = [], _downwards(one, other) if down else widen(one, other)
+        found, more = self._ways[key]
+        yield from found
+        for way in more:
+            if not (self._streaming and waits(way)):
+                found.append(way)
+                yield way
 
     def plan(self, strategy: str, estimates: Estimates) -> SharedPlan:
         if strategy not in STRATEGIES:
@@ -333,13 +334,12 @@ class Optimizer:
     ) -> Iterator[Edge]:
         """The cheapest way from one query to another, where it costs less than the limit."""
         best: Edge | None = None
-        seconds = 0.0
         for way in self._derivations(source, target, down):
-            if best is None and seconds > 2 * limit:
-                break  # the other order (Equations 8 and 11) will not halve it
             seconds = estimates.derived(way, self.cuboids[source], sizes[source], sizes[target])
             if seconds < limit and (best is None or seconds < best.seconds):
                 best = Edge(source, target, way, seconds)
+            if seconds > 1.2 * limit:
+                break  # the other order (Equations 8 and 11) will not make up for that
         if best is not None:
             yield best
 
@@ -372,6 +372,12 @@ class Optimizer:
         for name in chosen:
             add(name)
         return tuple(steps.values())
+
+
+def _downwards(coarse: Cuboid, fine: Cuboid) -> Iterator[Derivation]:
+    way = narrow(coarse, fine)
+    if way is not None:
+        yield (way,)
 
 
 def _one_way(names: Sequence[str], edges: Iterable[Edge]) -> dict[str, Edge | None]:

@@ -217,10 +217,10 @@ def _scan(component: Component, filters: Sequence[Predicate]) -> Scan:
 # ---------------------------------------------------------------- upwards
 
 
-def widen(fine: Cuboid, coarse: Cuboid) -> list[Derivation]:
+def widen(fine: Cuboid, coarse: Cuboid) -> Iterator[Derivation]:
     """Ways from the finer query's matches to the coarser one's: patterns first, then concepts, and the other way round."""
     if not _comparable(coarse, fine) or coarse.query.window.length != fine.query.window.length:
-        return []
+        return
     for pair in _pairs(coarse, fine):
         at_ends = pair.places[0] == 0 and pair.places[-1] == len(fine.positives) - 1
         at_edge = any(cuboid.gaps[0] or cuboid.gaps[-1] for cuboid in (coarse, fine))
@@ -230,12 +230,13 @@ def widen(fine: Cuboid, coarse: Cuboid) -> list[Derivation]:
         if forbidden is None:
             continue
         changed = any(fine.positives[p].types != c.types for p, c in zip(pair.places, coarse.positives, strict=True))
-        orders = [("pattern", "concept"), ("concept", "pattern")] if changed and len(fine.positives) > len(pair.places) else [()]
-        return [_widen(pair, forbidden, order) for order in orders]
-    return []
+        yield _widen(pair, forbidden, concepts_first=False)
+        if changed and len(fine.positives) > len(pair.places):
+            yield _widen(pair, forbidden, concepts_first=True)
+        return
 
 
-def _widen(pair: _Pair, forbidden: list[Forbid], order: tuple[str, ...]) -> Derivation:
+def _widen(pair: _Pair, forbidden: list[Forbid], concepts_first: bool) -> Derivation:
     fine = pair.fine
     kept = {fine.positives[place].variable: number for number, place in enumerate(pair.places)}
     steps: list[Widen] = []
@@ -249,7 +250,7 @@ def _widen(pair: _Pair, forbidden: list[Forbid], order: tuple[str, ...]) -> Deri
         if step is not None:
             steps.append(step)
 
-    if order[:1] == ("concept",):
+    if concepts_first:
         generalise()
     for run in _runs(fine, kept):
         here, step = _without_run(here, run)
