@@ -17,9 +17,9 @@ from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.planner import plan_matches
 from seqube.spark.batch import Columns, answer, needed_schema
-from seqube.spark.blobs import write_blob
+from seqube.spark.blobs import read_blobs, write_blob
 from seqube.spark.ingest import SEQUENCE
-from seqube.spark.stream import Held, Watch, ms_of, tick_of
+from seqube.spark.stream import Held, Watch, ms_of, pack_stream, tick_of
 from strategies import queries, streams
 
 
@@ -112,6 +112,22 @@ def test_the_same_state_and_input_give_the_same_output(text: str, events: list[o
         replay.feed(table.slice(half))
     assert bound_rows(first.matches) == bound_rows(again.matches)
     assert first.held == again.held
+
+
+def test_rows_go_to_the_queries_that_want_them() -> None:
+    """Also where one of them wants none; rows that are no events go to the quarantine."""
+    table = pa.table({"type": ["A", "B", None, "A"], "ts": [1, 2, 3, 4], "#reason": [None, None, "no type", None]})
+    table = table.append_column("#bucket0", pa.array([3, None, None, 1], pa.int32()))
+    table = table.append_column("#bucket1", pa.array([None] * 4, pa.int32()))
+    plain = table.select(["type", "ts"])
+    watches = {name: watch(f"SEQ({kind} v) WITHIN 5", plain) for name, kind in (("a", "A"), ("c", "C"))}
+    found = list(pack_stream(table.to_batches(), watches, {"a": "#bucket0", "c": "#bucket1"}, plain.schema))
+    sent = {(row["query"], row["bucket"]): read_blobs([row["blob"]]).to_pylist() for batch in found for row in batch.to_pylist()}
+    assert sent == {
+        ("#quarantine", 0): [{"type": None, "ts": 3, "#reason": "no type"}],
+        ("a", 3): [{"type": "A", "ts": 1}],
+        ("a", 1): [{"type": "A", "ts": 4}],
+    }
 
 
 def test_watermarks_in_ticks() -> None:

@@ -197,7 +197,9 @@ class _Reader:
         if isinstance(section, str):
             file = self._resolve(section)
             try:
-                return parse_file(file.read_text(encoding="utf-8"))
+                found = parse_file(file.read_text(encoding="utf-8"))
+                for name in found:
+                    self._check_name(name, "queries")
             except (OSError, UnicodeDecodeError) as error:
                 self.fail(f"the query file cannot be read: {error}", "queries")
             except QueryError as error:
@@ -207,8 +209,7 @@ class _Reader:
             self.fail("queries are a mapping of names to texts, or the path of a *.sqb file", "queries")
             return found
         for name, text in (section or {}).items():
-            if not re.fullmatch(r"[\w.-]+", str(name)):
-                self.fail(f"{name!r} cannot name a query: results are in a folder of that name", "queries", str(name))
+            self._check_name(str(name), "queries", str(name))
             try:
                 if not isinstance(text, str):
                     self.fail(f"the query {name!r} is no text", "queries", str(name))
@@ -217,6 +218,10 @@ class _Reader:
             except QueryError as error:
                 self._fail_query(error, f"in the query {name!r}", "queries", str(name))
         return found
+
+    def _check_name(self, name: str, *path: str) -> None:
+        if not re.fullmatch(r"[\w-][\w.-]*", name):
+            self.fail(f"{name!r} cannot name a query: results are in a folder of that name", *path, hint="letters, digits, _ and -")
 
     def _fail_query(self, error: QueryError, where: str, *path: str) -> None:
         for problem in error.problems:

@@ -201,7 +201,10 @@ def pack_stream(
     batches: Iterable[pa.RecordBatch], watches: Mapping[str, Watch], columns: Mapping[str, str], raw: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Rows from Spark -> blobs by query and bucket; `columns` names the bucket column of each query."""
+    numbers = _arrivals()
     for table in gather_batches(batches):
+        table = table.append_column(SEQUENCE, pa.array(numbers + np.arange(table.num_rows)))
+        numbers += table.num_rows
         bad = table.column(REASON).is_valid().combine_chunks()
         if bad.true_count:
             rejected = table.filter(bad)
@@ -218,12 +221,22 @@ def pack_stream(
                 own = own.append_column(FIRST, pa.array((~seen).astype(np.int64)))
                 seen |= here
             rows = np.flatnonzero(here)
+            if not len(rows):
+                continue
             buckets = np.asarray(places.fill_null(0))[rows]
             order = np.argsort(buckets, kind="stable")
             sent = watch.arriving.select(own).take(pa.array(rows[order]))
             found, starts = np.unique(buckets[order], return_index=True)
             for bucket, start, stop in zip(found, starts, [*starts[1:], len(rows)], strict=True):
                 yield _routed(name, int(bucket), sent.slice(start, stop - start))
+
+
+def _arrivals() -> int:
+    """The first number of the rows of this task, in the order of the input; Spark's own function for that takes no streams."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.partitionId() << 33 if context is not None else 0
 
 
 def _routed(query: str, bucket: int, table: pa.Table) -> pa.RecordBatch:
@@ -350,8 +363,6 @@ def watch_stream(
         place = ingest.bucket(shuffle_key(plan), BUCKETS, source)
         places.append(F.when(is_event & ingest.relevant([plan], source), place).alias(columns[name]))
     hidden = {name for watch in watches.values() for name in watch.arriving.hidden}
-    if SEQUENCE in hidden:
-        places.append(F.monotonically_increasing_id().alias(SEQUENCE))
     if IDENTITY in hidden:
         places.append(ingest.identity(source).alias(IDENTITY))
     travelling = {name for watch in watches.values() for name in watch.arriving.schema.columns.names}

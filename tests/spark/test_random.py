@@ -1,0 +1,76 @@
+"""Random queries over random streams through real Spark: batch = stream = one process. Many queries share a job, to stay quick."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from test_slices import SCHEMA, as_table, bound_rows
+
+import oracle
+import seqube as sq
+import seqube.spark as sqs
+from seqube.language import parse
+from seqube.plan.planner import plan_matches
+from seqube.spark import ingest
+from seqube.spark.stream import watch_stream
+from strategies import queries, streams
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+END = {"type": "Z", "ts": 10_000, "row": -1}
+
+workloads = st.lists(queries(depth=2), min_size=12, max_size=12).map(lambda texts: {f"q{i}": text for i, text in enumerate(texts)})
+
+
+@settings(max_examples=2, phases=[Phase.generate])  # to make a failing case smaller would take an hour
+@given(workload=workloads, events=streams(max_size=40, max_time=25), slices=st.sampled_from([None, 3, 7]))
+def test_batch(spark: SparkSession, workload: dict[str, str], events: list[oracle.Event], slices: int | None) -> None:
+    table = as_table(events)
+    found = sqs.run(workload, spark.createDataFrame(table), slices=slices)
+    try:
+        for name, text in workload.items():
+            expected = sq.run(text, table).table
+            assert bound_rows(found[name].toArrow().to_pylist()) == bound_rows(expected.to_pylist()), text
+    finally:
+        found.unpersist()
+
+
+@settings(max_examples=2, phases=[Phase.generate])  # to make a failing case smaller would take an hour
+@given(workload=workloads, events=streams(max_size=40, max_time=25), data=st.data())
+def test_stream(spark: SparkSession, workload: dict[str, str], events: list[oracle.Event], data: st.DataObject) -> None:
+    """In any order of arrival that the lateness allows; ties keep their order, which counts where events are counted."""
+    plans = {name: plan_matches(parse(text)) for name, text in workload.items()}
+    workload = {name: text for name, text in workload.items() if not (plans[name].waits and plans[name].window.unit == "events")}
+    table = as_table(events)
+    order = sorted(range(len(events)), key=lambda row: (events[row].ts + data.draw(st.integers(0, 8)) * (row % 3), row))
+    arrived = table.take(pa.array(order, pa.int64()))
+    folder = Path(tempfile.mkdtemp())
+    try:
+        ends = [*sorted(data.draw(st.lists(st.integers(0, len(events)), min_size=2, max_size=2))), len(events)]
+        pieces = [arrived.slice(start, stop - start) for start, stop in zip([0, *ends], ends, strict=False)]
+        for number, piece in enumerate([*pieces, pa.Table.from_pylist([END], SCHEMA)]):
+            (folder / "in").mkdir(exist_ok=True)
+            pq.write_table(piece, folder / "in" / f"{number}.parquet")
+            os.utime(folder / "in" / f"{number}.parquet", (1_000 + number, 1_000 + number))
+        columns = spark.createDataFrame(table).schema
+        frame = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+        source = ingest.read_source(frame, "type", "ts", "ms")
+        stream = watch_stream({name: ingest.prepare(text, source) for name, text in workload.items()}, source, "20 milliseconds")
+        writer = stream.out.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+        writer.option("path", str(folder / "out")).trigger(availableNow=True).start().awaitTermination()
+        out = spark.read.parquet(str(folder / "out")).cache()
+        for name, text in workload.items():
+            found = stream.matches(name, out).toArrow()
+            assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, arrived).table.to_pylist()), text
+        assert out.where("kind = 'late'").count() == 0
+    finally:
+        shutil.rmtree(folder)
