@@ -175,12 +175,15 @@ def test_mined_rules_equal_those_of_one_process(
     assert len(found) > 20
 
 
-def test_what_cannot_be_mined(spark: SparkSession) -> None:
+def test_what_cannot_be_mined_or_forecast(spark: SparkSession) -> None:
     frame = spark.createDataFrame([("A", 1)], "type string, ts long")
     assert len(sqs.mine(frame, 5, 2, 0)) == 0
     with pytest.raises(sq.SchemaError, match="no column 'ward'"):
         sqs.mine(frame, 5, 1, 0, partition_by="ward")
     with pytest.raises(sq.QueryError, match="not a length of time"):
         sqs.mine(frame, "x", 1, 0)
+    stream = spark.readStream.format("rate").load()
     with pytest.raises(sq.PlanError, match="from history"):
-        sqs.mine(spark.readStream.format("rate").load(), 5, 1, 0, type="value", time="timestamp")
+        sqs.mine(stream, 5, 1, 0, type="value", time="timestamp")
+    with pytest.raises(sq.PlanError, match="write the stream to a table"):
+        sqs.forecast(sq.Rule("A", "B", 1, 2, 0.5), stream, type="value", time="timestamp")

@@ -152,6 +152,11 @@ def forecast(
     """The predictions of rules over a source; `slices` asks for that many slices of time (or tasks, with a key)."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    if source.frame.isStreaming:
+        raise PlanError(
+            "forecasts do not run over streams of Spark yet\n"
+            "  hint: write the stream to a table and forecast that, or step a seqube.predict.forecasts.Forecaster"
+        )
     rows = from_arrow_schema(describe_rows(rules, source.schema, hierarchy, strategy))
     if not rules:
         return source.frame.sparkSession.createDataFrame([], rows)
