@@ -30,6 +30,7 @@ class Process:
         self._running: subprocess.Popen[str] | None = None
         self._prepared: Path | None = None
         self.prepare_s: float | None = None
+        self.n_runs = 0  # since it was started
 
     def prepare(self, events: Path, limit_s: float) -> None:
         """Hand over a file of events, unless it has it already."""
@@ -38,7 +39,9 @@ class Process:
             self._prepared = events
 
     def run(self, task: Task, limit_s: float) -> dict[str, Any]:
-        return self._ask({"run": vars(task)}, limit_s)
+        reply = self._ask({"run": vars(task)}, limit_s)
+        self.n_runs += 1
+        return reply
 
     def _ask(self, command: dict[str, Any], limit_s: float) -> dict[str, Any]:
         if self._running is None:
@@ -65,6 +68,7 @@ class Process:
 
     def _start(self) -> None:
         self._prepared = None
+        self.n_runs = 0
         with self._log.open("ab") as log:
             self._running = subprocess.Popen(
                 [sys.executable, "-m", "bench.peers.worker", self.peer],
