@@ -414,13 +414,27 @@ class Measured:
     def is_whole(self) -> bool:
         return self.numbers.dtype == np.int64
 
-    def ranks(self) -> tuple[Floats, Ints]:
-        """Doubles that order like the values (null is beyond all of them), and a row for every rank."""
+    def ordered(self, function: str) -> tuple[Floats, Callable[[Floats], pa.Array]]:
+        """Doubles, of which the smallest stands for the MIN or MAX (null is beyond all), and what such doubles stand for."""
+        sign = 1.0 if function == "MIN" else -1.0
+        exact = self.numbers.astype(np.float64)
+        if np.isfinite(exact).all() and (not self.is_whole or (np.abs(exact) < float(1 << 53)).all()):
+            return np.where(self.valid, sign * exact, np.inf), lambda best: self._values(sign * best, np.isfinite(best))
         known = np.flatnonzero(self.valid)
         _, first, inverse = np.unique(self.numbers[known], return_index=True, return_inverse=True)
         ranks = np.full(len(self.numbers), np.inf)
-        ranks[known] = inverse
-        return ranks, known[first]
+        ranks[known] = sign * inverse
+
+        def look_up(best: Floats) -> pa.Array:
+            found = np.isfinite(best)
+            places = np.abs(np.where(found, best, 0.0)).astype(np.int64)
+            return self.column.take(pa.array(known[first[places]] if len(first) else places, mask=~found))
+
+        return ranks, look_up
+
+    def _values(self, numbers: Floats, found: Mask) -> pa.Array:
+        filled = np.where(found, numbers, 0.0)
+        return pa.array(filled.astype(self.numbers.dtype), mask=~found).cast(self.column.type)
 
     def whole(self, sums: list[int] | Ints) -> pa.Array:
         """Sums of whole numbers in the column's own type; a duration stays one."""
@@ -447,7 +461,7 @@ def strategy(name: str) -> Callable[[Task], Answer]:
         from seqube.engine.two_step import aggregate_matches
 
         return aggregate_matches
-    from seqube.engine.lanes import aggregate_chain
+    from seqube.engine.counting import aggregate_chain
     from seqube.engine.per_start import count_per_start
     from seqube.engine.window_product import slide
 

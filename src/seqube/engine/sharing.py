@@ -31,8 +31,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from seqube.engine.aggregation import Aggregator, Answer, Cells, Floats, Task, write
+from seqube.engine.counting import EXACT
 from seqube.engine.jit import kernel
-from seqube.engine.lanes import EXACT
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST
 from seqube.errors import PlanError

@@ -178,8 +178,7 @@ class _Tally:
             self._tree = _Tree(size, np.add if function == "SUM" else np.minimum)
         if function in ("MIN", "MAX"):
             assert self._column is not None
-            ranks, self._rank_rows = self._column.ranks()
-            self._ranks = ranks if function == "MIN" else np.where(self._column.valid, len(self._rank_rows) - 1 - ranks, np.inf)
+            self._numbers, self._stand_for = self._column.ordered(function)
 
     def add(self, begin: Ints, end: Ints, rows: Bindings) -> None:
         if self._column is None:
@@ -199,7 +198,7 @@ class _Tally:
             self._shift(0, begin, end, numbers >> LOW_BITS)
             self._shift(1, begin, end, numbers & ((1 << LOW_BITS) - 1))
         else:
-            self._tree.add(begin, end, self._column.numbers[bound] if self._measure.function == "SUM" else self._ranks[bound])
+            self._tree.add(begin, end, self._column.numbers[bound] if self._measure.function == "SUM" else self._numbers[bound])
 
     def _shift(self, half: int, begin: Ints, end: Ints, numbers: Any) -> None:
         np.add.at(self._differences[half], begin, numbers)
@@ -210,13 +209,7 @@ class _Tally:
             return pa.array(np.cumsum(self._differences[1, :-1]))
         assert self._column is not None
         if self._measure.function in ("MIN", "MAX"):
-            best = self._tree.leaves()
-            found = np.isfinite(best)
-            ranks = np.where(found, best, 0).astype(np.int64)
-            if self._measure.function == "MAX":
-                ranks = len(self._rank_rows) - 1 - ranks
-            rows = self._rank_rows[ranks] if len(self._rank_rows) else ranks
-            return self._column.column.take(pa.array(rows, mask=~found))
+            return self._stand_for(self._tree.leaves())
         counts = tallies[Measure("COUNT", self._measure.argument)]
         empty = np.cumsum(counts._differences[1, :-1]) == 0
         if not self._exact:

@@ -217,21 +217,21 @@ class _Estimate:
 
     def seconds(self, strategy: str) -> float:
         chain = chain_of(self.plan)
-        scan = SCAN * self.statistics.n
+        look = SCAN * self.statistics.n
         if strategy == "two-step" or not isinstance(chain, Chain):
-            return scan + self._two_step()
+            return look + self._two_step()
         keys = self._values([*_key_names(chain.key), *self.plan.matches.partition_by])
         free = [key for key in self.plan.group_by if key.variable is not None and not any(key in column for column in chain.key)]
         copies = self._values(key.name for key in free)
-        maps = sum(self.statistics.count(slot.types) for slot in chain.slots)
-        maps += sum(self.statistics.count(gap.instance.types) for gap in chain.absences)  # type: ignore[union-attr]
+        scans = [*chain.slots, *(gap.instance for gap in chain.absences if isinstance(gap.instance, Scan))]
+        maps = sum(self.statistics.count(scan.types) for scan in scans)
         maps *= copies
         layout = maps * (LAY_OUT if keys * copies == 1 and not self.plan.group_by else SORT)
         if strategy == "window-product":
             each = MULTIPLY + PER_SLOT * len(chain.slots)
         else:
             each = UPDATE + TOUCH * self._per_window(chain.slots[0].types) / keys
-        return scan + layout + maps * each * len(self.plan.measures)
+        return look + layout + maps * each * len(self.plan.measures)
 
     def _two_step(self) -> float:
         node = self.plan.matches.pattern

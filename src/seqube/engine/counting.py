@@ -1,0 +1,351 @@
+"""What the counters of lanes mean: samples brought to cells, weights, and exact numbers.
+
+A kernel gives the window's value at samples. Where a group is one lane, samples are the group's cells; where it is many, samples
+are the moments at which a lane changes, and a binary tree over the lanes adds them up as time goes by.
+
+Counts run in doubles, which never wrap: below 2^53 they are exact. Beyond that they are computed again, modulo 2^64 and, if they
+leave 64 bits, modulo as many primes as their size asks for. Sums of whole numbers go the second and third way from the start.
+
+Cost: the kernel once per measure, and once more for every modulus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from seqube.engine.aggregation import Answer, Cells, Floats, Measured, Task, distinct_cells, whole_numbers
+from seqube.engine.jit import kernel
+from seqube.engine.lanes import Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
+from seqube.engine.predicates import Ints
+from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.errors import DataError
+from seqube.plan.aggregates import MATCHES, Chain, Measure, chain_of
+
+EXACT = float(1 << 53)  # doubles hold every whole number below this
+PRIMES = (2147483647, 2147483629, 2147483587, 2147483579, 2147483563, 2147483549, 2147483543, 2147483497, 2147483489)  # below 2^31
+
+DOUBLES = Ring(1.0, 0.0)
+WORDS = Ring(np.uint64(1), np.uint64(0))  # modulo 2^64, by wrapping
+EXTREMES = Ring(0.0, np.inf, tropical=1)
+
+# maps, weights, samples, ring, n_slots, (after, upto), own, values, news: see `window_product.slide`
+Kernel = Callable[[Maps, Numbers | None, Samples, Ring, int, tuple[int, int], bool, Numbers, Numbers], None]
+
+
+def aggregate_chain(task: Task, run: Kernel) -> Answer:
+    """Answer a task with a kernel that counts; where lanes would hold too many events, by building the matches."""
+    chain = chain_of(task.plan)
+    assert isinstance(chain, Chain), "the plan chooses this strategy for chains only"
+    lanes = make_lanes(task, chain)
+    if lanes is None:
+        from seqube.engine.two_step import aggregate_matches
+
+        return aggregate_matches(task)
+    counter = _Total(task, chain, lanes, run) if task.plan.emit.when == "total" else _Shared(task, chain, lanes, run)
+    return _Measures(counter).answer()
+
+
+class _Counter:
+    """Runs a kernel over lanes and brings its samples to cells. `settle` finds the cells with the first count."""
+
+    def __init__(self, task: Task, chain: Chain, lanes: Lanes, run: Kernel) -> None:
+        self.task, self.chain, self.lanes = task, chain, lanes
+        self._run = run
+        self.firsts = (
+            np.flatnonzero(np.concatenate(([True], lanes.groups[1:] != lanes.groups[:-1])))
+            if len(lanes.groups)
+            else np.empty(0, np.int64)
+        )
+        self.samples = self._samples()
+        self.cells, self.counts = self._settle()
+
+    def _samples(self) -> Samples:
+        raise NotImplementedError
+
+    def _settle(self) -> tuple[Cells, Floats]:
+        raise NotImplementedError
+
+    def at_cells(self, weights: Numbers | None, ring: Ring) -> Numbers:
+        """The measure for every cell."""
+        raise NotImplementedError
+
+    def run(self, weights: Numbers | None, ring: Ring, news: bool) -> tuple[Numbers, Numbers]:
+        size = len(self.samples.times)
+        kind = np.array(ring.zero).dtype
+        values, fresh = np.full(size, ring.zero, kind), np.full(size if news else 0, ring.zero, kind)
+        total = self.task.plan.emit.when == "total"
+        span = (LOWEST, HIGHEST) if total and self.task.batch.counts_events else (self.task.after, self.task.upto)
+        own = total and self.chain.has_trailing
+        self._run(self.lanes.maps, weights, self.samples, ring, self.lanes.n_slots, span, own, values, fresh)
+        return values, fresh
+
+    def weights(self, variable: str, by_row: Numbers, ring: Ring) -> Numbers:
+        """One for every map, but for those of the variable's slot."""
+        number = [slot.variable for slot in self.chain.slots].index(variable)
+        here = self.lanes.maps.ranks == 2 * (self.lanes.n_slots - 1 - number) + 1
+        weights = np.full(len(here), ring.one, np.array(ring.one).dtype)
+        weights[here] = by_row[self.lanes.rows[here]]
+        return weights
+
+
+class _Total(_Counter):
+    """EMIT TOTAL: all that ends (or, with a trailing negation, outlives its window), per group."""
+
+    def _samples(self) -> Samples:
+        n_lanes = len(self.lanes.groups)
+        return Samples(np.arange(n_lanes + 1), np.full(n_lanes, HIGHEST))
+
+    def _settle(self) -> tuple[Cells, Floats]:
+        if not self.task.plan.group_by:
+            self._keep = np.ones(len(self.firsts), np.bool_)
+            return self.task.given, self.at_cells(None, DOUBLES)
+        sums = self._sums(None, DOUBLES)
+        self._keep = sums != 0
+        groups = self.lanes.groups[self.firsts[self._keep]]
+        return Cells(groups, np.zeros(len(groups), np.int64)), sums[self._keep]
+
+    def _sums(self, weights: Numbers | None, ring: Ring) -> Numbers:
+        news = self.run(weights, ring, news=True)[1]
+        if not len(self.firsts):
+            return news
+        if ring.tropical is not None:
+            return np.minimum.reduceat(news, self.firsts)
+        sums = np.add.reduceat(news, self.firsts)
+        return sums if ring.modulus is None else sums % ring.modulus
+
+    def at_cells(self, weights: Numbers | None, ring: Ring) -> Numbers:
+        sums = self._sums(weights, ring)
+        if not self.task.plan.group_by and not len(sums):
+            return np.full(1, ring.zero, np.array(ring.zero).dtype)
+        return sums[self._keep]
+
+
+class _Shared(_Counter):
+    """ON TRIGGER and EVERY: the value of a group is sampled at its cells, or put together from its lanes."""
+
+    @cached_property
+    def _is_single(self) -> bool:
+        return len(self.firsts) == len(self.lanes.groups)
+
+    @property
+    def _sample_lanes(self) -> Ints:
+        return np.repeat(np.arange(len(self.lanes.groups)), np.diff(self.samples.offsets))
+
+    def _samples(self) -> Samples:
+        task, maps, groups = self.task, self.lanes.maps, self.lanes.groups
+        report = task.plan.report
+        if self._is_single and report == "given":
+            begin, end = np.searchsorted(task.given.groups, groups), np.searchsorted(task.given.groups, groups, "right")
+            self._places = _ranges(begin, end)
+            return Samples(_offsets(end - begin), task.moments[task.given.moments[self._places]])
+        if self._is_single and report == "present":
+            begin = np.searchsorted(task.moments, maps.times[maps.offsets[:-1]])
+            ends = np.maximum.reduceat(maps.untils, maps.offsets[:-1]) if len(groups) else begin
+            end = np.searchsorted(task.moments, ends)
+            self._places = _ranges(begin, end)
+            return Samples(_offsets(end - begin), task.moments[self._places])
+        start_rank = 2 * self.lanes.n_slots - 1
+        lanes = self.lanes.of_maps
+        ends = maps.ranks <= 1
+        if self._is_single:
+            ends &= (maps.ranks == 1) & (maps.times > task.after) & (maps.times <= task.upto)
+            return _distinct_samples(lanes[ends], maps.times[ends], len(groups))
+        starts = maps.ranks >= start_rank
+        changes = np.concatenate([maps.times[ends], maps.untils[starts]])
+        return _distinct_samples(np.concatenate([lanes[ends], lanes[starts]]), changes, len(groups))
+
+    def _settle(self) -> tuple[Cells, Floats]:
+        task, report = self.task, self.task.plan.report
+        values, news = self.run(None, DOUBLES, news=report == "new")
+        groups = self.lanes.groups[self._sample_lanes]
+        if report == "given":
+            cells = task.given
+        elif report == "new":
+            cells = distinct_cells(groups[news > 0], np.searchsorted(task.moments, self.samples.times[news > 0]))
+        elif self._is_single:
+            cells = Cells(groups, self._places)
+        else:
+            cells = self._candidates(groups)
+        if self._is_single:
+            self._keep = news > 0 if report == "new" else np.ones(len(values), np.bool_)
+        else:
+            self._order = np.lexsort((self.samples.times, groups))
+            self._change_firsts = np.searchsorted(groups[self._order], self.lanes.groups[self.firsts])
+            self._change_firsts = np.append(self._change_firsts, len(groups))
+        counts = self._bring(values, DOUBLES, cells)
+        if report != "present":
+            return cells, counts
+        self._present = counts > 0
+        return Cells(cells.groups[self._present], cells.moments[self._present]), counts[self._present]
+
+    def _candidates(self, groups: Ints) -> Cells:
+        """All moments from the first change of a group to its last."""
+        order = np.lexsort((self.samples.times, groups))
+        found, first, count = np.unique(groups[order], return_index=True, return_counts=True)
+        times = self.samples.times[order]
+        begin, end = np.searchsorted(self.task.moments, times[first]), np.searchsorted(self.task.moments, times[first + count - 1])
+        return Cells(np.repeat(found, end - begin), _ranges(begin, end))
+
+    def at_cells(self, weights: Numbers | None, ring: Ring) -> Numbers:
+        values, _ = self.run(weights, ring, news=False)
+        if self.task.plan.report != "present":
+            return self._bring(values, ring, self.cells)
+        candidates = (
+            Cells(self.lanes.groups[self._sample_lanes], self._places)
+            if self._is_single
+            else self._candidates(self.lanes.groups[self._sample_lanes])
+        )
+        return self._bring(values, ring, candidates)[self._present]
+
+    def _bring(self, values: Numbers, ring: Ring, cells: Cells) -> Numbers:
+        """Samples to cells."""
+        if self._is_single:
+            if self.task.plan.report != "given":
+                return values[self._keep]
+            out = np.full(len(cells), ring.zero, values.dtype)
+            out[self._places] = values
+            return out
+        out = np.full(len(cells), ring.zero, values.dtype)
+        known = self.lanes.groups[self.firsts]
+        begin, end = np.searchsorted(cells.groups, known), np.searchsorted(cells.groups, known, "right")
+        lane_firsts = np.append(self.firsts, len(self.lanes.groups))
+        changes = Changes(lane_firsts, self._change_firsts, self._order, self._sample_lanes, self.samples.times)
+        combine(changes, values, ring, begin, end, self.task.moments[cells.moments], out)
+        return out
+
+
+def _offsets(counts: Ints) -> Ints:
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+
+
+def _ranges(begin: Ints, end: Ints) -> Ints:
+    """The numbers begin .. end - 1 of every pair, behind each other."""
+    counts = end - begin
+    numbers: Ints = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts - begin, counts)
+    return numbers
+
+
+def _distinct_samples(lanes: Ints, times: Ints, n_lanes: int) -> Samples:
+    pairs = distinct_cells(lanes, times)
+    return Samples(np.searchsorted(pairs.groups, np.arange(n_lanes + 1)), pairs.moments)
+
+
+# ---------------------------------------------------------------- many lanes to a group
+
+
+class Changes(NamedTuple):
+    """The samples of all lanes as changes, by (group, time) in `order`; group g begins at `firsts[g]`, its lanes at `lanes[g]`."""
+
+    lanes: Ints
+    firsts: Ints
+    order: Ints
+    lane_of: Ints
+    times: Ints
+
+
+@kernel
+def combine(changes: Changes, values: Numbers, ring: Ring, begin: Ints, end: Ints, moments: Ints, out: Numbers) -> None:
+    """The value of every group at its cells (begin[g] .. end[g] - 1): the root of a tree over its lanes, never subtracted from."""
+    _, zero, tropical, modulus = ring
+    for g in range(len(begin)):
+        width = 1
+        while width < changes.lanes[g + 1] - changes.lanes[g]:
+            width *= 2
+        tree = np.full(2 * width, zero, values.dtype)
+        c = changes.firsts[g]
+        for cell in range(begin[g], end[g]):
+            while c < changes.firsts[g + 1] and changes.times[changes.order[c]] <= moments[cell]:
+                change = changes.order[c]
+                node = width + changes.lane_of[change] - changes.lanes[g]
+                tree[node] = values[change]
+                while node > 1:
+                    node //= 2
+                    tree[node] = plus(tree[2 * node], tree[2 * node + 1], tropical, modulus)
+                c += 1
+            out[cell] = tree[1]
+
+
+# ---------------------------------------------------------------- measures
+
+
+class _Measures:
+    """Every measure of a plan from a counter, exact where it is a whole number."""
+
+    def __init__(self, counter: _Counter) -> None:
+        self._counter = counter
+        self._counts: dict[Measure, Floats] = {MATCHES: counter.counts}
+
+    def answer(self) -> Answer:
+        measures = {measure: self._measure(measure) for measure in self._counter.task.plan.measures}
+        return Answer(self._counter.cells, measures)
+
+    def _measure(self, measure: Measure) -> pa.Array:
+        if measure.argument is None:
+            return whole_numbers(self._whole(self._counter.counts, None, None))
+        column = self._counter.task.column(measure.argument)
+        variable = measure.argument.variable
+        assert variable is not None
+        if measure.function == "COUNT":
+            ones = column.valid.astype(np.int64)
+            counts = self._counter.at_cells(self._counter.weights(variable, ones.astype(np.float64), DOUBLES), DOUBLES)
+            self._counts[measure] = counts
+            return whole_numbers(self._whole(counts, variable, ones))
+        if measure.function == "SUM":
+            counts = self._counts[Measure("COUNT", measure.argument)]
+            return self._sum(column, variable, counts)
+        return self._extreme(column, variable, measure.function)
+
+    def _sum(self, column: Measured, variable: str, counts: Floats) -> pa.Array:
+        empty = counts == 0
+        if column.is_whole:
+            largest = max(abs(int(column.numbers.min(initial=0))), abs(int(column.numbers.max(initial=0))))
+            sums = column.whole(self._whole(counts * largest, variable, column.numbers, signed=True))
+            return sums.take(pa.array(np.arange(len(counts)), mask=empty))
+        finite = np.where(np.isfinite(column.numbers), column.numbers, 0.0)
+        sums = self._weighted(variable, finite)
+        for infinity in (np.inf, -np.inf):
+            if (column.numbers == infinity).any():  # kept apart: nothing times infinity would be no number
+                sums[self._weighted(variable, (column.numbers == infinity).astype(np.float64)) > 0] += infinity
+        return pa.array(sums, mask=empty)
+
+    def _weighted(self, variable: str, by_row: Floats) -> Numbers:
+        return self._counter.at_cells(self._counter.weights(variable, by_row, DOUBLES), DOUBLES)
+
+    def _extreme(self, column: Measured, variable: str, function: str) -> pa.Array:
+        numbers, stand_for = column.ordered(function)
+        return stand_for(self._counter.at_cells(self._counter.weights(variable, numbers, EXTREMES), EXTREMES))
+
+    def _whole(self, bounds: Floats, variable: str | None, by_row: Any, signed: bool = False) -> Ints | list[int]:
+        """Whole numbers of at most the size of `bounds` (which are exact themselves where they are counts below 2^53)."""
+        bound = float(bounds.max(initial=0.0))
+        if not signed and bound < EXACT:
+            return bounds.astype(np.int64)
+        if bound < float(1 << 62):
+            return self._residues(variable, by_row, WORDS).view(np.int64)
+        bits = np.log2(bound) + 3 if np.isfinite(bound) else np.inf
+        if bits > 31 * len(PRIMES) - 1:
+            raise DataError("a count or sum has more than 76 digits\n  hint: shorten the window or the pattern")
+        primes = PRIMES[: int(bits // 30.99) + 1]
+        product = int(np.prod([int(prime) for prime in primes], dtype=object))
+        values = [0] * len(bounds)
+        for prime in primes:
+            rest = product // prime
+            factor = rest * pow(rest, -1, prime)
+            ring = Ring(np.uint64(1), np.uint64(0), None, np.uint64(prime))
+            values = [
+                value + residue * factor
+                for value, residue in zip(values, self._residues(variable, by_row, ring).tolist(), strict=True)
+            ]
+        values = [value % product for value in values]
+        return [value - product if value > product // 2 else value for value in values]
+
+    def _residues(self, variable: str | None, by_row: Any, ring: Ring) -> Numbers:
+        if variable is None:
+            return self._counter.at_cells(None, ring)
+        numbers = by_row if ring.modulus is None else by_row % int(ring.modulus)
+        return self._counter.at_cells(self._counter.weights(variable, numbers.astype(np.int64).view(np.uint64), ring), ring)
