@@ -27,13 +27,14 @@ from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
 from seqube.plan.sharing import STRATEGIES as COUNTING
 from seqube.plan.sharing import SharingPlan, counted, explain_sharing, plan_sharing
+from seqube.plan.views import STRATEGIES as NESTED
 
 if TYPE_CHECKING:
     from seqube.engine.results import Result, Results
 
 Workload = Mapping[str, str | Query]
 
-STRATEGIES = ("auto",)
+STRATEGIES = ("auto", *NESTED)
 
 
 @overload
@@ -131,7 +132,8 @@ def prepare(
         check(bound, events.schema)
         _check_types(bound, events.type_names, hierarchy)
     if not bound.aggregates:
-        return plan_matches(bound, hierarchy)
+        known = (events.statistics, events.unit) if events is not None else ()
+        return plan_matches(bound, hierarchy, strategy, *known)
     plan = plan_aggregates(bound, hierarchy)
     if events is None:
         return choose(plan, strategy)

@@ -24,7 +24,7 @@ from seqube.engine.conjunction import Members, enumerate_combinations
 from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, rank_pair
 from seqube.engine.sequence import HIGHEST, LOWEST, OPS, Clauses, Stacks, enumerate_matches, latest_starts, link, new_cursor
 from seqube.events import Events
-from seqube.language.tree import Value
+from seqube.language.tree import Value, attributes
 from seqube.plan.physical import (
     Absence,
     Atom,
@@ -186,18 +186,7 @@ class Evaluation:
                 yield Instances(rows, piece.first_rows, piece.last_rows)
 
     def _sequences(self, node: MatchSequence, is_root: bool) -> Iterator[Instances]:
-        slots, clauses = self._slots(node)
-        if is_root and self._ends != (LOWEST, HIGHEST):
-            ends = self._times[slots[-1].last_rows]
-            slots[-1] = slots[-1].select((ends > self._ends[0]) & (ends <= self._ends[1]))
-        gaps = [self._instances(gap.instance) for gap in node.gaps]
-        keyed = [gap.key is not None for gap in node.gaps]
-        codes, gap_codes, n_codes = self._group_codes(node, slots, gaps)
-        codes = [np.where(code < 0, n_codes, code) if len(slots) == 1 else code for code in codes]
-        slots, codes = _sorted_by_group(slots, codes, drop_null=len(slots) > 1)
-        stacks = self._stacks(slots, codes, n_codes + 1)
-        for gap, instances, code, is_keyed in zip(node.gaps, gaps, gap_codes, keyed, strict=True):
-            self._raise_barriers(stacks, gap, instances, code, slots, codes, is_keyed)
+        slots, clauses, stacks = self._stacked(node, is_root)
         tables = self._clauses(clauses, slots, min)
         links = link(stacks)
         cursor = new_cursor(len(slots))
@@ -207,6 +196,64 @@ class Evaluation:
             count = enumerate_matches(stacks, links, tables, self._batch.window, cursor, out)
             if count:
                 yield _expand(slots, out[:, :count], in_order=True)
+
+    def _stacked(self, node: MatchSequence, is_root: bool) -> tuple[list[Instances], list[Clause], Stacks]:
+        """The slots of a sequence by key and time, the clauses between them, and their stacks with what must not be there noted."""
+        slots, clauses = self._slots(node)
+        if is_root and self._ends != (LOWEST, HIGHEST):
+            ends = self._times[slots[-1].last_rows]
+            slots[-1] = slots[-1].select((ends > self._ends[0]) & (ends <= self._ends[1]))
+        gaps = [self._witnesses(gap.instance, gap.key or ()) for gap in node.gaps]
+        keyed = [gap.key is not None for gap in node.gaps]
+        codes, gap_codes, n_codes = self._group_codes(node, slots, gaps)
+        codes = [np.where(code < 0, n_codes, code) if len(slots) == 1 else code for code in codes]
+        slots, codes = _sorted_by_group(slots, codes, drop_null=len(slots) > 1)
+        stacks = self._stacks(slots, codes, n_codes + 1)
+        for gap, instances, code, is_keyed in zip(node.gaps, gaps, gap_codes, keyed, strict=True):
+            self._raise_barriers(stacks, gap, instances, code, slots, codes, is_keyed)
+        return slots, clauses, stacks
+
+    def _witnesses(self, node: Node, tied: Sequence[Value]) -> Instances:
+        """Instances enough to tell whether there is any in a scope (of a key, if values of the node are `tied` to what is outside).
+
+        Of the instances that end with an event, the one that starts latest lies in every scope that another of them lies in.
+        """
+        if isinstance(node, MatchSequence) and _latest_tells(node, tied):
+            slots, _, stacks = self._stacked(node, is_root=False)
+            links = link(stacks)
+            top = len(slots) - 1
+            at = stacks.offsets[top] + np.arange(links.sizes[top])
+            # Later events have later predecessors, and none that `link` keeps has none: the last one in range starts latest.
+            rows: dict[str, Ints] = {}
+            for i in range(top, -1, -1):
+                rows[next(iter(slots[i].rows))] = stacks.ids[at]
+                at = links.high[at] - 1
+            names = variables(node)
+            found = Instances(rows, rows[names[0]], rows[names[-1]])
+            return found.select(np.argsort(found.last_rows, kind="stable"))
+        if isinstance(node, MatchConjunction) and _latest_tells(node, tied):
+            slots, _ = self._slots(node)
+            codes, _, _ = self._group_codes(node, slots, [])
+            ends, end_codes = np.concatenate([slot.last_rows for slot in slots]), np.concatenate(codes)
+            keys = [np.sort(code * len(self._times) + slot.last_rows) for code, slot in zip(codes, slots, strict=True)]
+            wanted = end_codes * len(self._times) + ends
+            at = np.array([np.searchsorted(key, wanted, "right") - 1 for key in keys])
+            before = np.array(
+                [key[np.maximum(i, 0)] if len(key) else np.full_like(ends, -1) for key, i in zip(keys, at, strict=True)]
+            )
+            whole = (at >= 0).all(axis=0) & (end_codes >= 0) & (before // len(self._times) == end_codes).all(axis=0)
+            latest = before[:, whole] % len(self._times)
+            found = spanning(dict(zip(variables(node), latest, strict=True)))
+            return found.select(np.argsort(found.last_rows, kind="stable"))
+        if isinstance(node, MatchAlternatives) and not node.filters and not tied:
+            names = variables(node)
+            pieces = []
+            for branch in node.branches:
+                piece = self._witnesses(branch, ())
+                unbound = np.full(len(piece), UNBOUND, np.int64)
+                pieces.append(Instances({name: piece.rows.get(name, unbound) for name in names}, piece.first_rows, piece.last_rows))
+            return _gather(pieces, names)
+        return self._instances(node)
 
     def _conjunctions(self, node: MatchConjunction) -> Iterator[Instances]:
         slots, clauses = self._slots(node)
@@ -405,6 +452,8 @@ class Evaluation:
         Only the scope of a negation in AND ends by time, so with a tuple-count window and ties an instance in it may span more
         events than the window, though never two windows.
         """
+        if not absence.filters and not absence.checks:
+            return self._witnesses(absence.instance, [link.inner for link in absence.links])
         if absence.scope.around is None or not self._batch.counts_events:
             return self._instances(absence.instance)
         wider = replace(self._batch, window=min(2 * self._batch.window, HIGHEST))
@@ -562,6 +611,22 @@ def _expand(slots: list[Instances], ids: Ints, in_order: bool) -> Instances:
 
 def _slots_of(clause: Clause) -> set[int]:
     return {slot for atom in clause for slot in ((atom.left_slot, atom.right_slot) if isinstance(atom, Atom) else (atom.slot,))}
+
+
+def _latest_tells(node: MatchSequence | MatchConjunction, tied: Sequence[Value]) -> bool:
+    """Whether the latest start tells all: events in order or apart, joined by nothing but keys, tied by a key or the last event."""
+    last = node.slots[-1]
+    return (
+        all(isinstance(slot, Scan) for slot in node.slots)
+        and not node.filters
+        and all(len(_slots_of(clause)) == 1 for clause in node.clauses)
+        and (isinstance(node, MatchSequence) or not _may_share(node.slots))
+        and all(
+            any(value in column for column in node.key)
+            or (isinstance(node, MatchSequence) and {a.variable for a in attributes(value)} == {*variables(last)})
+            for value in tied
+        )
+    )
 
 
 def _may_share(nodes: Sequence[Node]) -> bool:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from seqube.engine.iterative import NestedEvaluation
 from seqube.engine.nested import Batch, Evaluation, Instances, minus, plus
 from seqube.engine.output import MatchWriter
 from seqube.engine.predicates import Ints, Mask, code_columns, normalise
@@ -113,7 +114,7 @@ class Matcher:
         state = self._add(self.start(), events)
         if numbers is not None:
             state = replace(state, numbers=numbers)
-        evaluation = Evaluation(self._plan, self._prepare(state)[0], after, upto)
+        evaluation = _evaluation(self._plan, self._prepare(state)[0], after, upto)
         writer = MatchWriter(self._plan, events, evaluation.evaluator)
         for piece in evaluation.matches():
             yield writer.write(piece)
@@ -188,7 +189,7 @@ class Matcher:
         assert state.events is not None
         plan, batch, progress = self._plan, *self._prepare(state)
         # Where matches wait, their end does not tell when they are final: all are found, and those that are ready now are taken.
-        evaluation = Evaluation(plan, batch) if plan.waits else Evaluation(plan, batch, state.decided, upto)
+        evaluation = _evaluation(plan, batch) if plan.waits else _evaluation(plan, batch, state.decided, upto)
         writer = MatchWriter(plan, state.events, evaluation.evaluator)
         tables = [writer.empty()]
         for piece in evaluation.matches():
@@ -266,6 +267,10 @@ class _Progress:
         open_ = np.flatnonzero(batch.events.times > upto)
         np.minimum.at(oldest, codes[open_], batch.clocks[open_])
         return oldest[codes]
+
+
+def _evaluation(plan: MatchPlan, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> Evaluation | NestedEvaluation:
+    return (NestedEvaluation if plan.ways else Evaluation)(plan, batch, after, upto)
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

@@ -138,14 +138,24 @@ Node = Scan | MatchSequence | MatchConjunction | MatchAlternatives
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """How a sub-query is evaluated, and what each strategy was estimated to cost (in instances touched), where that is known."""
+
+    subquery: Node
+    strategy: str
+    costs: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class MatchPlan:
-    """A query that returns matches."""
+    """A query that returns matches. With `ways`, its sub-queries are evaluated outer first; without, from the inside out."""
 
     pattern: Node
     window: Window
     checks: tuple[Absence, ...] = ()
     partition_by: tuple[str, ...] = ()
     returns: tuple[Output, ...] = ()
+    ways: tuple[Way, ...] = ()
 
     @property
     def variables(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from seqube.events import Hierarchy
+from seqube.events import Hierarchy, Statistics
 from seqube.language.tree import (
     And,
     AnyOf,
@@ -51,11 +51,22 @@ from seqube.plan.physical import (
     variables,
 )
 from seqube.plan.rewrite import conjuncts, rooted
+from seqube.plan.views import choose_ways, nested_root
 
 
-def plan_matches(query: Query, hierarchy: Hierarchy | None = None) -> MatchPlan:
-    """The plan that finds the matches of a query."""
-    pattern = rooted(query)
+def plan_matches(
+    query: Query,
+    hierarchy: Hierarchy | None = None,
+    strategy: str = "auto",
+    statistics: Statistics | None = None,
+    unit: str = "ms",
+) -> MatchPlan:
+    """The plan that finds the matches of a query, its nested sub-queries by one strategy or by the cheapest for each."""
+    flat = _plan(query, rooted(query), hierarchy)
+    return choose_ways(flat, lambda: _plan(query, nested_root(query), hierarchy), strategy, statistics, unit)
+
+
+def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchPlan:
     built = _Builder(hierarchy).build(pattern, (), Scope(), is_root=True)
     assert not built.lifted, "the binder lets no predicate name a variable that nothing binds"
     return MatchPlan(built.node, query.window, built.checks, query.partition_by, query.returns)
