@@ -35,6 +35,7 @@ from seqube.plan.chase import Estimates, Optimizer, SharedPlan, SharedStep
 from seqube.plan.derivation import Derivation, Dropped, Forbid, Join, Keep, Narrow, Widen
 from seqube.plan.physical import MatchPlan, Scan
 
+SLICES = 5
 SAMPLE = 5_000  # events looked at to see how many matches a stream has
 
 Place = OneOf["after", "until", "window start", "window end"]
@@ -416,15 +417,22 @@ def measure(optimizer: Optimizer, events: Events) -> Estimates:
     distinct = {name: int(pc.count_distinct(events.column(name).slice(0, SAMPLE)).as_py()) for name in sorted(names)}
     sizes: dict[str, float] = {}
     if len(events) >= 10 * SAMPLE:
-        sample = events.slice((len(events) - SAMPLE) // 2, (len(events) + SAMPLE) // 2)
-        span = int(sample.times[-1] - sample.times[0])
-        batches = Batches(sample)
+        # Slices from all over the stream: events come in bursts, and one place says little about the others.
+        length = SAMPLE // SLICES
+        starts = [(2 * number + 1) * len(events) // (2 * SLICES) - length // 2 for number in range(SLICES)]
+        slices = [Batches(events.slice(start, start + length)) for start in starts]
         for name, plan in optimizer.plans.items():
-            batch = batches.of(optimizer.cuboids[name].query)
-            if batch.window * 8 < (SAMPLE if batch.counts_events else span):
-                found = sum(len(piece) for piece in Evaluation(plan, batch).matches())
+            batches = [batch.of(optimizer.cuboids[name].query) for batch in slices]
+            if all(_is_long(batch) for batch in batches):
+                found = sum(len(piece) for batch in batches for piece in Evaluation(plan, batch).matches())
                 sizes[name] = max(found, 0.5) * len(events) / SAMPLE
     return Estimates(events.statistics, events.unit, sizes, distinct)
+
+
+def _is_long(batch: Batch) -> bool:
+    """Whether a slice is so much longer than the window that few matches are cut off at its ends."""
+    clocks = batch.clocks
+    return bool(clocks[-1] - clocks[0] > 8 * batch.window)
 
 
 @dataclass(slots=True)
