@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +16,10 @@ from seqube.engine.state import Matcher, State
 from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.language import parse
+from seqube.plan.explain import explain_matches
 from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
-from seqube.plan.views import LOOPS
+from seqube.plan.views import LOOPS, STRATEGIES
 from strategies import cuts, queries, streams
 
 Row = dict[str, Any]
@@ -78,10 +80,43 @@ def test_ties(strategy: str, text: str, events: list[oracle.Event]) -> None:
     assert_right(text, events, strategy)
 
 
-@given(data=st.data(), text=queries(words=NESTED), events=streams(), strategy=st.sampled_from(LOOPS), watermarks=st.booleans())
+@given(
+    data=st.data(),
+    text=queries(words=NESTED),
+    events=streams(),
+    strategy=st.sampled_from((*STRATEGIES, "auto")),
+    watermarks=st.booleans(),
+)
 def test_any_cutting(data: st.DataObject, text: str, events: list[oracle.Event], strategy: str, watermarks: bool) -> None:
     show(text, events)
     stream = Events(table(events))
     matcher = Matcher(plan(text, strategy, stream))
     whole = counted(oracle.matches(parse(text), events))
     assert counted(feed(matcher, stream, data.draw(cuts(len(events))), watermarks)) == whole
+
+
+@given(data=st.data(), text=queries(words=NESTED), events=streams())
+def test_strategies_may_differ_from_subquery_to_subquery(data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
+    show(text, events)
+    stream = Events(table(events))
+    mixed = plan(text, "iterative", stream)
+    mixed = replace(mixed, ways=tuple(replace(way, strategy=data.draw(st.sampled_from(LOOPS))) for way in mixed.ways))
+    assert counted(rows(Matcher(mixed).run(stream))) == counted(oracle.matches(parse(text), events))
+
+
+@given(text=queries(words=NESTED), events=streams())
+def test_costs_decide_and_are_shown(text: str, events: list[oracle.Event]) -> None:
+    stream = Events(table(events))
+    chosen = plan_matches(parse(text), statistics=stream.statistics)
+    shown = str(explain_matches(chosen, stream.statistics))
+    for way in chosen.ways:
+        assert f"taken: {way.strategy} about" in shown
+        assert {name for name, _ in way.costs} > set(LOOPS)
+    assert counted(rows(Matcher(chosen).run(stream))) == counted(oracle.matches(parse(text), events))
+
+
+def test_a_strategy_that_does_not_apply_says_which_do() -> None:
+    with pytest.raises(PlanError, match="hint: one of auto, iterative, aggressive, passive, balanced"):
+        plan_matches(parse("SEQ(A a, !SEQ(B b, C c, b.x < a.x), D d) WITHIN 5"), strategy="latest-start")
+    with pytest.raises(PlanError, match=r"a\.x \+ b\.x > 3.*\n.*hint: auto does"):
+        plan_matches(parse("SEQ(A a, !SEQ(B b, C c, a.x + b.x > 3), D d) WITHIN 5"), strategy="passive")

@@ -270,7 +270,7 @@ class _Progress:
 
 
 def _evaluation(plan: MatchPlan, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> Evaluation | NestedEvaluation:
-    return (NestedEvaluation if plan.ways else Evaluation)(plan, batch, after, upto)
+    return (NestedEvaluation if plan.is_nested else Evaluation)(plan, batch, after, upto)
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

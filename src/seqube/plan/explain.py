@@ -6,7 +6,7 @@ The text is for people; `graph` has the same nodes and edges as plain data, for 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from seqube.plan.physical import (
     Node,
     Scan,
     Scope,
+    Way,
 )
 
 if TYPE_CHECKING:
@@ -138,7 +139,8 @@ def explain_matches(plan: MatchPlan, statistics: Statistics | None = None) -> Ex
         notes.append(f"partitioned by {', '.join(plan.partition_by)}: each partition is a stream of its own")
     if plan.waits:
         notes.append("trailing negation: a match is final when the window that began with it is over")
-    children = [_step(plan.pattern, statistics), *(_absence(check, statistics) for check in plan.checks)]
+    known = _Known(statistics, {way.subquery: way for way in plan.ways}, plan.is_nested)
+    children = [_step(plan.pattern, known), *(_absence(check, known) for check in plan.checks)]
     title = "return matches" if not plan.returns else f"return {', '.join(str(item.name) for item in plan.returns)}"
     return Explanation(Step(title, tuple(notes), tuple(children)))
 
@@ -158,42 +160,65 @@ def explain_aggregates(plan: AggregatePlan, statistics: Statistics | None = None
     return Explanation(Step(title, tuple(notes), (explain_matches(plan.matches, statistics).root,)))
 
 
-def _step(node: Node, statistics: Statistics | None) -> Step:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known beside the plan's tree: the events' statistics, and how sub-queries are evaluated."""
+
+    statistics: Statistics | None
+    ways: Mapping[Node, Way]
+    is_nested: bool
+
+
+def _step(node: Node, known: _Known) -> Step:
+    step = _plain_step(node, known)
+    way = known.ways.get(node)
+    if way is None:
+        return step
+    estimates = [f"{name} about {cost:,.0f}" for name, cost in way.costs]
+    taken = next((text for text in estimates if text.startswith(way.strategy + " ")), way.strategy)
+    notes = [f"taken: {taken}" + (" instances touched" if estimates else "")]
+    notes += [f"rejected: {text}" for text in estimates if text != taken]
+    return replace(step, notes=(*notes, *step.notes))
+
+
+def _plain_step(node: Node, known: _Known) -> Step:
     match node:
         case Scan():
             notes = [f"where {write_predicate(predicate)}" for predicate in node.filters]
             if node.types != {node.name}:
                 notes.append(f"{len(node.types)} types: {_some(sorted(node.types))}")
-            count = f", {statistics.count(node.types):,} events" if statistics else ""
+            count = f", {known.statistics.count(node.types):,} events" if known.statistics else ""
             return Step(f"scan {node.name} as {node.variable}{count}", tuple(notes))
         case MatchSequence():
             notes = [*_keys(node.key), *map(_clause, node.clauses), *map(_filter, node.filters)]
-            children = [_step(slot, statistics) for slot in node.slots]
+            children = [_step(slot, known) for slot in node.slots]
             for gap in node.gaps:
                 where = "before the first" if gap.position == 0 else "after the last" if gap.position == len(node.slots) else ""
                 where = where or f"between slot {gap.position} and slot {gap.position + 1}"
                 why = "of the same key" if gap.key is not None else "uncorrelated"
                 how = f"latest start: one number per event answers it ({why})"
-                children.append(Step(f"nothing {where}", (how,), (_step(gap.instance, statistics),)))
-            notes.insert(0, "array stacks, enumerated from the last slot")
+                notes_of_gap = () if known.is_nested else (how,)
+                children.append(Step(f"nothing {where}", notes_of_gap, (_step(gap.instance, known),)))
+            how = "own events first, then its sub-queries in the intervals between them"
+            notes.insert(0, how if known.is_nested else "array stacks, enumerated from the last slot")
             return Step(f"match sequence of {len(node.slots)}", tuple(notes), tuple(children))
         case MatchConjunction():
             notes = [*_keys(node.key), *map(_clause, node.clauses), *map(_filter, node.filters)]
-            slots = tuple(_step(slot, statistics) for slot in node.slots)
+            slots = tuple(_step(slot, known) for slot in node.slots)
             return Step(f"match all {len(node.slots)} in any order", tuple(notes), slots)
         case MatchAlternatives():
             notes = [_filter(guarded) for guarded in node.filters]
-            return Step("match any", tuple(notes), tuple(_step(branch, statistics) for branch in node.branches))
+            return Step("match any", tuple(notes), tuple(_step(branch, known) for branch in node.branches))
 
 
-def _absence(absence: Absence, statistics: Statistics | None) -> Step:
+def _absence(absence: Absence, known: _Known) -> Step:
     notes = [_scope(absence.scope)]
     notes += [f"equal {write_value(link.inner)} and {write_value(link.outer)}: only those are looked at" for link in absence.links]
     notes += [_filter(guarded) for guarded in absence.filters]
     by_pairs = absence.filters or absence.checks
     checked = "candidates in scope are looked at match by match" if by_pairs else "latest start: a search per match"
-    children = (_step(absence.instance, statistics), *(_absence(check, statistics) for check in absence.checks))
-    return Step("nothing in scope", (*notes, checked), children)
+    children = (_step(absence.instance, known), *(_absence(check, known) for check in absence.checks))
+    return Step("nothing in scope", tuple(notes) if known.is_nested else (*notes, checked), children)
 
 
 def _scope(scope: Scope) -> str:

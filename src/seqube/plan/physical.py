@@ -148,7 +148,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class MatchPlan:
-    """A query that returns matches. With `ways`, its sub-queries are evaluated outer first; without, from the inside out."""
+    """A query that returns matches. `ways` says how its sub-queries are evaluated, where that is not as a matter of course."""
 
     pattern: Node
     window: Window
@@ -160,6 +160,11 @@ class MatchPlan:
     @property
     def variables(self) -> tuple[str, ...]:
         return variables(self.pattern)
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether sub-queries are evaluated outer first, each for the results of the expression around it."""
+        return any(way.strategy not in ("latest-start", "candidates", "once") for way in self.ways)
 
     @property
     def waits(self) -> bool:

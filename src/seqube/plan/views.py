@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import factorial, log2, prod
 
 from seqube.errors import PlanError
 from seqube.events import Statistics
+from seqube.events.schema import UNITS
 from seqube.language.tree import (
     AllOf,
     AnyOf,
@@ -111,39 +113,47 @@ def variable_of(value: Value | Predicate) -> str | None:
 # ---------------------------------------------------------------- sub-queries
 
 
-def subqueries(plan: MatchPlan) -> Iterator[Node]:
-    """Every expression nested in the plan's pattern or negated in it, save single events; each before what is inside it."""
+@dataclass(frozen=True, slots=True)
+class Subquery:
+    """An expression of several events nested in another one, or negated in it."""
+
+    node: Node
+    parent: Node
+    negated: bool
+    tied: bool = False  # to outer events, by more than equalities: its instances must be looked at
+
+
+def subqueries(plan: MatchPlan) -> Iterator[Subquery]:
+    """Every sub-query of a plan, each before what is inside it."""
     yield from _below(plan.pattern)
     for check in plan.checks:
-        yield from _negated(check)
+        yield from _negated(check, plan.pattern)
 
 
-def _below(node: Node) -> Iterator[Node]:
-    if isinstance(node, Scan):
-        return
-    for child in node.branches if isinstance(node, MatchAlternatives) else node.slots:
+def _below(node: Node) -> Iterator[Subquery]:
+    for child in _parts(node):
         if not isinstance(child, Scan):
-            yield child
-        yield from _below(child)
+            yield Subquery(child, node, negated=False)
+            yield from _below(child)
     if isinstance(node, MatchSequence):
         for gap in node.gaps:
             if not isinstance(gap.instance, Scan):
-                yield gap.instance
-            yield from _below(gap.instance)
+                yield Subquery(gap.instance, node, negated=True)
+                yield from _below(gap.instance)
 
 
-def _negated(absence: Absence) -> Iterator[Node]:
+def _negated(absence: Absence, parent: Node) -> Iterator[Subquery]:
     if not isinstance(absence.instance, Scan):
-        yield absence.instance
-    yield from _below(absence.instance)
+        yield Subquery(absence.instance, parent, negated=True, tied=bool(absence.filters or absence.checks))
+        yield from _below(absence.instance)
     for check in absence.checks:
-        yield from _negated(check)
+        yield from _negated(check, absence.instance)
 
 
 def _refused(plan: MatchPlan) -> Predicate | None:
     """A predicate that belongs to a negation and that no loop can test."""
-    negated = [node for check in plan.checks for node in (check.instance, *_negated(check))]
-    negated += [node for gap in _gaps(plan.pattern) for node in (gap, *_below(gap))]
+    negated = [subquery.node for check in plan.checks for subquery in _negated(check, plan.pattern)]
+    negated += [node for gap in _gaps(plan.pattern) for node in (gap, *(subquery.node for subquery in _below(gap)))]
     predicates = [predicate for node in negated for predicate in _predicates(node)]
     predicates += [guarded.predicate for check in _all_checks(plan.checks) for guarded in check.filters]
     predicates += [Comparison("=", link.inner, link.outer) for check in _all_checks(plan.checks) for link in check.links]
@@ -182,6 +192,119 @@ def _predicates(node: Node) -> Iterator[Predicate]:
             yield from (Comparison("=", a, column[0]) for a, column in zip(gap.key or (), node.key, strict=False))
 
 
+# ---------------------------------------------------------------- costs
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The cost model of the sliding-views paper (section 7), in instances touched over the whole stream.
+
+    Paper            | Here
+    |Si|             | `_in_window`: events of a type in one window
+    Pt, P            | order: 1 / n! for n events; predicates: `_kept`
+    C_compute        | `_steps`: partial and whole instances that a stack walk touches in an interval
+    |S_q|            | `_found`: instances in an interval
+    Ov               | what an interval shares with those of the triggers before it: all but the trigger's own share of the window
+    """
+
+    statistics: Statistics
+    window: float  # in ticks, or in events
+    counts_events: bool
+
+    @staticmethod
+    def of(plan: MatchPlan, statistics: Statistics, unit: str) -> Costs:
+        window = plan.window
+        length = window.length * 1_000 / UNITS[unit] if window.unit == "us" else float(window.length)
+        return Costs(statistics, length, window.unit == "events")
+
+    def estimate(self, asked: Subquery) -> tuple[tuple[str, float], ...]:
+        """What each strategy costs for one sub-query, cheapest first."""
+        subquery, parent, negated = asked.node, asked.parent, asked.negated
+        own = [slot for slot in _parts(parent) if isinstance(slot, Scan)]
+        share = 1 / max(len(own), 1)  # of the window: the expected interval between two neighbours among the own events
+        triggers = self._in_stream(own[-1]) if own else self._in_stream(subquery)
+        outer = triggers * self._product(own[:-1], 1.0) / factorial(max(len(own) - 1, 0)) * _kept(parent)
+        outer = max(outer, 1.0)
+        everything = self._windows() * self._found(subquery, 1.0)
+        in_interval = self._found(subquery, share)
+        steps = self._steps(subquery, share)
+        intervals = min(outer, triggers * self._product(own[:-1], share) + 1)  # distinct intervals
+        if negated and not asked.tied:
+            flat = ("latest-start", self._in_stream(subquery) + outer)
+        else:
+            flat = ("candidates" if negated else "once", everything + outer * (1 + in_interval))
+        costs = {
+            flat[0]: FLAT * flat[1],
+            "iterative": outer * (min(steps, _first_few(subquery, steps)) if negated else steps + in_interval),
+            "aggressive": triggers + everything + outer * (1 if negated else 1 + in_interval) + outer * log2(2 + everything),
+            "passive": intervals * (log2(2 + intervals) + (1 if negated else in_interval))
+            + outer * (1 if negated else 1 + in_interval),
+            "balanced": min(everything, intervals * in_interval) + outer * (2 if negated else 2 + in_interval),
+        }
+        return tuple(sorted(costs.items(), key=lambda item: item[1]))
+
+    def _in_stream(self, node: Node) -> float:
+        return float(sum(self.statistics.count(scan.types) for scan in _scans(node)))
+
+    def _windows(self) -> float:
+        """How many windows the stream is long."""
+        length = self.statistics.n if self.counts_events else self.statistics.span
+        return max(length / max(self.window, 1.0), 1.0)
+
+    def _in_window(self, scan: Scan) -> float:
+        return self.statistics.count(scan.types) / self._windows() * 0.5 ** len(scan.filters)
+
+    def _product(self, nodes: Iterable[Node], share: float) -> float:
+        return prod((self._found(node, share) for node in nodes), start=1.0)
+
+    def _found(self, node: Node, share: float) -> float:
+        """Instances in an interval that is this share of a window."""
+        match node:
+            case Scan():
+                return self._in_window(node) * share
+            case MatchAlternatives():
+                return sum(self._found(branch, share) for branch in node.branches)
+            case _:
+                orders = factorial(len(node.slots)) if isinstance(node, MatchSequence) else 1
+                return self._product(node.slots, share) / orders * _kept(node)
+
+    def _steps(self, node: Node, share: float) -> float:
+        """What a walk touches to find them: every chain from the last event on (Equation 1)."""
+        if isinstance(node, Scan):
+            return self._in_window(node) * share
+        if isinstance(node, MatchAlternatives):
+            return sum(self._steps(branch, share) for branch in node.branches)
+        total, chains = 0.0, 1.0
+        for n, slot in enumerate(reversed(node.slots), start=1):
+            chains *= self._found(slot, share) / (n if isinstance(node, MatchSequence) else 1)
+            total += chains
+        return total + sum(self._steps(slot, share) for slot in node.slots if not isinstance(slot, Scan))
+
+
+FLAT = 0.1  # an instance in the flat matcher's loops, beside one on the arena of the nested ones: measured
+
+
+def _first_few(node: Node, steps: float) -> float:
+    """A walk that may stop at the first instance: a few events, unless there are none."""
+    return min(steps, 4.0 * len(_parts(node)))
+
+
+def _kept(node: Node) -> float:
+    """The share of combinations that a node's predicates keep: a tenth for each equality, a third for any other."""
+    if isinstance(node, Scan | MatchAlternatives):
+        return 1.0
+    equalities = sum(len(column) - 1 for column in node.key)
+    return 0.1**equalities * (1 / 3) ** (len(node.clauses) + len(node.filters))
+
+
+def _parts(node: Node) -> tuple[Node, ...]:
+    return () if isinstance(node, Scan) else node.branches if isinstance(node, MatchAlternatives) else node.slots
+
+
+def _scans(node: Node) -> list[Scan]:
+    return [node] if isinstance(node, Scan) else [scan for part in _parts(node) for scan in _scans(part)]
+
+
 # ---------------------------------------------------------------- choosing
 
 
@@ -190,12 +313,12 @@ def choose_ways(
 ) -> MatchPlan:
     """The flat plan where the matcher's own way is asked for or cheapest, else the nested one with a way for every sub-query."""
     if strategy == "auto":
-        return flat
+        return _cheapest(flat, make_nested, statistics, unit)
     if strategy == "latest-start":
         if any(check.filters or check.checks for check in flat.checks):
             raise PlanError(
                 "strategy 'latest-start' does not apply: a negation is tied to outer events by more than equalities\n"
-                f"  hint: one of {', '.join(('auto', *_loops_for(make_nested())))}"
+                f"  hint: one of {', '.join(('auto', *(LOOPS if _refused(make_nested()) is None else ())))}"
             )
         return flat
     nested = make_nested()
@@ -204,9 +327,32 @@ def choose_ways(
             f"strategy {strategy!r} does not apply: {write_predicate(refused)}, under a negation, computes with several events\n"
             "  hint: auto does"
         )
-    found = tuple(subqueries(nested))
-    return replace(nested, ways=tuple(Way(node, strategy) for node in found) or (Way(nested.pattern, strategy),))
+    ways = [Way(subquery.node, strategy, _costs(nested, subquery, statistics, unit)) for subquery in subqueries(nested)]
+    return replace(nested, ways=tuple(ways) or (Way(nested.pattern, strategy),))
 
 
-def _loops_for(nested: MatchPlan) -> tuple[str, ...]:
-    return LOOPS if _refused(nested) is None else ()
+def _cheapest(flat: MatchPlan, make_nested: Callable[[], MatchPlan], statistics: Statistics | None, unit: str) -> MatchPlan:
+    """For every sub-query the strategy that costs least; the flat plan if the sum of its sub-queries does."""
+    found = list(subqueries(flat))
+    if not found or statistics is None:
+        return flat
+    estimates = [(subquery, _costs(flat, subquery, statistics, unit)) for subquery in found]
+    own = [(subquery.node, next(item for item in costs if item[0] not in LOOPS), costs) for subquery, costs in estimates]
+    flat = replace(flat, ways=tuple(Way(node, name, costs) for node, (name, _), costs in own))
+    nested = make_nested()
+    if _refused(nested) is not None:
+        return flat
+    loops = []
+    for subquery in subqueries(nested):
+        costs = _costs(nested, subquery, statistics, unit)
+        name, cost = next(item for item in costs if item[0] in LOOPS)
+        loops.append((Way(subquery.node, name, costs), cost))
+    if sum(cost for _, cost in loops) < sum(cost for _, (_, cost), _ in own):
+        return replace(nested, ways=tuple(way for way, _ in loops))
+    return flat
+
+
+def _costs(plan: MatchPlan, subquery: Subquery, statistics: Statistics | None, unit: str) -> tuple[tuple[str, float], ...]:
+    if statistics is None:
+        return ()
+    return Costs.of(plan, statistics, unit).estimate(subquery)
