@@ -177,6 +177,7 @@ NEGATIONS_IN_AND = [
     # ... so with ties an x may span n events and more, but at the root it still ends before number(first) + n
     ("AND(A, !SEQ(B, C)) WITHIN 2 EVENTS", "B1 A2 C2", []),
     ("AND(A, !SEQ(B, C)) WITHIN 2 EVENTS", "B1 A2 X2 C2", ["A2"]),
+    ("AND(A, !SEQ(B, AND(C, D))) WITHIN 3 EVENTS", "B1 A2 C2 D2", []),
     # an event of a positive component cancels as any other
     ("AND(A x, !A y) WITHIN 5", "A1", []),
 ]

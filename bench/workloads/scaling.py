@@ -64,9 +64,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     yield from series("length, COUNT", "types", over_same(lambda n: counted(n, WINDOW), 2, 4, 6, 8, 10))
     yield from series("queries", "queries", over_same(lambda n: {str(i): sequence(3, 20, i) for i in range(n)}, 1, 4, 16, 64))
     # The window grows with the keys, so that a key has as many events in it whatever their number.
-    keys = [
-        (n, lambda n=n: (sequence(3, 100 * n, keyed=True), sq.Events(keyed_by(table, n)))) for n in (10, 100, 1_000, 10_000)
-    ]
+    keys = [(n, lambda n=n: (sequence(3, 100 * n, keyed=True), sq.Events(keyed_by(table, n)))) for n in (10, 100, 1_000, 10_000)]
     yield from series("keys", "keys", keys)
     sizes = [(n, lambda n=n: (sequence(3, WINDOW), sq.Events(trades(n)))) for n in (100_000, 400_000, 1_600_000, 6_400_000)]
     yield from series("events", "events", sizes)

@@ -452,12 +452,12 @@ class Evaluation:
         Only the scope of a negation in AND ends by time, so with a tuple-count window and ties an instance in it may span more
         events than the window, though never two windows.
         """
-        if not absence.filters and not absence.checks:
-            return self._witnesses(absence.instance, [link.inner for link in absence.links])
-        if absence.scope.around is None or not self._batch.counts_events:
-            return self._instances(absence.instance)
-        wider = replace(self._batch, window=min(2 * self._batch.window, HIGHEST))
-        return Evaluation(self._plan, wider)._instances(absence.instance)
+        source = self
+        if absence.scope.around is not None and self._batch.counts_events:
+            source = Evaluation(self._plan, replace(self._batch, window=min(2 * self._batch.window, HIGHEST)))
+        if absence.filters or absence.checks:
+            return source._instances(absence.instance)
+        return source._witnesses(absence.instance, [link.inner for link in absence.links])
 
     def _narrow(self, scope: Scope, rows: Bindings, reach: Reach) -> Reach:
         """The scope of a negation inside an expression that has the scope `reach`."""

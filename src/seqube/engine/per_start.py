@@ -1,8 +1,8 @@
 """A-Seq's own counters: one prefix counter for every start in the window, updated by every event.
 
-Dynamic prefix counting: an event of slot i adds the count of the first i slots to that of the first i + 1, in the counter of every
-live start. Start-event marking: a counter is marked with the time its start expires at, and what has expired is skipped. Recounting: a
-negated event sets the count of the prefix before it to zero. Keys (hashed prefix counters) are lanes.
+Dynamic prefix counting: an event of slot i adds the count of the first i slots to that of the first i + 1, in the counter of
+every live start. Start-event marking: a counter is marked with the time its start expires at, and what has expired is skipped.
+Recounting: a negated event sets the count of the prefix before it to zero. Keys (hashed prefix counters) are lanes.
 
     A1  A2  B3  A4  B5  C6      window 5: A1 expires at 6
     counters at C6              A1 gone    A2: AB 2, ABC 2    A4: AB 1, ABC 1    -> 3
