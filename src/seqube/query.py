@@ -28,6 +28,7 @@ from seqube.plan.planner import plan_matches
 from seqube.plan.sharing import STRATEGIES as COUNTING
 from seqube.plan.sharing import SharingPlan, counted, explain_sharing, plan_sharing
 from seqube.plan.views import STRATEGIES as NESTED
+from seqube.plan.views import Measured, equated
 
 if TYPE_CHECKING:
     from seqube.engine.results import Result, Results
@@ -132,8 +133,10 @@ def prepare(
         check(bound, events.schema)
         _check_types(bound, events.type_names, hierarchy)
     if not bound.aggregates:
-        known = (events.statistics, events.unit) if events is not None else ()
-        return plan_matches(bound, hierarchy, strategy, *known)
+        if events is None:
+            return plan_matches(bound, hierarchy, strategy)
+        measured = Measured(events.statistics, events.unit, _distinct(events, equated(bound.pattern)))
+        return plan_matches(bound, hierarchy, strategy, measured)
     plan = plan_aggregates(bound, hierarchy)
     if events is None:
         return choose(plan, strategy)

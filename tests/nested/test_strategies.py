@@ -19,7 +19,7 @@ from seqube.language import parse
 from seqube.plan.explain import explain_matches
 from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
-from seqube.plan.views import LOOPS, STRATEGIES
+from seqube.plan.views import LOOPS, STRATEGIES, Measured
 from strategies import cuts, queries, streams
 
 Row = dict[str, Any]
@@ -28,7 +28,7 @@ NESTED = ("SEQ", "SEQ", "SEQ", "AND", "OR")
 
 def plan(text: str, strategy: str, events: Events) -> MatchPlan:
     try:
-        return plan_matches(parse(text), strategy=strategy, statistics=events.statistics)
+        return plan_matches(parse(text), strategy=strategy, measured=Measured(events.statistics))
     except PlanError as error:
         assume(False)
         raise AssertionError from error
@@ -107,7 +107,7 @@ def test_strategies_may_differ_from_subquery_to_subquery(data: st.DataObject, te
 @given(text=queries(words=NESTED), events=streams())
 def test_costs_decide_and_are_shown(text: str, events: list[oracle.Event]) -> None:
     stream = Events(table(events))
-    chosen = plan_matches(parse(text), statistics=stream.statistics)
+    chosen = plan_matches(parse(text), measured=Measured(stream.statistics))
     shown = str(explain_matches(chosen, stream.statistics))
     for way in chosen.ways:
         assert f"taken: {way.strategy} about" in shown

@@ -127,7 +127,9 @@ class Evaluation:
         self._times = batch.events.times
         self.evaluator = Evaluator(batch.events)
         self._made: dict[Node, Instances] = {}
+        self._told: dict[tuple[Node, tuple[Value, ...]], Instances] = {}
         self._ends = (after, upto)
+        self._needed: Mask | None = None  # rows that the instances being built may use; None: all
 
     def matches(self) -> Iterator[Instances]:
         """The matches, in pieces."""
@@ -173,6 +175,8 @@ class Evaluation:
         rows = self._batch.events.rows_of(node.types)
         if self._batch.partitions is not None:
             rows = rows[self._batch.partitions[rows] >= 0]
+        if self._needed is not None:
+            rows = rows[self._needed[rows]]
         if node.filters:
             rows = rows[self.evaluator.true(node.filters, {node.variable: rows}, len(rows))]
         return Instances({node.variable: rows}, rows, rows)
@@ -218,6 +222,12 @@ class Evaluation:
 
         Of the instances that end with an event, the one that starts latest lies in every scope that another of them lies in.
         """
+        asked = (node, tuple(tied))
+        if asked not in self._told:
+            self._told[asked] = self._latest_instances(node, tied)
+        return self._told[asked]
+
+    def _latest_instances(self, node: Node, tied: Sequence[Value]) -> Instances:
         if isinstance(node, MatchSequence) and _latest_tells(node, tied):
             slots, _, stacks = self._stacked(node, is_root=False)
             links = link(stacks)
@@ -231,19 +241,36 @@ class Evaluation:
             names = variables(node)
             found = Instances(rows, rows[names[0]], rows[names[-1]])
             return found.select(np.argsort(found.last_rows, kind="stable"))
-        if isinstance(node, MatchConjunction) and _latest_tells(node, tied):
+        if isinstance(node, MatchSequence) and not node.gaps and _latest_tells(node, tied, at_first=True):
+            # Of those that start with an event, the one that ends earliest: each next event is the first that may follow.
             slots, _ = self._slots(node)
             codes, _, _ = self._group_codes(node, slots, [])
-            ends, end_codes = np.concatenate([slot.last_rows for slot in slots]), np.concatenate(codes)
-            keys = [np.sort(code * len(self._times) + slot.last_rows) for code, slot in zip(codes, slots, strict=True)]
-            wanted = end_codes * len(self._times) + ends
-            at = np.array([np.searchsorted(key, wanted, "right") - 1 for key in keys])
-            before = np.array(
-                [key[np.maximum(i, 0)] if len(key) else np.full_like(ends, -1) for key, i in zip(keys, at, strict=True)]
-            )
-            whole = (at >= 0).all(axis=0) & (end_codes >= 0) & (before // len(self._times) == end_codes).all(axis=0)
-            latest = before[:, whole] % len(self._times)
-            found = spanning(dict(zip(variables(node), latest, strict=True)))
+            size = len(self._times)
+            followed: list[Ints] = [slots[0].last_rows[codes[0] >= 0]]
+            code = codes[0][codes[0] >= 0]
+            for slot, slot_codes in zip(slots[1:], codes[1:], strict=True):
+                keys = np.append(np.sort(slot_codes * size + slot.last_rows), HIGHEST)
+                later = np.searchsorted(self._times, self._times[followed[-1]], "right")
+                follower = keys[np.searchsorted(keys, code * size + later)]
+                whole = (follower // size == code) & (follower < HIGHEST)
+                followed = [column[whole] for column in (*followed, follower % size)]
+                code = code[whole]
+            found = Instances(dict(zip(variables(node), followed, strict=True)), followed[0], followed[-1])
+            return found.select(np.argsort(found.last_rows, kind="stable"))
+        if isinstance(node, MatchConjunction) and _latest_tells(node, tied):
+            # At every event, the latest one of each slot; an end is worth keeping where the earliest of these moves on.
+            slots, _ = self._slots(node)
+            codes, _, _ = self._group_codes(node, slots, [])
+            ends, code = np.concatenate([slot.last_rows for slot in slots]), np.concatenate(codes)
+            is_one = code.max(initial=0) == code.min(initial=0)
+            order = np.argsort(ends, kind="stable") if is_one else np.lexsort((ends, code))  # runs that ascend are merged
+            ends, code = ends[order], code[order]
+            slot_of = np.repeat(np.arange(len(slots)), [len(slot) for slot in slots])[order]
+            numbers = np.arange(len(ends))
+            latest = np.array([np.maximum.accumulate(np.where(slot_of == k, numbers, -1)) for k in range(len(slots))])
+            first = latest.min(axis=0)
+            whole = (first >= 0) & (code >= 0) & (code[first] == code) & (np.diff(first, prepend=-2) > 0)
+            found = spanning(dict(zip(variables(node), ends[latest[:, whole]], strict=True)))
             return found.select(np.argsort(found.last_rows, kind="stable"))
         if isinstance(node, MatchAlternatives) and not node.filters and not tied:
             names = variables(node)
@@ -281,7 +308,7 @@ class Evaluation:
 
     def _slots(self, node: MatchSequence | MatchConjunction) -> tuple[list[Instances], list[Clause]]:
         """The instances of every slot, with clauses that look at one slot alone applied; and the other clauses."""
-        slots = [self._instances(slot) for slot in node.slots]
+        slots = [self._instances(slot) if isinstance(slot, Scan) else self._nearby(node, i) for i, slot in enumerate(node.slots)]
         rest: list[Clause] = []
         for clause in node.clauses:
             alone = {atom.slot for atom in clause if isinstance(atom, LocalAtom)}
@@ -293,6 +320,35 @@ class Evaluation:
             else:
                 rest.append(clause)
         return slots, rest
+
+    def _nearby(self, node: MatchSequence | MatchConjunction, i: int) -> Instances:
+        """The instances of a sub-query, built from events in reach of its sequence's single events: others join nothing.
+
+        What cancels an instance that joins lies inside it, so it is in their reach as well.
+        """
+        slot, batch, before = node.slots[i], self._batch, self._needed
+        others = [(j, other) for j, other in enumerate(node.slots) if isinstance(other, Scan)]
+        if isinstance(node, MatchConjunction) or not others or (batch.counts_events and batch.partitions is not None):
+            return self._instances(slot)
+        rows = batch.events.rows_of(frozenset().union(*(scan.types for scan in scans(slot))))
+        if before is not None:
+            rows = rows[before[rows]]
+        for j, other in others:
+            partners = self._instances(other).last_rows
+            if j > i:
+                at = np.searchsorted(self._times[partners], self._times[rows], "right")
+                rows, at = rows[at < len(partners)], at[at < len(partners)]
+                apart = batch.clocks[partners[at]] - batch.clocks[rows]
+            else:
+                at = np.searchsorted(self._times[partners], self._times[rows], "left") - 1
+                rows, at = rows[at >= 0], at[at >= 0]
+                apart = batch.clocks[rows] - batch.clocks[partners[at]]
+            rows = rows[apart < batch.window]
+        self._needed = np.zeros(len(self._times), np.bool_)
+        self._needed[rows] = True
+        found = self._instances(slot)
+        self._needed = before
+        return found
 
     def _group_codes(
         self, node: MatchSequence | MatchConjunction, slots: list[Instances], gaps: list[Instances]
@@ -374,6 +430,8 @@ class Evaluation:
         stacks.barriers[where] = np.maximum(stacks.barriers[where], found)
 
     def _latest(self, codes: Ints, ends: Ints, starts: Ints, asked: Ints, times: Ints) -> Ints:
+        if len(codes) and codes.max() == codes.min() == 0 and (np.diff(ends) >= 0).all():
+            return latest_starts(np.array([0, len(codes)]), ends, starts, asked, times)
         usable = codes >= 0
         order = np.flatnonzero(usable)[np.lexsort((ends[usable], codes[usable]))]
         n_codes = int(codes.max(initial=-1)) + 1
@@ -444,7 +502,20 @@ class Evaluation:
             before = np.minimum(reach.before_times, reach.before_clocks)
             after = np.maximum(reach.after_times, reach.after_clocks)
             return self._latest(codes, times[inner.last_rows], times[inner.first_rows], asked, before) > after
+        if not absence.filters and not absence.checks and self._batch.partitions is None:
+            begins, ends = self._row_ranges(reach)
+            return self._latest(codes, inner.last_rows, inner.first_rows, asked, ends) >= begins
         return self._search(absence, inner, codes, rows, asked, reach)
+
+    def _row_ranges(self, reach: Reach) -> tuple[Ints, Ints]:
+        """Scopes as ranges of rows: without partitions, rows, times and clocks ascend together."""
+        times, clocks = self._times, self._batch.clocks
+        begins, ends = np.searchsorted(times, reach.after_times, "right"), np.searchsorted(times, reach.before_times, "left")
+        if reach.after_clocks.max(initial=LOWEST) > LOWEST:
+            begins = np.maximum(begins, np.searchsorted(clocks, reach.after_clocks, "right"))
+        if reach.before_clocks.min(initial=HIGHEST) < HIGHEST:
+            ends = np.minimum(ends, np.searchsorted(clocks, reach.before_clocks, "left"))
+        return begins, ends
 
     def _cancelling(self, absence: Absence) -> Instances:
         """The instances that can cancel: all that fit the window, because every scope does.
@@ -475,6 +546,15 @@ class Evaluation:
 
     def _link_codes(self, absence: Absence, inner: Instances, rows: Bindings, size: int) -> tuple[Ints, Ints]:
         """Codes of the matches and of the instances that may cancel them: only equal codes meet; null meets nothing."""
+        names = {attribute.variable for link in absence.links for attribute in attributes(link.outer)}
+        if len(names) == 1 and (name := names.pop()) is not None and size and rows[name].min() >= 0 and len(rows) > 1:
+            # Tied to one event only: each of these is looked up once, however many matches it is in.
+            marks = np.zeros(len(self._times), np.int64)
+            marks[rows[name]] = 1
+            distinct = np.flatnonzero(marks)
+            marks[distinct] = np.arange(len(distinct))
+            asked, codes = self._link_codes(absence, inner, {name: distinct}, len(distinct))
+            return asked[marks[rows[name]]], codes
         outer_columns = [self.evaluator.array(link.outer, rows, size) for link in absence.links]
         inner_columns = [self.evaluator.array(link.inner, inner.rows, len(inner)) for link in absence.links]
         if self._batch.partitions is not None:
@@ -613,9 +693,12 @@ def _slots_of(clause: Clause) -> set[int]:
     return {slot for atom in clause for slot in ((atom.left_slot, atom.right_slot) if isinstance(atom, Atom) else (atom.slot,))}
 
 
-def _latest_tells(node: MatchSequence | MatchConjunction, tied: Sequence[Value]) -> bool:
-    """Whether the latest start tells all: events in order or apart, joined by nothing but keys, tied by a key or the last event."""
-    last = node.slots[-1]
+def _latest_tells(node: MatchSequence | MatchConjunction, tied: Sequence[Value], at_first: bool = False) -> bool:
+    """Whether the latest start tells all: events in order or apart, joined by nothing but keys, tied by a key or the last event.
+
+    Seen the other way round, whether the earliest end does: tied by a key or the first event.
+    """
+    edge = node.slots[0 if at_first else -1]
     return (
         all(isinstance(slot, Scan) for slot in node.slots)
         and not node.filters
@@ -623,7 +706,7 @@ def _latest_tells(node: MatchSequence | MatchConjunction, tied: Sequence[Value])
         and (isinstance(node, MatchSequence) or not _may_share(node.slots))
         and all(
             any(value in column for column in node.key)
-            or (isinstance(node, MatchSequence) and {a.variable for a in attributes(value)} == {*variables(last)})
+            or (isinstance(node, MatchSequence) and {a.variable for a in attributes(value)} == {*variables(edge)})
             for value in tied
         )
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from seqube.events import Hierarchy, Statistics
+from seqube.events import Hierarchy
 from seqube.language.tree import (
     And,
     AnyOf,
@@ -51,19 +51,18 @@ from seqube.plan.physical import (
     variables,
 )
 from seqube.plan.rewrite import conjuncts, rooted
-from seqube.plan.views import choose_ways, nested_root
+from seqube.plan.views import Measured, choose_ways, nested_root
 
 
 def plan_matches(
     query: Query,
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
-    statistics: Statistics | None = None,
-    unit: str = "ms",
+    measured: Measured | None = None,
 ) -> MatchPlan:
     """The plan that finds the matches of a query, its nested sub-queries by one strategy or by the cheapest for each."""
     flat = _plan(query, rooted(query), hierarchy)
-    return choose_ways(flat, lambda: _plan(query, nested_root(query), hierarchy), strategy, statistics, unit)
+    return choose_ways(flat, lambda: _plan(query, nested_root(query), hierarchy), strategy, measured)
 
 
 def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchPlan:

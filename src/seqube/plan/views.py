@@ -7,8 +7,8 @@ predicates that a loop can test on single events (`clauses`); `plan_nested` give
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import factorial, log2, prod
 
@@ -17,13 +17,19 @@ from seqube.events import Statistics
 from seqube.events.schema import UNITS
 from seqube.language.tree import (
     AllOf,
+    And,
     AnyOf,
+    Chain,
     Comparison,
     ComparisonOp,
     FirstOf,
+    Not,
+    Or,
+    Part,
     Pattern,
     Predicate,
     Query,
+    Same,
     Seq,
     Type,
     Value,
@@ -108,6 +114,27 @@ def _choices(value: Value) -> tuple[Value, ...] | None:
 def variable_of(value: Value | Predicate) -> str | None:
     """The one variable that a side of a test names; None for a constant."""
     return next((attribute.variable for attribute in attributes(value)), None)
+
+
+def equated(pattern: Pattern) -> set[str]:
+    """The attributes in equalities of a pattern that nests: how many values they have tells how much the equalities leave."""
+    nests = not isinstance(pattern, Type) and any(isinstance(_inside(part), Seq | And | Or) for part in pattern.parts)
+    return set(_equated(pattern)) if nests else set()
+
+
+def _inside(part: Part) -> Pattern:
+    return part.part if isinstance(part, Not) else part
+
+
+def _equated(pattern: Pattern) -> Iterator[str]:
+    if isinstance(pattern, Type):
+        return
+    for part in pattern.parts:
+        yield from _equated(_inside(part))
+    for predicate in pattern.where:
+        for conjunct in conjuncts(predicate) if not isinstance(predicate, Same | Chain) else ():
+            if isinstance(conjunct, Comparison) and conjunct.op == "=" and len({a.variable for a in attributes(conjunct)}) > 1:
+                yield from (a.name for a in attributes(conjunct))
 
 
 # ---------------------------------------------------------------- sub-queries
@@ -196,6 +223,20 @@ def _predicates(node: Node) -> Iterator[Predicate]:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """What is known of the events: how many of which type over how long, and how many values the attributes in equalities have."""
+
+    statistics: Statistics
+    unit: str = "ms"
+    distinct: Mapping[str, int] = field(default_factory=dict)
+
+    def share(self, left: Value, right: Value) -> float:
+        """The share of pairs of events that agree on two values."""
+        names = {attribute.name for value in (left, right) for attribute in attributes(value)}
+        return 1 / max([self.distinct[name] for name in names if name in self.distinct] or [10])
+
+
+@dataclass(frozen=True, slots=True)
 class Costs:
     """The cost model of the sliding-views paper (section 7), in instances touched over the whole stream.
 
@@ -207,15 +248,15 @@ class Costs:
     Ov               | what an interval shares with those of the triggers before it: all but the trigger's own share of the window
     """
 
-    statistics: Statistics
+    measured: Measured
     window: float  # in ticks, or in events
     counts_events: bool
 
     @staticmethod
-    def of(plan: MatchPlan, statistics: Statistics, unit: str) -> Costs:
+    def of(plan: MatchPlan, measured: Measured) -> Costs:
         window = plan.window
-        length = window.length * 1_000 / UNITS[unit] if window.unit == "us" else float(window.length)
-        return Costs(statistics, length, window.unit == "events")
+        length = window.length * 1_000 / UNITS[measured.unit] if window.unit == "us" else float(window.length)
+        return Costs(measured, length, window.unit == "events")
 
     def estimate(self, asked: Subquery) -> tuple[tuple[str, float], ...]:
         """What each strategy costs for one sub-query, cheapest first."""
@@ -223,11 +264,14 @@ class Costs:
         own = [slot for slot in _parts(parent) if isinstance(slot, Scan)]
         share = 1 / max(len(own), 1)  # of the window: the expected interval between two neighbours among the own events
         triggers = self._in_stream(own[-1]) if own else self._in_stream(subquery)
-        outer = triggers * self._product(own[:-1], 1.0) / factorial(max(len(own) - 1, 0)) * _kept(parent)
+        outer = triggers * self._product(own[:-1], 1.0) / factorial(max(len(own) - 1, 0)) * self._kept(parent)
         outer = max(outer, 1.0)
         everything = self._windows() * self._found(subquery, 1.0)
         in_interval = self._found(subquery, share)
+        tied = in_interval * self._tied(parent, subquery)  # those that agree with the outer result
+        first = min(self._found(part, share) for part in _parts(subquery))
         steps = self._steps(subquery, share)
+        steps = min(steps, first + steps * self._tied(parent, subquery))
         intervals = min(outer, triggers * self._product(own[:-1], share) + 1)  # distinct intervals
         if negated and not asked.tied:
             flat = ("latest-start", self._in_stream(subquery) + outer)
@@ -235,24 +279,23 @@ class Costs:
             flat = ("candidates" if negated else "once", everything + outer * (1 + in_interval))
         costs = {
             flat[0]: FLAT * flat[1],
-            "iterative": outer * (min(steps, _first_few(subquery, steps)) if negated else steps + in_interval),
-            "aggressive": triggers + everything + outer * (1 if negated else 1 + in_interval) + outer * log2(2 + everything),
-            "passive": intervals * (log2(2 + intervals) + (1 if negated else in_interval))
-            + outer * (1 if negated else 1 + in_interval),
-            "balanced": min(everything, intervals * in_interval) + outer * (2 if negated else 2 + in_interval),
+            "iterative": outer * (steps + (0 if negated else tied)),
+            "aggressive": triggers + everything + outer * (log2(2 + everything) + (1 if negated else 1 + tied)),
+            "passive": intervals * (log2(2 + intervals) + (1 if negated else tied)) + outer * (1 if negated else 1 + tied),
+            "balanced": min(everything, intervals * tied) + outer * (2 if negated else 2 + tied),
         }
         return tuple(sorted(costs.items(), key=lambda item: item[1]))
 
     def _in_stream(self, node: Node) -> float:
-        return float(sum(self.statistics.count(scan.types) for scan in _scans(node)))
+        return float(sum(self.measured.statistics.count(scan.types) for scan in _scans(node)))
 
     def _windows(self) -> float:
         """How many windows the stream is long."""
-        length = self.statistics.n if self.counts_events else self.statistics.span
+        length = self.measured.statistics.n if self.counts_events else self.measured.statistics.span
         return max(length / max(self.window, 1.0), 1.0)
 
     def _in_window(self, scan: Scan) -> float:
-        return self.statistics.count(scan.types) / self._windows() * 0.5 ** len(scan.filters)
+        return self.measured.statistics.count(scan.types) / self._windows() * 0.5 ** len(scan.filters)
 
     def _product(self, nodes: Iterable[Node], share: float) -> float:
         return prod((self._found(node, share) for node in nodes), start=1.0)
@@ -266,7 +309,32 @@ class Costs:
                 return sum(self._found(branch, share) for branch in node.branches)
             case _:
                 orders = factorial(len(node.slots)) if isinstance(node, MatchSequence) else 1
-                return self._product(node.slots, share) / orders * _kept(node)
+                return self._product(node.slots, share) / orders * self._kept(node)
+
+    def _kept(self, node: Node) -> float:
+        """The share of combinations of a node's parts that its predicates keep; a third for each that is not an equality."""
+        if isinstance(node, Scan | MatchAlternatives):
+            return 1.0
+        shares = [self.measured.share(a, b) for column in node.key for a, b in pairwise(column)]
+        for clause in node.clauses:
+            atom = clause[0]
+            if len(clause) > 1 or not isinstance(atom, Atom) or atom.op != "=":
+                shares.append(1 / 3)
+            elif all(isinstance(node.slots[i], Scan) for i in (atom.left_slot, atom.right_slot)):
+                shares.append(self.measured.share(atom.left, atom.right))
+        return prod(shares) * (1 / 3) ** len(node.filters)
+
+    def _tied(self, parent: Node, subquery: Node) -> float:
+        """The share of a sub-query's instances that agree with one outer result, by equalities that are not part of a key."""
+        if isinstance(parent, Scan | MatchAlternatives) or subquery not in parent.slots:
+            return 1.0
+        atoms = [clause[0] for clause in parent.clauses if len(clause) == 1]
+        position = parent.slots.index(subquery)
+        return prod(
+            self.measured.share(atom.left, atom.right)
+            for atom in atoms
+            if isinstance(atom, Atom) and atom.op == "=" and position in (atom.left_slot, atom.right_slot)
+        )
 
     def _steps(self, node: Node, share: float) -> float:
         """What a walk touches to find them: every chain from the last event on (Equation 1)."""
@@ -281,20 +349,7 @@ class Costs:
         return total + sum(self._steps(slot, share) for slot in node.slots if not isinstance(slot, Scan))
 
 
-FLAT = 0.1  # an instance in the flat matcher's loops, beside one on the arena of the nested ones: measured
-
-
-def _first_few(node: Node, steps: float) -> float:
-    """A walk that may stop at the first instance: a few events, unless there are none."""
-    return min(steps, 4.0 * len(_parts(node)))
-
-
-def _kept(node: Node) -> float:
-    """The share of combinations that a node's predicates keep: a tenth for each equality, a third for any other."""
-    if isinstance(node, Scan | MatchAlternatives):
-        return 1.0
-    equalities = sum(len(column) - 1 for column in node.key)
-    return 0.1**equalities * (1 / 3) ** (len(node.clauses) + len(node.filters))
+FLAT = 0.12  # an instance in the flat matcher's loops, beside one on the arena of the nested ones: measured
 
 
 def _parts(node: Node) -> tuple[Node, ...]:
@@ -308,12 +363,10 @@ def _scans(node: Node) -> list[Scan]:
 # ---------------------------------------------------------------- choosing
 
 
-def choose_ways(
-    flat: MatchPlan, make_nested: Callable[[], MatchPlan], strategy: str, statistics: Statistics | None, unit: str
-) -> MatchPlan:
+def choose_ways(flat: MatchPlan, make_nested: Callable[[], MatchPlan], strategy: str, measured: Measured | None) -> MatchPlan:
     """The flat plan where the matcher's own way is asked for or cheapest, else the nested one with a way for every sub-query."""
     if strategy == "auto":
-        return _cheapest(flat, make_nested, statistics, unit)
+        return _cheapest(flat, make_nested, measured)
     if strategy == "latest-start":
         if any(check.filters or check.checks for check in flat.checks):
             raise PlanError(
@@ -327,16 +380,16 @@ def choose_ways(
             f"strategy {strategy!r} does not apply: {write_predicate(refused)}, under a negation, computes with several events\n"
             "  hint: auto does"
         )
-    ways = [Way(subquery.node, strategy, _costs(nested, subquery, statistics, unit)) for subquery in subqueries(nested)]
+    ways = [Way(subquery.node, strategy, _costs(nested, subquery, measured)) for subquery in subqueries(nested)]
     return replace(nested, ways=tuple(ways) or (Way(nested.pattern, strategy),))
 
 
-def _cheapest(flat: MatchPlan, make_nested: Callable[[], MatchPlan], statistics: Statistics | None, unit: str) -> MatchPlan:
+def _cheapest(flat: MatchPlan, make_nested: Callable[[], MatchPlan], measured: Measured | None) -> MatchPlan:
     """For every sub-query the strategy that costs least; the flat plan if the sum of its sub-queries does."""
     found = list(subqueries(flat))
-    if not found or statistics is None:
+    if not found or measured is None:
         return flat
-    estimates = [(subquery, _costs(flat, subquery, statistics, unit)) for subquery in found]
+    estimates = [(subquery, _costs(flat, subquery, measured)) for subquery in found]
     own = [(subquery.node, next(item for item in costs if item[0] not in LOOPS), costs) for subquery, costs in estimates]
     flat = replace(flat, ways=tuple(Way(node, name, costs) for node, (name, _), costs in own))
     nested = make_nested()
@@ -344,7 +397,7 @@ def _cheapest(flat: MatchPlan, make_nested: Callable[[], MatchPlan], statistics:
         return flat
     loops = []
     for subquery in subqueries(nested):
-        costs = _costs(nested, subquery, statistics, unit)
+        costs = _costs(nested, subquery, measured)
         name, cost = next(item for item in costs if item[0] in LOOPS)
         loops.append((Way(subquery.node, name, costs), cost))
     if sum(cost for _, cost in loops) < sum(cost for _, (_, cost), _ in own):
@@ -352,7 +405,5 @@ def _cheapest(flat: MatchPlan, make_nested: Callable[[], MatchPlan], statistics:
     return flat
 
 
-def _costs(plan: MatchPlan, subquery: Subquery, statistics: Statistics | None, unit: str) -> tuple[tuple[str, float], ...]:
-    if statistics is None:
-        return ()
-    return Costs.of(plan, statistics, unit).estimate(subquery)
+def _costs(plan: MatchPlan, subquery: Subquery, measured: Measured | None) -> tuple[tuple[str, float], ...]:
+    return Costs.of(plan, measured).estimate(subquery) if measured is not None else ()
