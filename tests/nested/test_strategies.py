@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +17,7 @@ from properties.test_matching import counted, show, table
 from seqube.engine.state import Matcher, State
 from seqube.errors import PlanError
 from seqube.events import Events
-from seqube.language import parse
+from seqube.language import parse, parse_file
 from seqube.plan.explain import explain_matches
 from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
@@ -120,3 +122,17 @@ def test_a_strategy_that_does_not_apply_says_which_do() -> None:
         plan_matches(parse("SEQ(A a, !SEQ(B b, C c, b.x < a.x), D d) WITHIN 5"), strategy="latest-start")
     with pytest.raises(PlanError, match=r"a\.x \+ b\.x > 3.*\n.*hint: auto does"):
         plan_matches(parse("SEQ(A a, !SEQ(B b, C c, a.x + b.x > 3), D d) WITHIN 5"), strategy="passive")
+
+
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+
+
+@pytest.mark.parametrize("strategy", LOOPS)
+@pytest.mark.parametrize("folder", sorted(path.name for path in EXAMPLES.glob("nested-*")))
+def test_worked_examples_of_the_papers(folder: str, strategy: str) -> None:
+    queries = parse_file((EXAMPLES / folder / "query.sqb").read_text())
+    expected = json.loads((EXAMPLES / folder / "expected.json").read_text())
+    for name, query in queries.items():
+        answer = expected[name] if isinstance(expected, dict) else expected
+        found = sq.run(query, str(EXAMPLES / folder / "events.csv"), strategy=strategy).table.to_pylist()
+        assert counted(found) == counted(answer)
