@@ -13,6 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import oracle
+import seqube as sq
 from properties.test_matching import counted, show, table
 from seqube.engine.state import Matcher, State
 from seqube.errors import PlanError
