@@ -81,7 +81,7 @@ def query(pattern: str, window: int) -> str:
 
 
 def measurements(quick: bool = False) -> Iterator[Measurement]:
-    repetitions = 3 if quick else 5
+    repetitions = 3  # of seconds each, where views are at their worst
     table = load()
     events = sq.Events(table, type="ticker", time="ts")
     for task, pattern in ITERATIVE.items():

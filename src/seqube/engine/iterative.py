@@ -1,491 +1,583 @@
-"""A plan as tables for the loops of `views`, and the run over them: nested queries evaluated outer first, one trigger at a time.
+"""Nested evaluation as published: outer results first, then their sub-queries in a tightened interval, with or without views.
 
-Every predicate is taken apart into clauses of tests on single events, and every clause is placed where its last variable is bound:
-at an own event of an operator, where a child's result is joined, or on the finished instance. A clause that ties a sub-query to an
-outer variable is pushed into it when it is evaluated from scratch (its value is passed down); a view must not depend on what is
-outside, so there it is tested when results are taken, save one equality that divides the view by value.
+Everything is a position: the events that matter, sorted by partition and time, and numbered. An instance is the positions of its
+variables; "before" and "within the window" are look-ups in four arrays (`Program.begins`, `afters`, `oldest`, `horizons`), so
+every interval of the papers is a half-open range of positions `[low, high)`, whatever clock the window uses.
 
-Cost: a pass over the events of the plan per clause; then that of `views`. Invariant: places name only variables that are bound.
+`evaluate` is one recursive loop with four entries, since only a function that calls nothing but itself can be compiled and cached:
+
+    COMPUTE    the instances of a node in an interval, from scratch: own events, then children for each of these own results
+    RESULTS    the same for a sub-query, by its strategy: from scratch (iterative), or out of its view after COVER
+    COVER      see to it that a view is complete for an interval, by computing what is missing
+    CANCELLED  whether a negated sub-query has an instance in its scope
+
+Records lie behind each other on one arena: first and last position, then one position per variable (-1: OR branch not taken).
+
+Cost: iterative, per outer result, the instances of its children in their interval; with views, each such instance once per
+interval that needs it, plus what `views` costs. Invariant: a call leaves the arena as it was, save what it pushed.
+
+    Paper                   | Here
+    WinSeq, WinAnd, WinOr   | SEQUENCE, CONJUNCTION, ALTERNATIVES
+    selfCompute             | the first phase of COMPUTE (`_own_results`)
+    Query-Interval          | low, high of RESULTS and CANCELLED
+    ViewUpdate              | COVER
+    delayed constraint      | a check of the root or of the enclosing negation, not of the node
+    postponed negation      | a check of the root, whose matches wait (`state`)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
 
-from seqube.engine.jit import kernel
+from seqube.engine.jit import kernel, recursive_kernel
 from seqube.engine.nested import Batch, Instances
-from seqube.engine.predicates import NULL, UNBOUND, Evaluator, Ints, code_columns, rank_pair
-from seqube.engine.sequence import HIGHEST, LOWEST, OPS
+from seqube.engine.predicates import UNBOUND, Evaluator, Ints
+from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.tables import Tables
 from seqube.engine.views import (
+    AFTERS,
+    AGGRESSIVE,
     ALTERNATIVES,
+    BALANCED,
+    BASES,
+    BEGINS,
     BOUND,
-    CONJUNCTION,
+    CHECKS,
+    CHECKS_AT,
+    FLOOR,
     FRAME,
     FRAMES,
     FULL,
+    GAPS,
+    GAPS_AT,
     HALF,
+    HORIZONS,
     INTERVAL_TOP,
     ITERATIVE,
+    KIDS,
+    KIDS_AT,
+    KINDS,
     LIVE,
-    N_REGISTERS,
-    N_VIEWS,
+    MODES,
+    N_POSITIONS,
+    N_ROOT_CHECKS,
+    NEGATIONS,
+    NO_LIMIT,
+    OLDEST,
+    OWN,
+    OWN_AT,
     PASSIVE,
     PEAK,
+    PLACES,
+    PLACES_AT,
     POOL_TOP,
+    ROOT_CHECKS,
+    ROWS_AT,
     SCAN,
     SEQUENCE,
     SLABS,
     TOP,
-    Program,
+    VIEWS,
+    WIDTHS,
     Store,
-    find_matches,
+    add_narrowest,
+    add_widest,
+    any_bound,
+    at_or_after,
+    fetch_records,
+    first_bound,
     flattened,
+    holds,
+    interval_of,
+    is_inside,
+    last_bound,
+    make_room,
+    preceding,
+    reserve,
+    store_records,
+    view_of,
 )
-from seqube.language.tree import AnyOf, Comparison, Predicate, Value, attributes
-from seqube.plan.physical import (
-    Absence,
-    Atom,
-    Guarded,
-    Link,
-    MatchAlternatives,
-    MatchConjunction,
-    MatchPlan,
-    MatchSequence,
-    Node,
-    Scan,
-    Scope,
-    scans,
-    variables,
-)
-from seqube.plan.views import LOOPS, Test, Tests, clauses, variable_of
+from seqube.plan.physical import MatchPlan
 
+COMPUTE, RESULTS, COVER, CANCELLED = range(4)
 PIECE = 1 << 19  # words of matches after which a piece is handed on
-MODES = {name: number for number, name in enumerate(LOOPS)}
+
+
+# ---------------------------------------------------------------- own results
 
 
 @kernel
-def _mark_positions(times: Ints, clocks: Ints, partitions: Ints, window: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Per position: the first of its time, the first later one, the first in the window that ends here, the first behind it."""
-    n = len(times)
-    begins, afters, oldest, horizons = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    begin = old = 0
-    for i in range(n):
-        if i > 0 and partitions[i] != partitions[i - 1]:
-            begin, old = i, i
-        elif times[i] != times[begin]:
-            begin = i
-        begins[i] = begin
-        while clocks[i] - clocks[old] >= window:
-            old += 1
-        oldest[i] = old
-    end = far = n
-    for i in range(n - 1, -1, -1):
-        if i < n - 1 and partitions[i] != partitions[i + 1]:
-            end, far = i + 1, i + 1
-        elif i < n - 1 and times[i] != times[i + 1]:
-            end = i + 1
-        afters[i] = end
-        while far > i and clocks[far - 1] - clocks[i] >= window:
-            far -= 1
-        horizons[i] = far
-    return begins, afters, oldest, horizons
-
-
-@dataclass(slots=True)
-class _Clause:
-    tests: Tests
-    guard: frozenset[str]
-    names: frozenset[str]
-
-
-@dataclass(slots=True)
-class _Lists:
-    """Entries that grow in groups: group k holds `entries[at[k]:at[k + 1]]` once all groups are there."""
-
-    groups: list[list[list[int]]] = field(default_factory=list)
-
-    def add(self) -> int:
-        self.groups.append([])
-        return len(self.groups) - 1
-
-    def arrays(self, width: int) -> tuple[Ints, Ints]:
-        at = np.cumsum([0, *(len(group) for group in self.groups)]).astype(np.int64)
-        flat = [entry for group in self.groups for entry in group]
-        return at, np.array(flat, np.int64).reshape(-1, width)
-
-
-class Tables:
-    """Builds the program of one plan over one batch."""
-
-    def __init__(self, plan: MatchPlan, batch: Batch, evaluator: Evaluator) -> None:
-        self._plan, self._batch, self._evaluator = plan, batch, evaluator
-        self._ways = {way.subquery: MODES[way.strategy] for way in plan.ways}
-        self._number: dict[str, int] = {}
-        self._rows: list[Ints] = []  # positions of each variable's events
-        self._scan_rows: dict[str, Ints] = {}  # the same as rows of the batch, with UNBOUND at the end
-        self._kinds: list[int] = []
-        self._modes: list[int] = []
-        self._bases: list[int] = []
-        self._widths: list[int] = []
-        self._node_places: list[int] = []
-        self._node_ids: dict[int, int] = {}
-        self._nodes: list[Node] = []
-        self._own, self._kids, self._gaps, self._checks, self._places = _Lists(), _Lists(), _Lists(), _Lists(), _Lists()
-        self._negations: list[list[int]] = []
-        self._views: list[list[int]] = []
-        self._negated: set[int] = set()
-        self._n_views = 0
-        self._narrow_views: list[int] = []
-        self._codes: list[Ints] = []
-        self._guards: list[list[int]] = []
-        self._clauses, self._sides = _Lists(), _Lists()
-        self._values: list[Ints] = []
-        self._n_values = 0
-        self.rest: list[Guarded] = []  # what the loops cannot test on positive variables: filters on the matches
-        self._place_positions()
-
-    def _place_positions(self) -> None:
-        batch = self._batch
-        rows = batch.events.rows_of(self._plan.types)
-        parts = np.zeros(len(rows), np.int64) if batch.partitions is None else batch.partitions[rows]
-        if batch.partitions is not None:
-            rows = rows[parts >= 0]
-            rows = rows[np.argsort(batch.partitions[rows], kind="stable")]
-            parts = batch.partitions[rows]
-        self.order = rows
-        self._position = np.full(len(batch.events) + 1, -1, np.int64)
-        self._position[rows] = np.arange(len(rows))
-        self._marks = _mark_positions(batch.events.times[rows], batch.clocks[rows], parts, batch.window)
-
-    # ------------------------------------------------------------ nodes
-
-    def build(self) -> Program:
-        self._add_variables(self._plan.pattern)
-        self._places.add()
-        root = self._node(self._plan.pattern)
-        assert root == 0
-        self._modes[0] = ITERATIVE
-        self._predicates(self._plan.pattern, frozenset(), in_negation=False)
-        root_checks = [self._negation(check) for check in (*self._edge_gaps(), *self._plan.checks)]
-        self._give_views()
-        return self._program(root_checks)
-
-    def _edge_gaps(self) -> list[Absence]:
-        """Negations before the first and after the last slot of the root: their scope needs the whole match."""
-        node = self._plan.pattern
-        if not isinstance(node, MatchSequence):
-            return []
-        return [_gap_absence(node, i) for i, gap in enumerate(node.gaps) if gap.position in (0, len(node.slots))]
-
-    def _add_variables(self, node: Node) -> None:
-        """Number the variables of a node one after the other, and find their events."""
-        for scan in scans(node):
-            if scan.variable not in variables(node):
+def _own_results(p: Ints, s: Store, node: int, low: int, high: int, since: int, until: int) -> None:
+    """Push the positions of a node's single events, for every way to choose them: a walk of nested ranges."""
+    begin, n_own = p[p[OWN_AT] + node], p[p[OWN_AT] + node + 1] - p[p[OWN_AT] + node]
+    is_sequence = p[p[KINDS] + node] == SEQUENCE
+    frame = s.work[FRAME]  # the present index of every level; nothing below calls back
+    level = 0
+    s.work[s.work[FRAMES] + frame] = -1
+    while level >= 0:
+        variable, flags = p[p[OWN] + 3 * (begin + level)], p[p[OWN] + 3 * (begin + level) + 2]
+        least, bound = low, high
+        if is_sequence:
+            if level > 0:
+                bound = p[p[BEGINS] + s.work[s.work[BOUND] + p[p[OWN] + 3 * (begin + level - 1)]]]
+            if flags & 2:
+                least = max(least, since)
+            if flags & 1:
+                bound = min(bound, until)
+        i = s.work[s.work[FRAMES] + frame + level]
+        i = at_or_after(p, p[p[ROWS_AT] + variable], p[p[ROWS_AT] + variable + 1], least) if i < 0 else i + 1
+        s.work[s.work[FRAMES] + frame + level] = i
+        if i >= p[p[ROWS_AT] + variable + 1] or p[i] >= bound:
+            level -= 1
+            continue
+        s.work[s.work[BOUND] + variable] = p[i]
+        if not is_sequence:
+            twice = False
+            for other in range(level):
+                twice = twice or s.work[s.work[BOUND] + p[p[OWN] + 3 * (begin + other)]] == p[i]
+            if twice:
                 continue
-            rows = self._batch.events.rows_of(scan.types)
-            if self._batch.partitions is not None:
-                rows = rows[self._batch.partitions[rows] >= 0]
-            if scan.filters:
-                rows = rows[self._evaluator.true(scan.filters, {scan.variable: rows}, len(rows))]
-            self._number[scan.variable] = len(self._rows)
-            self._scan_rows[scan.variable] = np.append(rows, UNBOUND)
-            self._rows.append(np.sort(self._position[rows]) if self._batch.partitions is not None else self._position[rows])
+        if not holds(p, s, p[p[OWN] + 3 * (begin + level) + 1]):
+            continue
+        if level < n_own - 1:
+            level += 1
+            s.work[s.work[FRAMES] + frame + level] = -1
+            continue
+        reserve(s, n_own)
+        for j in range(n_own):
+            s.arena[s.work[TOP] + j] = s.work[s.work[BOUND] + p[p[OWN] + 3 * (begin + j)]]
+        s.work[TOP] += n_own
 
-    def _node(self, node: Node) -> int:
-        """Add a node and everything below it."""
-        number = len(self._kinds)
-        self._node_ids[id(node)] = number
-        self._nodes.append(node)
-        names = variables(node)
-        kind = {Scan: SCAN, MatchSequence: SEQUENCE, MatchConjunction: CONJUNCTION, MatchAlternatives: ALTERNATIVES}[type(node)]
-        self._kinds.append(kind)
-        self._modes.append(self._ways.get(node, ITERATIVE))
-        self._bases.append(self._number[names[0]])
-        self._widths.append(len(names))
-        self._node_places.append(self._places.add())
-        self._views.append([0, 0, -1, 0])
-        own, kids, gaps = self._own.add(), self._kids.add(), self._gaps.add()
-        assert own == kids == gaps == number
-        slots: Sequence[Node] = ()
-        if not isinstance(node, Scan):
-            slots = node.branches if isinstance(node, MatchAlternatives) else node.slots
-        for i, slot in enumerate(slots):
-            flags = (1 if i == 0 else 0) | (2 if i == len(slots) - 1 else 0)
-            if isinstance(slot, Scan) and kind != ALTERNATIVES:
-                self._own.groups[number].append([self._number[slot.variable], self._places.add(), flags])
-                continue
-            child = self._node(slot)
-            left = right = -1
-            if kind == SEQUENCE:
-                left = next((self._number[s.variable] for s in reversed(slots[:i]) if isinstance(s, Scan)), -1)
-                right = next((self._number[s.variable] for s in slots[i + 1 :] if isinstance(s, Scan)), -1)
-            follows_kid = int(kind == SEQUENCE and i > 0 and not isinstance(slots[i - 1], Scan))
-            self._kids.groups[number].append([child, self._places.add(), left, right, follows_kid, flags])
-        if kind == SEQUENCE:
-            self._own.groups[number].reverse()
-        return number
 
-    def _binds(self, node: int, variable: int) -> bool:
-        return self._bases[node] <= variable < self._bases[node] + self._widths[node]
+@kernel
+def _narrow_kid(p: Ints, s: Store, kid: int, low: int, high: int) -> tuple[int, int]:
+    """The query interval of a child: between its neighbours among the own events, else as inherited."""
+    left, right = p[p[KIDS] + 6 * kid + 2], p[p[KIDS] + 6 * kid + 3]
+    if left >= 0:
+        low = p[p[AFTERS] + s.work[s.work[BOUND] + left]]
+    if right >= 0:
+        high = p[p[BEGINS] + s.work[s.work[BOUND] + right]]
+    return low, high
 
-    def _own_variables(self, number: int) -> list[int]:
-        return [entry[0] for entry in self._own.groups[number]]
 
-    # ------------------------------------------------------------ negations
+@kernel
+def _narrow_negation(p: Ints, s: Store, negation: int, low: int, high: int) -> tuple[int, int]:
+    """The scope of a negation; empty where the OR branch that it stands in was not taken."""
+    about = p[NEGATIONS] + 10 * negation
+    if p[about + 8] >= 0 and not any_bound(s, p[about + 8], p[about + 9]):
+        return 0, 0
+    if p[about + 2] >= 0:
+        low = p[p[AFTERS] + last_bound(s, p[about + 2], p[about + 3])]
+    if p[about + 4] >= 0:
+        high = p[p[BEGINS] + first_bound(s, p[about + 4], p[about + 5])]
+    if p[about + 6] >= 0:
+        last = last_bound(s, p[about + 6], p[about + 7])
+        low, high = max(low, p[p[OLDEST] + last]), min(high, p[p[AFTERS] + last])
+    return low, high
 
-    def _negation(self, absence: Absence) -> int:
-        node = absence.instance
-        self._add_variables(node)
-        inner = self._node(node)
-        number = len(self._negations)
-        about = [inner, self._places.add()]
-        for names in (absence.scope.after, absence.scope.before, absence.scope.around, absence.when or None):
-            about += self._range(names)
-        self._negations.append(about)
-        self._checks.add()
-        predicates = [Guarded(Comparison("=", link.inner, link.outer)) for link in absence.links]
-        tied = [self._take_apart(guarded, in_negation=True) for guarded in (*predicates, *absence.filters)]
-        self._predicates(node, frozenset(), in_negation=True)
-        for clause in [clause for group in tied for clause in group]:
-            self._tie(clause, inner, about[1])
-        self._negated.add(inner)
-        self._checks.groups[number] += [[self._negation(check)] for check in absence.checks]
-        return number
 
-    def _range(self, names: Sequence[str] | frozenset[str] | None) -> list[int]:
-        if names is None:
-            return [-1, -1]
-        numbers = sorted(self._number[name] for name in names)
-        assert numbers[-1] - numbers[0] == len(numbers) - 1, "the variables of an expression are numbered one after the other"
-        return [numbers[0], numbers[-1] + 1]
+@kernel
+def _shares_position(s: Store, begin: int, end: int, base: int, width: int) -> bool:
+    """Whether a variable of `base` .. is bound to the same event as one of begin .. end (which may include those)."""
+    for v in range(base, base + width):
+        if s.work[s.work[BOUND] + v] >= 0:
+            for w in range(begin, end):
+                if (w < base or w >= base + width) and s.work[s.work[BOUND] + w] == s.work[s.work[BOUND] + v]:
+                    return True
+    return False
 
-    def _give_views(self) -> None:
-        """Number the views: one per sub-query and outer value; when passive and negated two, of what is empty and what is not."""
-        for node, mode in enumerate(self._modes):
-            if mode != ITERATIVE and self._kinds[node] != SCAN:
-                n_values = max(self._views[node][1], 1)
-                self._views[node][:2] = [self._n_views, n_values]
-                self._n_views += n_values
-                if mode == PASSIVE and node in self._negated:
-                    self._narrow_views += range(self._n_views, self._n_views + n_values)
-                    self._n_views += n_values
 
-    # ------------------------------------------------------------ predicates
-
-    def _predicates(self, node: Node, taken: frozenset[str], in_negation: bool) -> None:
-        """Place the predicates and inner negations of a node and of all below it. `taken`: the OR branch it stands in."""
-        number = self._node_ids[id(node)]
-        found: list[Guarded] = []
-        if isinstance(node, MatchAlternatives):
-            found += node.filters
-            for branch in node.branches:
-                self._predicates(branch, frozenset(variables(branch)), in_negation)
-        elif not isinstance(node, Scan):
-            for slot in node.slots:
-                if not isinstance(slot, Scan):
-                    self._predicates(slot, taken, in_negation)
-            for column in node.key:
-                found += [Guarded(Comparison("=", a, b)) for a, b in pairwise(column)]
-            for clause in node.clauses:
-                parts = tuple(
-                    Comparison(atom.op, atom.left, atom.right) if isinstance(atom, Atom) else atom.predicate for atom in clause
-                )
-                found.append(Guarded(_any_of(parts)))
-            found += node.filters
-        for guarded in found:
-            for taken_apart in self._take_apart(guarded, in_negation, taken):
-                self._place(taken_apart, number)
-        if isinstance(node, MatchSequence):
-            own = set(self._own_variables(number))
-            for i, gap in enumerate(node.gaps):
-                if gap.position in (0, len(node.slots)):
-                    assert number == 0, "only the root decides negations at its edges"
-                    continue
-                absence = _gap_absence(node, i)
-                negation = self._negation(absence)
-                needed = {self._number[name] for name in _outer_names(absence)}
-                self._gaps.groups[number].append([negation, int(not needed <= own)])
-
-    def _take_apart(self, guarded: Guarded, in_negation: bool, taken: frozenset[str] = frozenset()) -> list[_Clause]:
-        parts = clauses(guarded.predicate)
-        if parts is None:
-            assert not in_negation, "the planner refuses this"
-            self.rest.append(Guarded(guarded.predicate, guarded.when or taken))
-            return []
-        found = []
-        for tests in parts:
-            names = frozenset(a.variable for test in tests for a in attributes(test.predicate) if a.variable is not None)
-            found.append(_Clause(tests, guarded.when, names))
-        return found
-
-    def _tie(self, clause: _Clause, node: int, place: int) -> None:
-        """Place a clause between a negated sub-query and what is outside: inside if that is allowed, else where it is used."""
-        if self._modes[node] == ITERATIVE or self._kinds[node] == SCAN or self._divides(clause, node):
-            self._place(clause, node)
-        else:
-            self._write(clause, place)
-
-    def _divides(self, clause: _Clause, node: int) -> bool:
-        """Take an equality with one outer value as what a view is divided by, if it is the first one."""
-        test = clause.tests[0]
-        if len(clause.tests) > 1 or clause.guard or test.op != "=" or len(test.left) > 1 or len(test.right) > 1:
-            return False
-        if self._views[node][2] >= 0:
-            return False
-        inside = set(variables(self._nodes[node]))
-        sides = [(test.left[0], test.right[0]), (test.right[0], test.left[0])]
-        for inner, outer in sides:
-            inner_name, outer_name = variable_of(inner), variable_of(outer)
-            if inner_name in inside and outer_name is not None and outer_name not in inside:
-                columns = [[self._column(value, name)] for value, name in ((inner, inner_name), (outer, outer_name))]
-                (_, codes), n_codes = code_columns(columns)
-                self._views[node][1:] = [n_codes, self._number[outer_name], sum(len(part) for part in self._codes)]
-                self._codes.append(self._spread(codes, outer_name, -1))
-                return True
-        return False
-
-    def _place(self, clause: _Clause, node: int) -> None:
-        """Write a clause where its last variable below `node` is bound; variables outside are bound already."""
-        inside = {self._number[name] for name in clause.names | clause.guard}
-        inside = {v for v in inside if self._binds(node, v)}
-        if self._kinds[node] in (SCAN, ALTERNATIVES):
-            self._write(clause, self._node_places[node])
+@kernel
+def _merge_request(s: Store, mark: int, u: int, low: int, high: int) -> None:
+    """Join an interval of view u into the requests (u, low, high) from `mark` on: one that it overlaps grows."""
+    arena = s.arena
+    for at in range(mark, s.work[TOP], 3):
+        if arena[at] == u and low <= arena[at + 2] and arena[at + 1] <= high:
+            arena[at + 1], arena[at + 2] = min(arena[at + 1], low), max(arena[at + 2], high)
             return
-        kids = self._kids.groups[node]
-        touched = [i for i, kid in enumerate(kids) if any(self._binds(kid[0], v) for v in inside)]
-        if not touched:
-            places = [entry[1] for entry in self._own.groups[node] if entry[0] in inside]
-            self._write(clause, places[-1] if places else self._node_places[node])
-        elif len(touched) > 1:
-            self._write(clause, kids[touched[-1]][1])
-        else:
-            child, place = kids[touched[0]][:2]
-            names = {self._number[name] for name in clause.names | clause.guard}
-            alone = all(self._binds(child, v) for v in names)
-            if alone or self._modes[child] == ITERATIVE or self._kinds[child] == SCAN or self._divides(clause, child):
-                self._place(clause, child)
+    reserve(s, 3)
+    top = s.work[TOP]
+    arena[top], arena[top + 1], arena[top + 2] = u, low, high
+    s.work[TOP] = top + 3
+
+
+# ---------------------------------------------------------------- evaluation
+
+
+@recursive_kernel
+def evaluate(p: Ints, s: Store, entry: int, k: int, low: int, high: int, since: int, until: int, limit: int) -> int:
+    """See the module's text. `k` is a node, or for CANCELLED a negation.
+
+    COMPUTE and RESULTS push instances that lie in [low, high), end at `since` or later and begin before `until`, and return how
+    many; they may stop at `limit`. COVER takes the view as `since`, and as `until` whether intervals that are there may grow.
+    """
+    arena = s.arena
+    n_positions = p[N_POSITIONS]
+    # A constant counts as a type of its own, for which this function would be compiled once more.
+    compute, results, cover, cancelled = (
+        int(np.int64(COMPUTE)),
+        int(np.int64(RESULTS)),
+        int(np.int64(COVER)),
+        int(np.int64(CANCELLED)),
+    )
+    none, one, no_limit = int(np.int64(0)), int(np.int64(1)), int(np.int64(NO_LIMIT))
+    mark = s.work[TOP]
+    if entry == CANCELLED:
+        node, place = p[p[NEGATIONS] + 10 * k], p[p[NEGATIONS] + 10 * k + 1]
+        low, high = _narrow_negation(p, s, k, low, high)
+        if low >= high:
+            return 0
+        if p[p[KINDS] + node] == SCAN:
+            variable = p[p[BASES] + node]
+            end = p[p[ROWS_AT] + variable + 1]
+            for i in range(at_or_after(p, p[p[ROWS_AT] + variable], end, low), end):
+                if p[i] >= high:
+                    break
+                s.work[s.work[BOUND] + variable] = p[i]
+                if holds(p, s, p[p[PLACES] + node]) and holds(p, s, place):
+                    return 1
+            return 0
+        is_plain = p[p[CHECKS_AT] + k] == p[p[CHECKS_AT] + k + 1] and p[p[PLACES_AT] + place] == p[p[PLACES_AT] + place + 1]
+        if is_plain and p[p[MODES] + node] == PASSIVE:
+            u = view_of(p, s, node)
+            if u < 0:
+                return 0
+            known = u + p[p[VIEWS] + 4 * node + 1]  # the intervals known to hold something; those of u hold nothing
+            i = preceding(s, known, low - 1) + 1
+            if i < s.work[s.work[SLABS] + 4 * known + 1] and interval_of(s, known, i, 1) <= high:
+                return 1
+            if is_inside(s, u, low, high):
+                return 0
+            i = preceding(s, u, low)
+            j = i + 1
+            if i >= 0 and interval_of(s, u, i, 1) > low:
+                found = evaluate(p, s, compute, node, low, high, interval_of(s, u, i, 1), n_positions, one)
+            elif j < s.work[s.work[SLABS] + 4 * u + 1] and interval_of(s, u, j, 0) < high:
+                begin, end = interval_of(s, u, j, 0), interval_of(s, u, j, 1)
+                found = evaluate(p, s, compute, node, low, high, none, begin, one)
+                if found == 0 and end < high:
+                    found = evaluate(p, s, compute, node, begin, high, end, n_positions, one)
             else:
-                self._write(clause, place)
+                found = evaluate(p, s, compute, node, low, high, none, n_positions, one)
+            s.work[TOP] = mark
+            make_room(s, 0)
+            if found > 0:
+                add_narrowest(s, known, low, high)
+                return 1
+            add_widest(s, u, low, high, -1, -1)
+            return 0
+        found = evaluate(p, s, results, node, low, high, none, n_positions, one if is_plain else no_limit)
+        if is_plain:
+            s.work[TOP] = mark
+            return min(found, 1)
+        stride = p[p[WIDTHS] + node] + 2
+        for at in range(mark, s.work[TOP], stride):
+            for v in range(stride - 2):
+                s.work[s.work[BOUND] + p[p[BASES] + node] + v] = arena[at + 2 + v]
+            if not holds(p, s, place):
+                continue
+            stands = True
+            for c in range(p[p[CHECKS_AT] + k], p[p[CHECKS_AT] + k + 1]):
+                if evaluate(p, s, cancelled, p[p[CHECKS] + c], low, high, none, none, none) == 1:
+                    stands = False
+                    break
+            if stands:
+                s.work[TOP] = mark
+                return 1
+        s.work[TOP] = mark
+        return 0
 
-    def _write(self, clause: _Clause, place: int) -> None:
-        number = self._clauses.add()
-        self._guards.append(self._range(clause.guard or None))
-        self._clauses.groups[number] += [self._atom(test) for test in clause.tests]
-        self._places.groups[place].append([number])
+    stride = p[p[WIDTHS] + k] + 2
+    if entry == RESULTS:
+        if p[p[MODES] + k] == ITERATIVE or p[p[KINDS] + k] == SCAN:
+            return evaluate(p, s, compute, k, low, high, since, until, limit)
+        u = view_of(p, s, k)
+        if u < 0 or low >= high:
+            return 0
+        if p[p[MODES] + k] == AGGRESSIVE:
+            evaluate(p, s, cover, k, s.work[FLOOR], high, u, one, none)
+        else:
+            evaluate(p, s, cover, k, low, high, u, one if p[p[MODES] + k] == BALANCED else none, none)
+        return fetch_records(s, u, stride, low, high, since, until, limit)
 
-    def _atom(self, test: Test) -> list[int]:
-        if test.op is None:
-            name = variable_of(test.predicate)
-            rows = self._scan_rows[name] if name is not None else np.array([UNBOUND])
-            true = self._evaluator.true([test.predicate], {name: rows} if name is not None else {}, len(rows)).astype(np.int64)
-            one = self._side([(None, np.ones(1, np.int64))])
-            return [OPS["="], self._side([(name, true)]), one]
-        names = [[variable_of(value) for value in side] for side in (test.left, test.right)]
-        columns = [
-            [self._column(value, name) for value, name in zip(side, of_side, strict=True)]
-            for side, of_side in zip((test.left, test.right), names, strict=True)
-        ]
-        left, right = (pa.concat_arrays(_alike(side)) if len(side) > 1 else side[0] for side in columns)
-        ranks = rank_pair(left, right, self._evaluator)
-        sides = []
-        for side, of_side, rank in zip(columns, names, ranks, strict=True):
-            pieces = np.split(rank, np.cumsum([len(column) for column in side])[:-1])
-            sides.append(self._side(list(zip(of_side, pieces, strict=True))))
-        return [OPS[test.op], *sides]
+    if entry == COVER:
+        u, grows = since, until
+        if is_inside(s, u, low, high):
+            return 0
+        i = preceding(s, u, low)
+        if grows:
+            j = max(i, 0)
+            while j < s.work[s.work[SLABS] + 4 * u + 1] and interval_of(s, u, j, 0) <= high:
+                if interval_of(s, u, j, 1) >= low:
+                    low = min(low, max(interval_of(s, u, j, 0), s.work[FLOOR]))
+                    high = max(high, interval_of(s, u, j, 1))
+                j += 1
+            i = preceding(s, u, low)
+        j = i + 1
+        if i >= 0 and interval_of(s, u, i, 1) > low:
+            evaluate(p, s, compute, k, low, high, interval_of(s, u, i, 1), n_positions, no_limit)
+        elif j < s.work[s.work[SLABS] + 4 * u + 1] and interval_of(s, u, j, 0) < high:
+            begin, end = interval_of(s, u, j, 0), interval_of(s, u, j, 1)
+            evaluate(p, s, compute, k, low, high, none, begin, no_limit)
+            if end < high:
+                evaluate(p, s, compute, k, begin, high, end, n_positions, no_limit)
+        else:
+            evaluate(p, s, compute, k, low, high, none, n_positions, no_limit)
+        store_records(s, u, stride, mark, low, high)
+        return 0
 
-    def _column(self, value: Value, name: str | None) -> pa.Array:
-        """A value at the events of its variable, and where that is not bound."""
-        if name is None:
-            return self._evaluator.array(value, {}, 1)
-        rows = self._scan_rows[name]
-        return self._evaluator.array(value, {name: rows}, len(rows))
+    # COMPUTE
+    if low >= high:
+        return 0
+    base = p[p[BASES] + k]
+    n_found = 0
+    if p[p[KINDS] + k] == SCAN:
+        end = p[p[ROWS_AT] + base + 1]
+        for i in range(at_or_after(p, p[p[ROWS_AT] + base], end, max(low, since)), end):
+            if p[i] >= min(high, until):
+                break
+            s.work[s.work[BOUND] + base] = p[i]
+            if holds(p, s, p[p[PLACES] + k]):
+                reserve(s, 3)
+                top = s.work[TOP]
+                arena[top], arena[top + 1], arena[top + 2] = p[i], p[i], p[i]
+                s.work[TOP] = top + 3
+                n_found += 1
+        return n_found
 
-    def _side(self, choices: Sequence[tuple[str | None, Ints]]) -> int:
-        number = self._sides.add()
-        for name, values in choices:
-            spread = values if name is None else self._spread(values, name, NULL)
-            self._sides.groups[number].append([-1 if name is None else self._number[name], self._n_values])
-            self._values.append(spread)
-            self._n_values += len(spread)
-        return number
+    if p[p[KINDS] + k] == ALTERNATIVES:
+        for b in range(p[p[KIDS_AT] + k], p[p[KIDS_AT] + k + 1]):
+            branch = p[p[KIDS] + 6 * b]
+            begin = s.work[TOP]
+            width = p[p[WIDTHS] + branch]
+            n = evaluate(p, s, results, branch, low, high, since, until, no_limit)
+            reserve(s, n * (stride - width - 2))
+            # The records grow to the width of the whole OR, from the last one backwards; then those that fail it go.
+            shift = p[p[BASES] + branch] - base
+            for r in range(n - 1, -1, -1):
+                source, target = begin + r * (width + 2), begin + r * stride
+                for v in range(width - 1, -1, -1):
+                    arena[target + 2 + shift + v] = arena[source + 2 + v]
+                first, last = arena[source], arena[source + 1]
+                arena[target], arena[target + 1] = first, last
+                for v in range(stride - 2):
+                    if v < shift or v >= shift + width:
+                        arena[target + 2 + v] = -1
+            write = begin
+            for r in range(n):
+                at = begin + r * stride
+                for v in range(stride - 2):
+                    s.work[s.work[BOUND] + base + v] = arena[at + 2 + v]
+                if holds(p, s, p[p[PLACES] + k]):
+                    for word in range(stride):
+                        arena[write + word] = arena[at + word]
+                    write += stride
+                    n_found += 1
+            s.work[TOP] = write
+        return n_found
 
-    def _spread(self, values: Ints, name: str, nothing: int) -> Ints:
-        """Values at the events of a variable as values at all positions; the one for "not bound" comes last."""
-        spread = np.full(len(self.order) + 1, nothing, np.int64)
-        spread[self._position[self._scan_rows[name]]] = values  # UNBOUND stands for the last position of both
-        spread[-1] = values[-1]
-        return spread
+    is_sequence = p[p[KINDS] + k] == SEQUENCE
+    own_begin, n_own = p[p[OWN_AT] + k], p[p[OWN_AT] + k + 1] - p[p[OWN_AT] + k]
+    kid_begin, n_kids = p[p[KIDS_AT] + k], p[p[KIDS_AT] + k + 1] - p[p[KIDS_AT] + k]
+    frame = s.work[FRAME]
+    if n_own > 0:
+        _own_results(p, s, k, low, high, since, until)
+        n_results = (s.work[TOP] - mark) // n_own
+    else:
+        n_results = 1
+    own_end = s.work[TOP]
+    s.work[FRAME] = frame + 3 * n_kids
 
-    # ------------------------------------------------------------ arrays
+    # Balanced children: the intervals that all own results ask for, joined where they overlap, are made ready at once.
+    for c in range(kid_begin, kid_begin + n_kids):
+        if p[p[MODES] + p[p[KIDS] + 6 * c]] == BALANCED:
+            for r in range(n_results):
+                for j in range(n_own):
+                    s.work[s.work[BOUND] + p[p[OWN] + 3 * (own_begin + j)]] = arena[mark + r * n_own + j]
+                begin, end = _narrow_kid(p, s, c, low, high)
+                u = view_of(p, s, p[p[KIDS] + 6 * c])
+                if begin < end and u >= 0:
+                    _merge_request(s, own_end, u, begin, end)
+            n_requests = (s.work[TOP] - own_end) // 3
+            for r in range(n_requests):
+                at = own_end + 3 * r
+                if p[p[VIEWS] + 4 * p[p[KIDS] + 6 * c] + 2] < 0:
+                    evaluate(p, s, cover, p[p[KIDS] + 6 * c], arena[at + 1], arena[at + 2], arena[at], one, none)
+            s.work[TOP] = own_end
+    for g in range(p[p[GAPS_AT] + k], p[p[GAPS_AT] + k + 1]):
+        negation = p[p[GAPS] + 2 * g]
+        node = p[p[NEGATIONS] + 10 * negation]
+        if (
+            p[p[GAPS] + 2 * g + 1] == 0
+            and p[p[MODES] + node] == BALANCED
+            and p[p[KINDS] + node] != SCAN
+            and p[p[VIEWS] + 4 * node + 2] < 0
+        ):
+            for r in range(n_results):
+                for j in range(n_own):
+                    s.work[s.work[BOUND] + p[p[OWN] + 3 * (own_begin + j)]] = arena[mark + r * n_own + j]
+                begin, end = _narrow_negation(p, s, negation, low, high)
+                if begin < end:
+                    _merge_request(s, own_end, p[p[VIEWS] + 4 * node], begin, end)
+            n_requests = (s.work[TOP] - own_end) // 3
+            for r in range(n_requests):
+                at = own_end + 3 * r
+                evaluate(p, s, cover, node, arena[at + 1], arena[at + 2], arena[at], one, none)
+            s.work[TOP] = own_end
 
-    def _program(self, root_checks: list[int]) -> Program:
-        def ints(values: Sequence[object], width: int = 0) -> Ints:
-            array = np.array(values, np.int64)
-            return array.reshape(-1, width) if width else array
+    out = own_end  # the instances found so far lie from own_end to here
+    for r in range(n_results):
+        for j in range(n_own):
+            s.work[s.work[BOUND] + p[p[OWN] + 3 * (own_begin + j)]] = arena[mark + r * n_own + j]
+        stands = True
+        for g in range(p[p[GAPS_AT] + k], p[p[GAPS_AT] + k + 1]):
+            if p[p[GAPS] + 2 * g + 1] == 0 and evaluate(p, s, cancelled, p[p[GAPS] + 2 * g], low, high, none, none, none) == 1:
+                stands = False
+                break
+        if not stands:
+            continue
+        # Children, each computed once for this own result.
+        for c in range(n_kids):
+            child, flags = p[p[KIDS] + 6 * (kid_begin + c)], p[p[KIDS] + 6 * (kid_begin + c) + 5]
+            begin, end = _narrow_kid(p, s, kid_begin + c, low, high)
+            s.work[s.work[FRAMES] + frame + 3 * c] = s.work[TOP]
+            n = evaluate(
+                p,
+                s,
+                results,
+                child,
+                begin,
+                end,
+                since if is_sequence and flags & 2 else none,
+                until if is_sequence and flags & 1 else n_positions,
+                no_limit,
+            )
+            s.work[s.work[FRAMES] + frame + 3 * c + 1] = s.work[TOP]
+            if n == 0:
+                stands = False
+                break
+        if not stands:
+            s.work[TOP] = out
+            continue
+        # The join: a counter per child, from left to right.
+        joined = s.work[TOP]
+        level = 0
+        if n_kids > 0:
+            s.work[s.work[FRAMES] + frame + 2] = s.work[s.work[FRAMES] + frame]
+        while level >= 0:
+            if level < n_kids:
+                child = p[p[KIDS] + 6 * (kid_begin + level)]
+                at = s.work[s.work[FRAMES] + frame + 3 * level + 2]
+                if at >= s.work[s.work[FRAMES] + frame + 3 * level + 1]:
+                    level -= 1
+                    continue
+                s.work[s.work[FRAMES] + frame + 3 * level + 2] = at + p[p[WIDTHS] + child] + 2
+                for v in range(p[p[WIDTHS] + child]):
+                    s.work[s.work[BOUND] + p[p[BASES] + child] + v] = arena[at + 2 + v]
+                if is_sequence:
+                    if p[p[KIDS] + 6 * (kid_begin + level) + 4] == 1:
+                        previous = p[p[KIDS] + 6 * (kid_begin + level - 1)]
+                        last = last_bound(s, p[p[BASES] + previous], p[p[BASES] + previous] + p[p[WIDTHS] + previous])
+                        if arena[at] < p[p[AFTERS] + last]:
+                            continue
+                else:
+                    # Slots to the right may hold what an earlier result left there, so each side is looked at by itself.
+                    twice = False
+                    for j in range(n_own):
+                        v = p[p[OWN] + 3 * (own_begin + j)]
+                        twice = twice or _shares_position(s, v, v + 1, p[p[BASES] + child], p[p[WIDTHS] + child])
+                    for j in range(level):
+                        other = p[p[KIDS] + 6 * (kid_begin + j)]
+                        twice = twice or _shares_position(
+                            s,
+                            p[p[BASES] + other],
+                            p[p[BASES] + other] + p[p[WIDTHS] + other],
+                            p[p[BASES] + child],
+                            p[p[WIDTHS] + child],
+                        )
+                    if twice:
+                        continue
+                if not holds(p, s, p[p[KIDS] + 6 * (kid_begin + level) + 1]):
+                    continue
+                level += 1
+                if level < n_kids:
+                    s.work[s.work[FRAMES] + frame + 3 * level + 2] = s.work[s.work[FRAMES] + frame + 3 * level]
+                    continue
+            first, last = first_bound(s, base, base + stride - 2), last_bound(s, base, base + stride - 2)
+            level -= 1  # back to the last child; below zero where there is none
+            if last < since or first >= until or not holds(p, s, p[p[PLACES] + k]):
+                continue
+            stands = True
+            for g in range(p[p[GAPS_AT] + k], p[p[GAPS_AT] + k + 1]):
+                if p[p[GAPS] + 2 * g + 1] == 1 and evaluate(p, s, cancelled, p[p[GAPS] + 2 * g], low, high, none, none, none) == 1:
+                    stands = False
+                    break
+            if stands:
+                reserve(s, stride)
+                top = s.work[TOP]
+                arena[top], arena[top + 1] = first, last
+                for v in range(stride - 2):
+                    arena[top + 2 + v] = s.work[s.work[BOUND] + base + v]
+                s.work[TOP] = top + stride
+                n_found += 1
+                if n_found >= limit:
+                    break
+        # The children's results go, what was joined closes up.
+        size = s.work[TOP] - joined
+        for word in range(size):
+            arena[out + word] = arena[joined + word]
+        out += size
+        s.work[TOP] = out
+        if n_found >= limit:
+            break
+    s.work[FRAME] = frame
+    size = out - own_end
+    for word in range(size):
+        arena[mark + word] = arena[own_end + word]
+    s.work[TOP] = mark + size
+    return n_found
 
-        rows_at = np.cumsum([0, *(len(rows) for rows in self._rows)]).astype(np.int64)
-        checks_at, checks = self._checks.arrays(1)
-        places_at, placed = self._places.arrays(1)
-        own_at, own = self._own.arrays(3)
-        kids_at, kids = self._kids.arrays(6)
-        gaps_at, gaps = self._gaps.arrays(2)
-        clauses_at, atoms = self._clauses.arrays(3)
-        sides_at, sides = self._sides.arrays(2)
-        nothing = np.empty(0, np.int64)
-        return Program(
-            *self._marks,
-            rows_at,
-            np.concatenate([nothing, *self._rows]),
-            ints(self._kinds),
-            ints(self._modes),
-            ints(self._bases),
-            ints(self._widths),
-            ints(self._node_places),
-            own_at,
-            own,
-            kids_at,
-            kids,
-            gaps_at,
-            gaps,
-            ints(self._negations, 10),
-            checks_at,
-            checks.ravel(),
-            ints(root_checks),
-            ints(self._views, 4),
-            np.concatenate([nothing, *self._codes]),
-            places_at,
-            placed.ravel(),
-            ints(self._guards, 2),
-            clauses_at,
-            atoms,
-            sides_at,
-            sides,
-            np.concatenate([nothing, *self._values]),
-        )
 
-    def store(self) -> Store:
-        frames = 64 * (len(self._kinds) + 1)
-        work = np.zeros(N_REGISTERS + frames + len(self._rows) + 4 * self._n_views, np.int64)
-        work[FRAMES] = N_REGISTERS
-        work[BOUND] = N_REGISTERS + frames
-        work[SLABS] = work[BOUND] + len(self._rows)
-        work[N_VIEWS] = self._n_views
-        work[work[BOUND] : work[SLABS]] = -1
-        work[work[SLABS] :].reshape(-1, 4)[self._narrow_views, 3] = 1
-        return Store(work, np.empty(1 << 16, np.int64), np.empty((2, 1 << 12), np.int64), np.empty((2, 64, 4), np.int64))
+@kernel
+def find_matches(p: Ints, s: Store, triggers: Ints, begin: int, enough: int) -> int:
+    """Matches that end with the triggers from number `begin` on, pushed until there are enough words; the next trigger's number."""
+    root, n_positions = int(np.int64(0)), p[N_POSITIONS]
+    compute, cancelled, none, no_limit = int(np.int64(COMPUTE)), int(np.int64(CANCELLED)), int(np.int64(0)), int(np.int64(NO_LIMIT))
+    arena = s.arena
+    stride = p[p[WIDTHS] + root] + 2
+    s.work[TOP], s.work[FRAME] = 0, 0
+    for t in range(begin, len(triggers)):
+        trigger = triggers[t]
+        mark = s.work[TOP]
+        if mark >= enough:
+            return t
+        low = p[p[OLDEST] + trigger]
+        s.work[FLOOR] = low
+        try:
+            evaluate(p, s, compute, root, low, trigger + 1, trigger, n_positions, no_limit)
+            write = mark
+            for at in range(mark, s.work[TOP], stride):
+                for v in range(stride - 2):
+                    s.work[s.work[BOUND] + p[p[BASES] + root] + v] = arena[at + 2 + v]
+                stands = True
+                for c in range(p[N_ROOT_CHECKS]):
+                    if evaluate(p, s, cancelled, p[p[ROOT_CHECKS] + c], low, p[p[HORIZONS] + arena[at]], none, none, none) == 1:
+                        stands = False
+                        break
+                if stands:
+                    for word in range(stride):
+                        arena[write + word] = arena[at + word]
+                    write += stride
+            s.work[TOP] = write
+        except Exception:  # noqa: BLE001  # the only one there is: something is full
+            s.work[TOP] = mark
+            return -t - 1
+    return len(triggers)
 
-    def triggers(self, after: int, upto: int) -> Ints:
-        """Positions of events that may be the last of a match and whose time lies in (after, upto]."""
-        names = _ending(self._plan.pattern)
-        positions = np.unique(np.concatenate([self._rows[self._number[name]] for name in names]))
-        times = self._batch.events.times[self.order[positions]]
-        chosen: Ints = positions[(times > after) & (times <= upto)]
-        return chosen
+
+# ---------------------------------------------------------------- the run
 
 
 class NestedEvaluation:
@@ -533,50 +625,3 @@ def _grown(store: Store) -> Store:
     work[work[SLABS] :].reshape(-1, 4)[:, :3] = 0
     work[[FRAME, POOL_TOP, HALF, INTERVAL_TOP, LIVE]] = 0
     return Store(work, arena, pool, intervals)
-
-
-# ---------------------------------------------------------------- plans
-
-
-def _gap_absence(node: MatchSequence, i: int) -> Absence:
-    """A gap as a negation with a scope: between its neighbours, and with the key of one of the slots."""
-    gap = node.gaps[i]
-    after = variables(node.slots[gap.position - 1]) if gap.position > 0 else None
-    before = variables(node.slots[gap.position]) if gap.position < len(node.slots) else None
-    neighbour = min(gap.position, len(node.slots) - 1)
-    # A neighbour that is a single event is bound first.
-    if gap.position > 0 and not isinstance(node.slots[neighbour], Scan):
-        neighbour = gap.position - 1
-    links = tuple(Link(inner, column[neighbour]) for inner, column in zip(gap.key or (), node.key, strict=False))
-    return Absence(gap.instance, Scope(after, before), links)
-
-
-def _outer_names(absence: Absence) -> set[str]:
-    names = {*(absence.scope.after or ()), *(absence.scope.before or ())}
-    for link in absence.links:
-        names |= {a.variable for a in attributes(link.outer) if a.variable is not None}
-    return names
-
-
-def _any_of(parts: tuple[Predicate, ...]) -> Predicate:
-    return parts[0] if len(parts) == 1 else AnyOf(parts)
-
-
-def _ending(node: Node) -> list[str]:
-    """Variables that can be the last of an instance."""
-    match node:
-        case Scan():
-            return [node.variable]
-        case MatchSequence():
-            return _ending(node.slots[-1])
-        case MatchConjunction():
-            return [name for slot in node.slots for name in _ending(slot)]
-        case MatchAlternatives():
-            return [name for branch in node.branches for name in _ending(branch)]
-
-
-def _alike(columns: list[pa.Array]) -> list[pa.Array]:
-    """Columns of one side in one type."""
-    kinds = {column.type for column in columns if not pa.types.is_null(column.type)}
-    kind = next(iter(kinds)) if len(kinds) == 1 else pa.float64()
-    return [column.cast(kind) for column in columns] if kinds else columns
