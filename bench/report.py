@@ -109,6 +109,7 @@ def provenance(run: Run) -> list[str]:
             f"**The machine was busy with other work (load {about['load']} on {about['cores']} cores when this run began)**:",
             "wall times are too long and uneven; ratios by CPU time are the ones to look at.",
         ]
+    page += about.get("remarks", [])
     return [*page, f"The measurements: [measured/{run.name}.jsonl](measured/{run.name}.jsonl).", ""]
 
 
@@ -146,6 +147,7 @@ def faster(ours: Line, other: Line, key: str = "wall_s") -> float | None:
 
 
 def ratio_table(contests: dict[tuple[str, int], dict[str, Line]], key: str = "wall_s") -> list[str]:
+    contests = {key: entries for key, entries in contests.items() if entries[OURS]["wall_s"]}
     names = list(dict.fromkeys(name for entries in contests.values() for name in entries if name != OURS))
     rows = []
     for task in dict.fromkeys(task for task, _ in contests):

@@ -118,6 +118,15 @@ def test_costs_decide_and_are_shown(text: str, events: list[oracle.Event]) -> No
     assert counted(rows(Matcher(chosen).run(stream))) == counted(oracle.matches(parse(text), events))
 
 
+@pytest.mark.parametrize("strategy", LOOPS)
+def test_long_sequences(strategy: str) -> None:
+    events = oracle.stream(*[("A", 2 * i) for i in range(60)], ("B", 101), ("C", 103))
+    slots = ", ".join(f"A a{i}" for i in range(60))
+    stream = Events(table(events))
+    for text in (f"SEQ({slots})", f"SEQ(SEQ({slots}), !SEQ(B b, C c))", f"AND(SEQ({slots}), SEQ(B b, C c))"):
+        assert len(rows(Matcher(plan(f"{text} WITHIN 1000", strategy, stream)).run(stream))) == 1
+
+
 def test_a_strategy_that_does_not_apply_says_which_do() -> None:
     with pytest.raises(PlanError, match="hint: one of auto, iterative, aggressive, passive, balanced"):
         plan_matches(parse("SEQ(A a, !SEQ(B b, C c, b.x < a.x), D d) WITHIN 5"), strategy="latest-start")

@@ -458,7 +458,8 @@ class Tables:
         )
 
     def store(self) -> Store:
-        frames = 64 * (len(self._kinds) + 1)
+        # A node is never evaluated inside its own evaluation, so one frame for each is enough.
+        frames = sum(len(own) + 3 * len(kids) for own, kids in zip(self._own.groups, self._kids.groups, strict=True)) + 1
         work = np.zeros(N_REGISTERS + frames + len(self._rows) + 4 * self._n_views, np.int64)
         work[FRAMES] = N_REGISTERS
         work[BOUND] = N_REGISTERS + frames
