@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 
 import seqube as sq
 from bench.measure import Measurement, compare
-from seqube.engine.aggregation import Aggregator
-from seqube.engine.sharing import count_together
+from seqube.engine.aggregates.aggregation import Aggregator
+from seqube.engine.aggregates.sharing import count_together
 from seqube.events import Statistics
 from seqube.language import parse
 from seqube.plan.aggregates import choose, plan_aggregates

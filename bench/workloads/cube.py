@@ -28,9 +28,9 @@ import pyarrow.parquet as pq
 
 import seqube as sq
 from bench.measure import Measurement, compare
-from seqube.engine.adaptation import SharedMatcher
+from seqube.engine.ecube.adaptation import SharedMatcher
+from seqube.engine.ecube.reuse import compute_shared, measure
 from seqube.engine.nested import PIECE
-from seqube.engine.reuse import compute_shared, measure
 from seqube.engine.state import Matcher, ticks
 from seqube.generate import generate
 from seqube.language import parse

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 import seqube as sq
 from bench.measure import Measurement, compare
-from seqube.engine.iterative import NestedEvaluation
-from seqube.engine.nested import Batch
+from seqube.engine.instances import Batch
+from seqube.engine.nesting.iterative import NestedEvaluation
 from seqube.language import parse
 from seqube.plan.planner import plan_matches
 

@@ -71,10 +71,10 @@ def run(
     strategy: str = "auto",
 ) -> Result | Results:
     """Run a query, or several by name, over events: a table, a data frame, a path, or an `Events` made before."""
-    from seqube.engine.aggregation import Aggregator
+    from seqube.engine.aggregates.aggregation import Aggregator
+    from seqube.engine.aggregates.sharing import count_together
+    from seqube.engine.ecube.reuse import run_shared
     from seqube.engine.results import Result, Results
-    from seqube.engine.reuse import run_shared
-    from seqube.engine.sharing import count_together
     from seqube.engine.state import Matcher
 
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
@@ -152,7 +152,7 @@ def _distinct(events: Events, names: Iterable[str]) -> dict[str, int]:
 
 def _share(workload: Workload, events: Events, hierarchy: Hierarchy | None, strategy: str) -> SharedPlan:
     """How the queries of a workload are computed from each other's matches."""
-    from seqube.engine.reuse import measure
+    from seqube.engine.ecube.reuse import measure
 
     queries = {name: parse(text) if isinstance(text, str) else text for name, text in workload.items()}
     optimizer = Optimizer(queries, hierarchy)

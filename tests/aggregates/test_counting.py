@@ -14,7 +14,7 @@ from test_aggregate_cuts import feed
 
 import oracle
 import seqube as sq
-from seqube.engine.aggregation import Aggregator
+from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.aggregates import plan_aggregates

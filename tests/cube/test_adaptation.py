@@ -14,7 +14,7 @@ import oracle
 import seqube as sq
 from cube.workloads import workloads
 from properties.test_matching import counted, show, table
-from seqube.engine.adaptation import SharedMatcher, SharedState
+from seqube.engine.ecube.adaptation import SharedMatcher, SharedState
 from seqube.engine.sequence import LOWEST
 from seqube.engine.state import ticks
 from seqube.events import Events

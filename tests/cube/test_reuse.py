@@ -12,7 +12,7 @@ import oracle
 import seqube as sq
 from cube.workloads import workloads
 from properties.test_matching import counted, show, table
-from seqube.engine.reuse import Matches, Sharing, batch_of
+from seqube.engine.ecube.reuse import Matches, Sharing, batch_of
 from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.derivation import Derivation, Narrow, narrow, widen

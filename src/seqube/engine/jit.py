@@ -29,8 +29,8 @@ def _code_version() -> str:
     root = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256()
     for folder in ("engine", "predict"):
-        for path in sorted((root / folder).glob("*.py")):
-            digest.update(path.name.encode())
+        for path in sorted((root / folder).rglob("*.py")):
+            digest.update(str(path.relative_to(root)).encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 

@@ -15,15 +15,15 @@ scope with an equal link for every match.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from seqube.engine.conjunction import Members, enumerate_combinations
+from seqube.engine.instances import Batch, Instances, Keys, Reach, expand, gather, minus, plus, sorted_by_group, spanning
 from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, rank_pair
 from seqube.engine.sequence import HIGHEST, LOWEST, OPS, Clauses, Stacks, enumerate_matches, latest_starts, link, new_cursor
-from seqube.events import Events
 from seqube.language.tree import Value, attributes
 from seqube.plan.physical import (
     Absence,
@@ -45,77 +45,6 @@ from seqube.plan.physical import (
 
 PIECE = 1 << 16  # matches per piece: large enough to amortise calls, small enough to stay in the cache
 FIRST_PAIRS = 16  # candidates per match in the first round of a correlated check; later rounds take more
-
-
-@dataclass(frozen=True, slots=True)
-class Instances:
-    """Instances of a node, ascending by last row.
-
-    `rows` has a column of row numbers per variable, UNBOUND where it is not taken.
-    """
-
-    rows: dict[str, Ints]
-    first_rows: Ints
-    last_rows: Ints
-
-    def __len__(self) -> int:
-        return len(self.last_rows)
-
-    def select(self, which: Ints | Mask) -> Instances:
-        rows = {name: column[which] for name, column in self.rows.items()}
-        if self.first_rows is self.last_rows:
-            ends = self.last_rows[which]
-            return Instances(rows, ends, ends)
-        return Instances(rows, self.first_rows[which], self.last_rows[which])
-
-    def copy(self) -> Instances:
-        return Instances({name: rows.copy() for name, rows in self.rows.items()}, self.first_rows.copy(), self.last_rows.copy())
-
-
-def spanning(rows: dict[str, Ints]) -> Instances:
-    """Instances from their rows: the first is the smallest bound row, the last the largest."""
-    columns = list(rows.values())
-    if len(columns) == 1:
-        return Instances(rows, columns[0], columns[0])
-    last = np.maximum.reduce(columns)
-    first = np.minimum.reduce([np.where(column < 0, HIGHEST, column) if (column < 0).any() else column for column in columns])
-    return Instances(rows, first, last)
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Events with the clocks that measure the window and, with PARTITION BY, the code of each row's partition (-1: in none)."""
-
-    events: Events
-    window: int
-    clocks: Ints
-    partitions: Ints | None = None
-
-    @property
-    def counts_events(self) -> bool:
-        return self.clocks is not self.events.times
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """The scopes of negations for many matches: what cancels starts after and ends before these, in time and by the clock."""
-
-    after_times: Ints
-    before_times: Ints
-    after_clocks: Ints
-    before_clocks: Ints
-
-    def select(self, which: Ints | Mask) -> Reach:
-        return Reach(self.after_times[which], self.before_times[which], self.after_clocks[which], self.before_clocks[which])
-
-
-def minus(clocks: Ints, window: int) -> Ints:
-    """Clocks a window earlier; what would leave 64 bits is before everything."""
-    return np.where(clocks >= LOWEST + window, clocks - window, LOWEST) if window > 0 else clocks
-
-
-def plus(clocks: Ints, window: int) -> Ints:
-    return np.where(clocks <= HIGHEST - window, clocks + window, HIGHEST)
 
 
 class Evaluation:
@@ -153,7 +82,7 @@ class Evaluation:
             if isinstance(node, Scan):
                 self._made[node] = self._scan(node)
             else:
-                self._made[node] = _gather([piece.copy() for piece in self._pieces(node)], variables(node))
+                self._made[node] = gather([piece.copy() for piece in self._pieces(node)], variables(node))
         return self._made[node]
 
     def _pieces(self, node: Node, is_root: bool = False) -> Iterator[Instances]:
@@ -199,7 +128,7 @@ class Evaluation:
         while count == PIECE:
             count = enumerate_matches(stacks, links, tables, self._batch.window, cursor, out)
             if count:
-                yield _expand(slots, out[:, :count], in_order=True)
+                yield expand(slots, out[:, :count], in_order=True)
 
     def _stacked(self, node: MatchSequence, is_root: bool) -> tuple[list[Instances], list[Clause], Stacks]:
         """The slots of a sequence by key and time, the clauses between them, and their stacks with what must not be there noted."""
@@ -211,7 +140,7 @@ class Evaluation:
         keyed = [gap.key is not None for gap in node.gaps]
         codes, gap_codes, n_codes = self._group_codes(node, slots, gaps)
         codes = [np.where(code < 0, n_codes, code) if len(slots) == 1 else code for code in codes]
-        slots, codes = _sorted_by_group(slots, codes, drop_null=len(slots) > 1)
+        slots, codes = sorted_by_group(slots, codes, drop_null=len(slots) > 1)
         stacks = self._stacks(slots, codes, n_codes + 1)
         for gap, instances, code, is_keyed in zip(node.gaps, gaps, gap_codes, keyed, strict=True):
             self._raise_barriers(stacks, gap, instances, code, slots, codes, is_keyed)
@@ -279,13 +208,13 @@ class Evaluation:
                 piece = self._witnesses(branch, ())
                 unbound = np.full(len(piece), UNBOUND, np.int64)
                 pieces.append(Instances({name: piece.rows.get(name, unbound) for name in names}, piece.first_rows, piece.last_rows))
-            return _gather(pieces, names)
+            return gather(pieces, names)
         return self._instances(node)
 
     def _conjunctions(self, node: MatchConjunction) -> Iterator[Instances]:
         slots, clauses = self._slots(node)
         codes, _, n_codes = self._group_codes(node, slots, [])
-        slots, codes = _sorted_by_group(slots, codes, drop_null=len(slots) > 1)
+        slots, codes = sorted_by_group(slots, codes, drop_null=len(slots) > 1)
         stacks = self._stacks(slots, codes, n_codes)
         tables = self._clauses(clauses, slots, max)
         members = _members(slots) if _may_share(node.slots) else Members(*(np.empty(0, np.int64) for _ in range(3)))
@@ -295,7 +224,7 @@ class Evaluation:
         while count == PIECE:
             count = enumerate_combinations(stacks, tables, members, self._batch.window, cursor, out)
             if count:
-                yield _expand(slots, out[:, :count], in_order=False)
+                yield expand(slots, out[:, :count], in_order=False)
 
     def _passes(self, filters: Sequence[Guarded], piece: Instances) -> Mask:
         mask = np.ones(len(piece), np.bool_)
@@ -572,7 +501,7 @@ class Evaluation:
         order = np.lexsort((inner.last_rows, codes))
         inner, codes = inner.select(order), codes[order]
         # Within one code (and so one partition), rows, times and clocks ascend together: scopes are ranges.
-        keys = _Keys(codes, times[inner.last_rows], clocks[inner.last_rows])
+        keys = Keys(codes, times[inner.last_rows], clocks[inner.last_rows])
         begins, ends = keys.ranges(asked, reach)
         cancelled = np.zeros(len(asked), np.bool_)
         width = FIRST_PAIRS
@@ -601,41 +530,6 @@ class Evaluation:
             width *= 4
 
 
-@dataclass(frozen=True, slots=True)
-class _Keys:
-    """Instances sorted by (code, last row), searched for the ones of a code that end inside a scope."""
-
-    codes: Ints
-    ends: Ints
-    lasts: Ints
-
-    def ranges(self, asked: Ints, reach: Reach) -> tuple[Ints, Ints]:
-        begin, end = np.searchsorted(self.codes, asked, "left"), np.searchsorted(self.codes, asked, "right")
-        low = np.maximum(
-            _bisect(self.ends, reach.after_times, begin, end, True), _bisect(self.lasts, reach.after_clocks, begin, end, True)
-        )
-        high = np.minimum(
-            _bisect(self.ends, reach.before_times, begin, end, False), _bisect(self.lasts, reach.before_clocks, begin, end, False)
-        )
-        return low, high
-
-
-def _bisect(values: Ints, bounds: Ints, begin: Ints, end: Ints, right: bool) -> Ints:
-    """Binary search of many bounds, each in its own range begin .. end, all at once."""
-    low, high = begin.copy(), end.copy()
-    while True:
-        open_ = low < high
-        if not open_.any():
-            return low
-        middle = np.where(open_, (low + high) // 2, 0)
-        below = values[middle] <= bounds if right else values[middle] < bounds
-        low = np.where(open_ & below, middle + 1, low)
-        high = np.where(open_ & ~below, middle, high)
-
-
-# ---------------------------------------------------------------- arrays of instances
-
-
 def _taken(when: frozenset[str], rows: Bindings) -> Mask:
     """Where one of these variables is bound."""
     taken: Mask = np.logical_or.reduce([rows[name] >= 0 for name in sorted(when)])
@@ -644,49 +538,6 @@ def _taken(when: frozenset[str], rows: Bindings) -> Mask:
 
 def _span(names: Sequence[str], rows: Bindings) -> Instances:
     return spanning({name: rows[name] for name in names})
-
-
-def _gather(pieces: list[Instances], names: Sequence[str]) -> Instances:
-    """Pieces as one, ascending by last row."""
-    if not pieces:
-        empty = np.empty(0, np.int64)
-        return Instances(dict.fromkeys(names, empty), empty, empty)
-    rows = {name: np.concatenate([piece.rows[name] for piece in pieces]) for name in names}
-    first_rows = np.concatenate([piece.first_rows for piece in pieces])
-    last_rows = np.concatenate([piece.last_rows for piece in pieces])
-    return Instances(rows, first_rows, last_rows).select(np.argsort(last_rows, kind="stable"))
-
-
-def _sorted_by_group(slots: list[Instances], codes: list[Ints], drop_null: bool) -> tuple[list[Instances], list[Ints]]:
-    """Slots sorted by (code, last row); instances without a key can join nothing and are dropped."""
-    sorted_slots, sorted_codes = [], []
-    for slot, code in zip(slots, codes, strict=True):
-        if drop_null and len(code) and code.min() < 0:
-            slot, code = slot.select(code >= 0), code[code >= 0]
-        if len(code) and code.min() != code.max():
-            narrow = code.astype(np.uint16) if code.max() < 65_536 else code  # NumPy sorts 16 bits by radix
-            order = np.argsort(narrow, kind="stable")
-            slot, code = slot.select(order), code[order]
-        sorted_slots.append(slot)
-        sorted_codes.append(code)
-    return sorted_slots, sorted_codes
-
-
-def _expand(slots: list[Instances], ids: Ints, in_order: bool) -> Instances:
-    """Matches from the ids written for each slot. In SEQ the first and last slot tell where a match begins and ends."""
-    rows: dict[str, Ints] = {}
-    for slot, chosen in zip(slots, ids, strict=True):
-        if len(slot.rows) == 1:
-            rows[next(iter(slot.rows))] = chosen
-        else:
-            rows |= {name: column[chosen] for name, column in slot.rows.items()}
-    if not in_order:
-        return spanning(rows)
-    ends = [
-        rows[next(iter(slot.rows))] if len(slot.rows) == 1 else side[chosen]
-        for slot, side, chosen in ((slots[0], slots[0].first_rows, ids[0]), (slots[-1], slots[-1].last_rows, ids[-1]))
-    ]
-    return Instances(rows, ends[0], ends[1])
 
 
 def _slots_of(clause: Clause) -> set[int]:

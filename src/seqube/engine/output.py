@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from seqube.engine.nested import Instances
+from seqube.engine.instances import Instances
 from seqube.engine.predicates import UNBOUND, Evaluator, Ints, take
 from seqube.errors import PlanError
 from seqube.events import Events

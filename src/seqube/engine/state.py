@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.iterative import NestedEvaluation
-from seqube.engine.nested import Batch, Evaluation, Instances, minus, plus
+from seqube.engine.instances import Batch, Instances, minus, plus
+from seqube.engine.nested import Evaluation
+from seqube.engine.nesting.iterative import NestedEvaluation
 from seqube.engine.output import MatchWriter
 from seqube.engine.predicates import Ints, Mask, code_columns, normalise
 from seqube.engine.sequence import HIGHEST, LOWEST

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.aggregation import Aggregator
+from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.predicates import Ints
 from seqube.engine.state import Matcher, ticks
 from seqube.errors import DataError

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from seqube.engine.nested import minus, plus
+from seqube.engine.instances import minus, plus
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.language.tree import Attribute, FirstOf, Output, Predicate, Value, attributes

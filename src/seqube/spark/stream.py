@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.nested import plus
+from seqube.engine.instances import plus
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import LOWEST
 from seqube.engine.state import State, ticks

@@ -34,8 +34,8 @@ from typing import Any
 
 import numpy as np
 
+from seqube.engine.aggregates.lanes import Maps, Numbers, Ring, Samples, plus, times
 from seqube.engine.jit import kernel
-from seqube.engine.lanes import Maps, Numbers, Ring, Samples, plus, times
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
 

@@ -25,8 +25,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from seqube.engine.aggregation import Answer, Cells, Measured, Task, distinct_cells
-from seqube.engine.nested import Batch, Evaluation, minus
+from seqube.engine.aggregates.aggregation import Answer, Cells, Measured, Task, distinct_cells
+from seqube.engine.instances import Batch, minus
+from seqube.engine.nested import Evaluation
 from seqube.engine.predicates import UNBOUND, Bindings, Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.plan.aggregates import Measure

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from seqube.engine.aggregation import Groups, Task
+from seqube.engine.aggregates.aggregation import Groups, Task
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints, code_columns
 from seqube.engine.sequence import HIGHEST, LOWEST

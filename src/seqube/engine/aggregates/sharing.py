@@ -30,8 +30,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from seqube.engine.aggregation import Aggregator, Answer, Cells, Floats, Task, write
-from seqube.engine.counting import EXACT
+from seqube.engine.aggregates.aggregation import Aggregator, Answer, Cells, Floats, Task, write
+from seqube.engine.aggregates.counting import EXACT
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST

@@ -23,8 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.jit import kernel
-from seqube.engine.nested import Batch, Evaluation, Instances, minus, plus
+from seqube.engine.nested import Evaluation
 from seqube.engine.output import MatchWriter
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normalise
 from seqube.engine.sequence import HIGHEST, LOWEST

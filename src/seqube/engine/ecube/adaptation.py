@@ -27,10 +27,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.aggregation import Aggregator
-from seqube.engine.nested import Batch, minus
+from seqube.engine.aggregates.aggregation import Aggregator
+from seqube.engine.ecube.reuse import Batches, Matches, Sharing, batch_of, write_matches
+from seqube.engine.instances import Batch, minus
 from seqube.engine.predicates import Evaluator, Ints
-from seqube.engine.reuse import Batches, Matches, Sharing, batch_of, write_matches
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.state import Matcher, ticks
 from seqube.errors import DataError, PlanError, did_you_mean

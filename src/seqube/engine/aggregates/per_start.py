@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from seqube.engine.aggregates.lanes import Maps, Numbers, Ring, Samples, plus, times
 from seqube.engine.jit import kernel
-from seqube.engine.lanes import Maps, Numbers, Ring, Samples, plus, times
 from seqube.engine.sequence import LOWEST
 
 

@@ -17,11 +17,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from seqube.engine.instances import Batch
 from seqube.engine.jit import kernel
-from seqube.engine.nested import Batch
-from seqube.engine.predicates import NULL, UNBOUND, Evaluator, Ints, code_columns, rank_pair
-from seqube.engine.sequence import OPS
-from seqube.engine.views import (
+from seqube.engine.nesting.views import (
     ALTERNATIVES,
     BOUND,
     CONJUNCTION,
@@ -36,6 +34,8 @@ from seqube.engine.views import (
     Program,
     Store,
 )
+from seqube.engine.predicates import NULL, UNBOUND, Evaluator, Ints, code_columns, rank_pair
+from seqube.engine.sequence import OPS
 from seqube.language.tree import AnyOf, Comparison, Predicate, Value, attributes
 from seqube.plan.physical import (
     Absence,

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.aggregation import Answer, Cells, Floats, Measured, Task, distinct_cells, whole_numbers
+from seqube.engine.aggregates.aggregation import Answer, Cells, Floats, Measured, Task, distinct_cells, whole_numbers
+from seqube.engine.aggregates.lanes import Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
 from seqube.engine.jit import kernel
-from seqube.engine.lanes import Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError
@@ -43,7 +43,7 @@ def aggregate_chain(task: Task, run: Kernel) -> Answer:
     assert isinstance(chain, Chain), "the plan chooses this strategy for chains only"
     lanes = make_lanes(task, chain)
     if lanes is None:
-        from seqube.engine.two_step import aggregate_matches
+        from seqube.engine.aggregates.two_step import aggregate_matches
 
         return aggregate_matches(task)
     counter = _Total(task, chain, lanes, run) if task.plan.emit.when == "total" else _Shared(task, chain, lanes, run)

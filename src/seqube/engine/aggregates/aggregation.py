@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from seqube.engine.nested import Batch, minus, plus
+from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, normalise, take
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.state import ticks
@@ -458,12 +458,12 @@ def whole_numbers(values: list[int] | Ints) -> pa.Array:
 def strategy(name: str) -> Callable[[Task], Answer]:
     """The function that answers a task by this strategy."""
     if name == "two-step":
-        from seqube.engine.two_step import aggregate_matches
+        from seqube.engine.aggregates.two_step import aggregate_matches
 
         return aggregate_matches
-    from seqube.engine.counting import aggregate_chain
-    from seqube.engine.per_start import count_per_start
-    from seqube.engine.window_product import slide
+    from seqube.engine.aggregates.counting import aggregate_chain
+    from seqube.engine.aggregates.per_start import count_per_start
+    from seqube.engine.aggregates.window_product import slide
 
     kernel = {"per-start": count_per_start, "window-product": slide}[name]
     return lambda task: aggregate_chain(task, kernel)

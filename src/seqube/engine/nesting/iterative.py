@@ -31,12 +31,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from seqube.engine.instances import Batch, Instances
 from seqube.engine.jit import kernel, recursive_kernel
-from seqube.engine.nested import Batch, Instances
-from seqube.engine.predicates import UNBOUND, Evaluator, Ints
-from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.engine.tables import Tables
-from seqube.engine.views import (
+from seqube.engine.nesting.tables import Tables
+from seqube.engine.nesting.views import (
     AFTERS,
     AGGRESSIVE,
     ALTERNATIVES,
@@ -99,6 +97,8 @@ from seqube.engine.views import (
     store_records,
     view_of,
 )
+from seqube.engine.predicates import UNBOUND, Evaluator, Ints
+from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.plan.physical import MatchPlan
 
 COMPUTE, RESULTS, COVER, CANCELLED = range(4)

@@ -1,0 +1,162 @@
+"""Columns of row numbers: instances of a node, the batch they come from, and the scopes that negations look into.
+
+Everything here is a whole array at a time; an instance is never an object. Instances are ascending by their last row, which is the
+invariant every search below leans on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqube.engine.predicates import Ints, Mask
+from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.events import Events
+
+
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """Instances of a node, ascending by last row.
+
+    `rows` has a column of row numbers per variable, UNBOUND where it is not taken.
+    """
+
+    rows: dict[str, Ints]
+    first_rows: Ints
+    last_rows: Ints
+
+    def __len__(self) -> int:
+        return len(self.last_rows)
+
+    def select(self, which: Ints | Mask) -> Instances:
+        rows = {name: column[which] for name, column in self.rows.items()}
+        if self.first_rows is self.last_rows:
+            ends = self.last_rows[which]
+            return Instances(rows, ends, ends)
+        return Instances(rows, self.first_rows[which], self.last_rows[which])
+
+    def copy(self) -> Instances:
+        return Instances({name: rows.copy() for name, rows in self.rows.items()}, self.first_rows.copy(), self.last_rows.copy())
+
+
+def spanning(rows: dict[str, Ints]) -> Instances:
+    """Instances from their rows: the first is the smallest bound row, the last the largest."""
+    columns = list(rows.values())
+    if len(columns) == 1:
+        return Instances(rows, columns[0], columns[0])
+    last = np.maximum.reduce(columns)
+    first = np.minimum.reduce([np.where(column < 0, HIGHEST, column) if (column < 0).any() else column for column in columns])
+    return Instances(rows, first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events with the clocks that measure the window and, with PARTITION BY, the code of each row's partition (-1: in none)."""
+
+    events: Events
+    window: int
+    clocks: Ints
+    partitions: Ints | None = None
+
+    @property
+    def counts_events(self) -> bool:
+        return self.clocks is not self.events.times
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The scopes of negations for many matches: what cancels starts after and ends before these, in time and by the clock."""
+
+    after_times: Ints
+    before_times: Ints
+    after_clocks: Ints
+    before_clocks: Ints
+
+    def select(self, which: Ints | Mask) -> Reach:
+        return Reach(self.after_times[which], self.before_times[which], self.after_clocks[which], self.before_clocks[which])
+
+
+def minus(clocks: Ints, window: int) -> Ints:
+    """Clocks a window earlier; what would leave 64 bits is before everything."""
+    return np.where(clocks >= LOWEST + window, clocks - window, LOWEST) if window > 0 else clocks
+
+
+def plus(clocks: Ints, window: int) -> Ints:
+    return np.where(clocks <= HIGHEST - window, clocks + window, HIGHEST)
+
+
+def gather(pieces: list[Instances], names: Sequence[str]) -> Instances:
+    """Pieces as one, ascending by last row."""
+    if not pieces:
+        empty = np.empty(0, np.int64)
+        return Instances(dict.fromkeys(names, empty), empty, empty)
+    rows = {name: np.concatenate([piece.rows[name] for piece in pieces]) for name in names}
+    first_rows = np.concatenate([piece.first_rows for piece in pieces])
+    last_rows = np.concatenate([piece.last_rows for piece in pieces])
+    return Instances(rows, first_rows, last_rows).select(np.argsort(last_rows, kind="stable"))
+
+
+def sorted_by_group(slots: list[Instances], codes: list[Ints], drop_null: bool) -> tuple[list[Instances], list[Ints]]:
+    """Slots sorted by (code, last row); instances without a key can join nothing and are dropped."""
+    sorted_slots, sorted_codes = [], []
+    for slot, code in zip(slots, codes, strict=True):
+        if drop_null and len(code) and code.min() < 0:
+            slot, code = slot.select(code >= 0), code[code >= 0]
+        if len(code) and code.min() != code.max():
+            narrow = code.astype(np.uint16) if code.max() < 65_536 else code  # NumPy sorts 16 bits by radix
+            order = np.argsort(narrow, kind="stable")
+            slot, code = slot.select(order), code[order]
+        sorted_slots.append(slot)
+        sorted_codes.append(code)
+    return sorted_slots, sorted_codes
+
+
+def expand(slots: list[Instances], ids: Ints, in_order: bool) -> Instances:
+    """Matches from the ids written for each slot. In SEQ the first and last slot tell where a match begins and ends."""
+    rows: dict[str, Ints] = {}
+    for slot, chosen in zip(slots, ids, strict=True):
+        if len(slot.rows) == 1:
+            rows[next(iter(slot.rows))] = chosen
+        else:
+            rows |= {name: column[chosen] for name, column in slot.rows.items()}
+    if not in_order:
+        return spanning(rows)
+    ends = [
+        rows[next(iter(slot.rows))] if len(slot.rows) == 1 else side[chosen]
+        for slot, side, chosen in ((slots[0], slots[0].first_rows, ids[0]), (slots[-1], slots[-1].last_rows, ids[-1]))
+    ]
+    return Instances(rows, ends[0], ends[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Instances sorted by (code, last row), searched for the ones of a code that end inside a scope."""
+
+    codes: Ints
+    ends: Ints
+    lasts: Ints
+
+    def ranges(self, asked: Ints, reach: Reach) -> tuple[Ints, Ints]:
+        begin, end = np.searchsorted(self.codes, asked, "left"), np.searchsorted(self.codes, asked, "right")
+        low = np.maximum(
+            _bisect(self.ends, reach.after_times, begin, end, True), _bisect(self.lasts, reach.after_clocks, begin, end, True)
+        )
+        high = np.minimum(
+            _bisect(self.ends, reach.before_times, begin, end, False), _bisect(self.lasts, reach.before_clocks, begin, end, False)
+        )
+        return low, high
+
+
+def _bisect(values: Ints, bounds: Ints, begin: Ints, end: Ints, right: bool) -> Ints:
+    """Binary search of many bounds, each in its own range begin .. end, all at once."""
+    low, high = begin.copy(), end.copy()
+    while True:
+        open_ = low < high
+        if not open_.any():
+            return low
+        middle = np.where(open_, (low + high) // 2, 0)
+        below = values[middle] <= bounds if right else values[middle] < bounds
+        low = np.where(open_ & below, middle + 1, low)
+        high = np.where(open_ & ~below, middle, high)
