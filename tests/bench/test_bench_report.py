@@ -35,6 +35,18 @@ def test_a_wrong_answer_has_no_time() -> None:
     assert spread([1.0, 2.0]) is None
 
 
+def test_what_takes_long_is_run_once_and_judged_outside_its_time() -> None:
+    runs: list[str] = []
+    contenders = {name: lambda name=name: runs.append(name) or len(name) for name in ("fast", "slow")}
+    measured = list(compare("w", "t", 10, contenders, repetitions=3, judge=lambda length: length == 4))
+    assert [(m.answer, m.repetitions) for m in measured] == [(True, 3), (True, 3)]
+    runs.clear()
+    measured = list(compare("w", "t", 10, contenders, repetitions=3, once_above_s=-1.0))
+    assert [m.repetitions for m in measured] == [1, 1]
+    assert runs == ["fast", "slow"]
+    assert all(m.cpu_s is not None and m.spread_s is None for m in measured)
+
+
 def line(contender: str, wall_s: float | None, **more: object) -> str:
     one = Measurement("peers", "Q-a", contender, 1000, 5, right=True, wall_s=wall_s, cpu_s=wall_s, repetitions=3)
     return as_line(replace(one, **more))  # type: ignore[arg-type]
