@@ -61,6 +61,28 @@ def draw(workload: str, lines: list[Line]) -> list[tuple[str, str, Any]]:
     return [(workload, workload.capitalize(), module.draw(measured))]
 
 
+def panels(points: list[Line], columns: int = 2) -> Any:
+    """A panel for each `panel`, in it a line for each `contender` through its points (x, y); y is logarithmic."""
+    import altair as alt
+
+    def one(name: str) -> Any:
+        here = [point for point in points if point["panel"] == name]
+        return (
+            alt.Chart(alt.InlineData(here))
+            .mark_line(point=True)
+            .encode(
+                x=alt.X("x:Q", title=None, scale=alt.Scale(zero=False)),
+                y=alt.Y("y:Q", title=None, scale=alt.Scale(type="log"), axis=alt.Axis(format="~s")),
+                color=alt.Color("contender:N", sort=None, title=None),
+                tooltip=["contender:N", "x:Q", alt.Tooltip("y:Q", format=",.4~r")],
+            )
+            .properties(width=300, height=180, title=name)
+        )
+
+    charts = [one(name) for name in dict.fromkeys(point["panel"] for point in points)]
+    return alt.concat(*charts, columns=columns).resolve_scale(color="independent")
+
+
 def draw_peers(lines: list[Line]) -> list[tuple[str, str, Any]]:
     """Events per second of everyone, on made-up and on real events; each contender at the largest size it was given."""
     import altair as alt

@@ -72,7 +72,7 @@ def run(
 ) -> Result | Results:
     """Run a query, or several by name, over events: a table, a data frame, a path, or an `Events` made before."""
     from seqube.engine.aggregates.aggregation import Aggregator
-    from seqube.engine.aggregates.sharing import count_together
+    from seqube.engine.aggregates.sharing import SharedAggregator
     from seqube.engine.ecube.reuse import run_shared
     from seqube.engine.results import Result, Results
     from seqube.engine.state import Matcher
@@ -83,7 +83,8 @@ def run(
     plans = {name: prepare(text, stream, hierarchy, alone) for name, text in _by_name(query).items()}
     tables = run_shared(_share(query, stream, hierarchy, strategy), stream) if isinstance(query, Mapping) and sharing else {}
     if isinstance(query, Mapping) and (counts := _share_counts(plans, stream, strategy)) is not None:
-        tables |= count_together(counts, {name: plan for name, plan in plans.items() if isinstance(plan, AggregatePlan)}, stream)
+        aggregates = {name: plan for name, plan in plans.items() if isinstance(plan, AggregatePlan)}
+        tables |= SharedAggregator(counts, aggregates).run(stream)
     for name, plan in plans.items():
         if name not in tables:
             tables[name] = (Aggregator(plan) if isinstance(plan, AggregatePlan) else Matcher(plan)).run(stream)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
-from seqube.engine.aggregates.aggregation import Aggregator, State
+from seqube.engine.aggregates.aggregation import Aggregator
+from seqube.engine.aggregates.state import State
 from seqube.engine.state import ticks
 from seqube.events import Events
 from seqube.language import parse

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
+from seqube.engine.aggregates.sharing import SharedAggregator
+from seqube.engine.aggregates.state import State
 from seqube.events import Events, Statistics
 from seqube.language import parse
 from seqube.plan.aggregates import plan_aggregates
@@ -28,7 +32,7 @@ from seqube.plan.sharing import (
     greedy,
     plan_sharing,
 )
-from strategies import streams
+from strategies import cuts, streams
 
 
 def pattern(letters: str) -> Pattern:
@@ -59,6 +63,38 @@ def test_shared_equals_unshared(strategy: str, workload: dict[str, str], events:
     results = sq.run(workload, table(events), strategy=strategy)
     for name, text in workload.items():
         assert results[name].table.to_pylist() == oracle.aggregates(parse(text), events), name
+
+
+@pytest.mark.parametrize("strategy", ["independent", "prefix-tree", "chop-connect"])
+@given(data=st.data(), workload=workloads(), events=streams(max_size=20, max_time=14), watermarks=st.booleans())
+def test_any_cutting_equals_whole(
+    strategy: str, data: st.DataObject, workload: dict[str, str], events: list[oracle.Event], watermarks: bool
+) -> None:
+    note(str(workload))
+    stream = Events(table(events))
+    plans = {name: plan_aggregates(parse(text)) for name, text in workload.items()}
+    queries = {name: counted(plan, stream.unit) for name, plan in plans.items()}
+    aggregator = SharedAggregator(
+        plan_sharing({name: query for name, query in queries.items() if query is not None}, stream.statistics, strategy), plans
+    )
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in workload}
+
+    def take(report: dict[str, pa.Table] | None) -> None:
+        for name, rows in (report or {}).items():
+            found[name] += rows.to_pylist()
+
+    state = aggregator.start()
+    for start, stop in data.draw(cuts(len(events))):
+        state, report = aggregator.step(state, stream.slice(start, stop))
+        take(report)
+        if watermarks and stop < len(events):
+            state, more = aggregator.finish(state, int(stream.times[stop]))
+            take(more)
+        state = State.from_bytes(state.to_bytes())
+        assert state.events is not None
+        assert all(state.events.times > state.decided - 6)
+    take(aggregator.finish(state)[1])
+    assert found == {name: oracle.aggregates(parse(text), events) for name, text in workload.items()}
 
 
 def test_many_pieces_over_a_longer_stream() -> None:

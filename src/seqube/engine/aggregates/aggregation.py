@@ -4,9 +4,6 @@ What is reported when is worked out here, once for all strategies: a `Task` hold
 be due, the groups, and the columns that are measured. A strategy fills `Cells` (group, moment) with measures; what comes after
 (means, HAVING, column names) is the same for all of them.
 
-    step      adds a batch, reports what is due before its last timestamp (more events may still come at that time)
-    finish    reports what a watermark allows or, at the end of the stream, everything
-
 Between steps only events remain that a later row can still depend on: those of one window (two where a negation looks back from a
 match's end), of the plan's types or, in a tuple-count window, of all types, since all are counted. EMIT TOTAL adds a row per group.
 
@@ -15,7 +12,6 @@ Cost of a step: the events kept and the new ones, plus what the strategy costs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from seqube.engine.aggregates.state import Reporter, State
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, normalise, take
 from seqube.engine.sequence import HIGHEST, LOWEST
@@ -35,99 +32,19 @@ from seqube.events import Events
 from seqube.events.schema import UNITS
 from seqube.language.names import column_name
 from seqube.language.tree import Aggregate, Attribute, Value, Window
-from seqube.plan.aggregates import AggregatePlan, Measure
+from seqube.plan.aggregates import MATCHES, AggregatePlan, Measure
 from seqube.plan.physical import Scan
 
 Floats = npt.NDArray[np.float64]
 
-_NUMBER = "#number"
 
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What must be remembered of a stream: events inside the window, how far it is decided and reported, and totals so far."""
-
-    events: Events | None = None
-    numbers: Ints | None = None  # of the kept events in their partition, with a tuple-count window
-    decided: int = LOWEST  # no event up to here can come any more
-    reported: int = LOWEST  # every row up to here is out
-    last: int = LOWEST  # time of the last event of the stream
-    totals: pa.Table | None = None
-
-    def to_bytes(self) -> bytes:
-        """The state as Arrow IPC; never pickled."""
-        if self.events is None:
-            raise DataError("a stream that has not begun has no state to write")
-        schema, table = self.events.schema, self.events.table
-        if self.numbers is not None:
-            table = table.append_column(_NUMBER, pa.array(self.numbers))
-        about = {"type": schema.type_column, "time": schema.time_column, "unit": schema.unit}
-        about |= {name: getattr(self, name) for name in ("decided", "reported", "last")}
-        table = table.replace_schema_metadata({b"seqube": json.dumps(about).encode()})
-        sink = pa.BufferOutputStream()
-        for part in (table, self.totals if self.totals is not None else pa.table({})):
-            with pa.ipc.new_stream(sink, part.schema) as writer:
-                writer.write_table(part)
-        written: bytes = sink.getvalue().to_pybytes()
-        return written
-
-    @staticmethod
-    def from_bytes(data: bytes) -> State:
-        source = pa.BufferReader(data)
-        table, totals = (pa.ipc.open_stream(source).read_all() for _ in range(2))
-        about = json.loads(table.schema.metadata[b"seqube"])
-        numbers = None
-        if _NUMBER in table.column_names:
-            numbers = table.column(_NUMBER).to_numpy()
-            table = table.drop_columns([_NUMBER])
-        events = Events(table.replace_schema_metadata(None), type=about["type"], time=about["time"], unit=about["unit"])
-        kept = totals if totals.num_columns else None
-        return State(events, numbers, about["decided"], about["reported"], about["last"], kept)
-
-
-class Aggregator:
+class Aggregator(Reporter[pa.Table]):
     """Runs a plan with AGG over a stream that comes in batches."""
 
     def __init__(self, plan: AggregatePlan) -> None:
         self._plan = plan
 
-    def start(self) -> State:
-        return State()
-
-    def run(self, events: Events) -> pa.Table:
-        """The rows of a whole stream."""
-        return self._report(self._add(self.start(), events), HIGHEST, final=True)[1]
-
-    def step(self, state: State, batch: Events) -> tuple[State, pa.Table]:
-        """Take the next batch, which must not begin before the last one ended."""
-        state = self._add(state, batch)
-        newest = int(batch.times[-1]) - 1 if len(batch) else state.decided
-        return self._report(state, max(state.decided, newest), final=False)
-
-    def finish(self, state: State, watermark: int | None = None) -> tuple[State, pa.Table | None]:
-        """Report all that is due before the watermark, or, without one, all that is left; None if the stream never began."""
-        if state.events is None:
-            return state, None
-        if watermark is None:
-            return self._report(state, HIGHEST, final=True)
-        return self._report(state, max(state.decided, watermark - 1), final=False)
-
-    # ------------------------------------------------------------ adding
-
-    def _add(self, state: State, batch: Events) -> State:
-        if state.events is not None and len(batch) and int(batch.times[0]) <= state.decided:
-            raise DataError(
-                f"an event at {int(batch.times[0])} comes after the stream was decided up to {state.decided}\n"
-                "  hint: feed events in time order; late ones belong to the late output"
-            )
-        events = batch if state.events is None else Events.concat([state.events, batch])
-        reported = state.reported
-        if reported == LOWEST and len(batch):
-            reported = int(batch.times[0]) - 1
-        last = max(state.last, int(batch.times[-1])) if len(batch) else state.last
-        return replace(state, events=events, numbers=self._number(events, state.numbers), reported=reported, last=last)
-
-    def _number(self, events: Events, known: Ints | None) -> Ints | None:
+    def number(self, events: Events, known: Ints | None) -> Ints | None:
         """Numbers of all events in their partition; those kept of a partition are its last ones, without a hole."""
         if self._plan.matches.window.unit != "events":
             return None
@@ -141,11 +58,9 @@ class Aggregator:
         numbers[order] = np.arange(len(order)) - np.repeat(starts - bases, counts)
         return numbers
 
-    # ------------------------------------------------------------ reporting
-
-    def _report(self, state: State, upto: int, final: bool) -> tuple[State, pa.Table]:
+    def report(self, state: State, upto: int, final: bool) -> tuple[State, pa.Table]:
         assert state.events is not None
-        task = Task(self._plan, self._batch(state), state.reported, upto, state.last, final)
+        task = self._task(state, upto, final)
         answer = strategy(self._plan.strategy)(task)
         if self._plan.emit.when != "total":
             table = write(task, answer)
@@ -159,12 +74,18 @@ class Aggregator:
             return State(state.events.slice(0, 0), decided=upto, reported=upto, last=state.last), _named(task, totals)
         return self._purge(replace(state, decided=upto, reported=upto, totals=totals), task), _named(task, partial).slice(0, 0)
 
-    def _batch(self, state: State) -> Batch:
+    def report_counts(self, state: State, upto: int, final: bool, counts: Ints) -> pa.Table:
+        """What `report` says of COUNT(*), where another has counted already: a number for every moment that is due."""
+        task = self._task(state, upto, final)
+        return write(task, Answer(task.given, {MATCHES: pa.array(counts)}))
+
+    def _task(self, state: State, upto: int, final: bool) -> Task:
         assert state.events is not None
         events = state.events
         clocks = events.times if state.numbers is None else state.numbers
         codes = partition_codes(self._plan, events) if self._plan.matches.partition_by else None
-        return Batch(events, ticks(self._plan.matches.window, events.unit), clocks, codes)
+        batch = Batch(events, ticks(self._plan.matches.window, events.unit), clocks, codes)
+        return Task(self._plan, batch, state.reported, upto, state.last, final)
 
     def _purge(self, state: State, task: Task) -> State:
         """Forget what no later row can depend on."""

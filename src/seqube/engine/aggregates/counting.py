@@ -11,6 +11,7 @@ Cost: the kernel once per measure, and once more for every modulus.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -50,7 +51,7 @@ def aggregate_chain(task: Task, run: Kernel) -> Answer:
     return _Measures(counter).answer()
 
 
-class _Counter:
+class _Counter(ABC):
     """Runs a kernel over lanes and brings its samples to cells. `settle` finds the cells with the first count."""
 
     def __init__(self, task: Task, chain: Chain, lanes: Lanes, run: Kernel) -> None:
@@ -64,15 +65,17 @@ class _Counter:
         self.samples = self._samples()
         self.cells, self.counts = self._settle()
 
+    @abstractmethod
     def _samples(self) -> Samples:
-        raise NotImplementedError
+        """When to sample every lane."""
 
+    @abstractmethod
     def _settle(self) -> tuple[Cells, Floats]:
-        raise NotImplementedError
+        """The cells, and the count of each."""
 
+    @abstractmethod
     def at_cells(self, weights: Numbers | None, ring: Ring) -> Numbers:
         """The measure for every cell."""
-        raise NotImplementedError
 
     def run(self, weights: Numbers | None, ring: Ring, news: bool) -> tuple[Numbers, Numbers]:
         size = len(self.samples.times)

@@ -1,0 +1,58 @@
+"""What an event must be to fill a slot, for a workload: labels as numbers, and the events that bear them, found once for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seqube.engine.aggregates.aggregation import distinct
+from seqube.engine.predicates import Evaluator, Ints
+from seqube.events import Events
+from seqube.plan.sharing import Label, SharingPlan
+
+
+class Labels:
+    """The labels of a workload as numbers, and which events bear them."""
+
+    def __init__(self, sharing: SharingPlan, events: Events) -> None:
+        self.numbers: dict[Label, int] = {}
+        for query in sharing.queries.values():
+            for label in query.pattern:
+                self.numbers.setdefault(label, len(self.numbers))
+        evaluator = Evaluator(events)
+        self._times = events.times
+        self._rows: list[Ints] = []
+        for label in self.numbers:
+            rows = events.rows_of(label.types)
+            self._rows.append(rows[evaluator.true(label.filters, {"": rows}, len(rows))] if label.filters else rows)
+        # Labels of every event, one behind the other: plain ones by its type, those with predicates by its row.
+        self.masks = np.zeros((len(self.numbers), len(events) if any(label.filters for label in self.numbers) else 0), np.bool_)
+        of_type: list[list[int]] = [[] for _ in events.type_names]
+        for label, number in self.numbers.items():
+            for code, name in enumerate(events.type_names):
+                if name in label.types:
+                    of_type[code].append(number)
+            if self.masks.shape[1]:
+                self.masks[number, self._rows[number]] = True
+        width = max(map(len, of_type), default=0)
+        self.table = np.full((len(of_type), max(width, 1)), -1, np.int64)
+        for code, numbers in enumerate(of_type):
+            self.table[code, : len(numbers)] = numbers
+
+    def moments(self, label: Label) -> Ints:
+        """The distinct times at which events of a label come."""
+        return distinct(self._times[self._rows[self.numbers[label]]])
+
+    def most(self, label: Label, window: int) -> int:
+        """The most events of a label that are inside a window at once, with those of one more timestamp."""
+        times = self._times[self._rows[self.numbers[label]]]
+        if not len(times):
+            return 0
+        return int((np.searchsorted(times, times, "right") - np.searchsorted(times, times - window, "left")).max())
+
+
+def lists(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+    """Lists behind each other, and where each begins."""
+    offsets = np.concatenate(([0], np.cumsum([len(items) for items in lists]))).astype(np.int64)
+    return offsets, np.array([item for items in lists for item in items], np.int64)

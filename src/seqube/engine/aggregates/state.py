@@ -1,0 +1,115 @@
+"""What aggregation remembers of a stream, and the steps in which it takes it.
+
+    step      adds a batch, reports what is due before its last timestamp (more events may still come at that time)
+    finish    reports what a watermark allows or, at the end of the stream, everything
+
+Cost of a step: the events kept and the new ones, plus what the report costs.
+Invariant: a state holds every event that a later row can depend on, and what was reported once is never reported again.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+
+from seqube.engine.predicates import Ints
+from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.errors import DataError
+from seqube.events import Events
+
+_NUMBER = "#number"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What must be remembered of a stream: events inside the window, how far it is decided and reported, and totals so far."""
+
+    events: Events | None = None
+    numbers: Ints | None = None  # of the kept events in their partition, with a tuple-count window
+    decided: int = LOWEST  # no event up to here can come any more
+    reported: int = LOWEST  # every row up to here is out
+    last: int = LOWEST  # time of the last event of the stream
+    totals: pa.Table | None = None
+
+    def to_bytes(self) -> bytes:
+        """The state as Arrow IPC; never pickled."""
+        if self.events is None:
+            raise DataError("a stream that has not begun has no state to write")
+        schema, table = self.events.schema, self.events.table
+        if self.numbers is not None:
+            table = table.append_column(_NUMBER, pa.array(self.numbers))
+        about = {"type": schema.type_column, "time": schema.time_column, "unit": schema.unit}
+        about |= {name: getattr(self, name) for name in ("decided", "reported", "last")}
+        table = table.replace_schema_metadata({b"seqube": json.dumps(about).encode()})
+        sink = pa.BufferOutputStream()
+        for part in (table, self.totals if self.totals is not None else pa.table({})):
+            with pa.ipc.new_stream(sink, part.schema) as writer:
+                writer.write_table(part)
+        written: bytes = sink.getvalue().to_pybytes()
+        return written
+
+    @staticmethod
+    def from_bytes(data: bytes) -> State:
+        source = pa.BufferReader(data)
+        table, totals = (pa.ipc.open_stream(source).read_all() for _ in range(2))
+        about = json.loads(table.schema.metadata[b"seqube"])
+        numbers = None
+        if _NUMBER in table.column_names:
+            numbers = table.column(_NUMBER).to_numpy()
+            table = table.drop_columns([_NUMBER])
+        events = Events(table.replace_schema_metadata(None), type=about["type"], time=about["time"], unit=about["unit"])
+        kept = totals if totals.num_columns else None
+        return State(events, numbers, about["decided"], about["reported"], about["last"], kept)
+
+
+Rows = TypeVar("Rows")  # what a report is: a table, or one for each query of a workload
+
+
+class Reporter(ABC, Generic[Rows]):
+    """Takes a stream in batches, and reports what is due."""
+
+    def start(self) -> State:
+        return State()
+
+    def run(self, events: Events) -> Rows:
+        """The rows of a whole stream."""
+        return self.report(self._add(self.start(), events), HIGHEST, final=True)[1]
+
+    def step(self, state: State, batch: Events) -> tuple[State, Rows]:
+        """Take the next batch, which must not begin before the last one ended."""
+        state = self._add(state, batch)
+        newest = int(batch.times[-1]) - 1 if len(batch) else state.decided
+        return self.report(state, max(state.decided, newest), final=False)
+
+    def finish(self, state: State, watermark: int | None = None) -> tuple[State, Rows | None]:
+        """Report all that is due before the watermark, or, without one, all that is left; None if the stream never began."""
+        if state.events is None:
+            return state, None
+        if watermark is None:
+            return self.report(state, HIGHEST, final=True)
+        return self.report(state, max(state.decided, watermark - 1), final=False)
+
+    @abstractmethod
+    def report(self, state: State, upto: int, final: bool) -> tuple[State, Rows]:
+        """What is due up to a time, and the state without what no later row can depend on."""
+
+    @abstractmethod
+    def number(self, events: Events, known: Ints | None) -> Ints | None:
+        """Numbers of all events in their partition, of which the first ones are known; None where the window is one of time."""
+
+    def _add(self, state: State, batch: Events) -> State:
+        if state.events is not None and len(batch) and int(batch.times[0]) <= state.decided:
+            raise DataError(
+                f"an event at {int(batch.times[0])} comes after the stream was decided up to {state.decided}\n"
+                "  hint: feed events in time order; late ones belong to the late output"
+            )
+        events = batch if state.events is None else Events.concat([state.events, batch])
+        reported = state.reported
+        if reported == LOWEST and len(batch):
+            reported = int(batch.times[0]) - 1
+        last = max(state.last, int(batch.times[-1])) if len(batch) else state.last
+        return replace(state, events=events, numbers=self.number(events, state.numbers), reported=reported, last=last)
