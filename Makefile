@@ -25,9 +25,11 @@ test: setup
 test-all: setup
 	@SEQUBE_EXAMPLES=$${SEQUBE_EXAMPLES:-2500} $(PYTEST) -m "slow or not slow"
 
-# Properties only, for as long as you have: SEQUBE_EXAMPLES=100000 make soak
+# Random cases of every kind for half an hour, or SOAK_MINUTES; on failure it prints the SOAK_SEED that replays it.
+SOAK_MINUTES ?= 30
+SOAK_SEED ?=
 soak: setup
-	@SEQUBE_EXAMPLES=$${SEQUBE_EXAMPLES:-20000} $(PYTEST) -m hypothesis
+	@$(PYTHON) tests/soak.py --minutes $(SOAK_MINUTES) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
 check: setup
 	@$(PYTHON) -m ruff check

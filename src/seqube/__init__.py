@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from seqube.errors import DataError, PlanError, QueryError, SchemaError, SequbeError
+from seqube.errors import DataError, LimitError, PlanError, QueryError, SchemaError, SequbeError
 
 if TYPE_CHECKING:
     from seqube.cube import Cube
@@ -30,6 +30,7 @@ __all__ = [
     "DataError",
     "Events",
     "Hierarchy",
+    "LimitError",
     "PlanError",
     "Query",
     "QueryError",

@@ -13,6 +13,7 @@ import os
 import sys
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -22,7 +23,7 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from seqube.errors import DataError, PlanError, QueryError, SequbeError
+from seqube.errors import DataError, LimitError, PlanError, QueryError, SequbeError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +46,7 @@ def app() -> None:
     try:
         program()
     except SequbeError as error:
-        _fail(type(error).__name__, str(error), FAILED if isinstance(error, DataError) else WRONG)
+        _fail(type(error).__name__, str(error), FAILED if isinstance(error, DataError | LimitError) else WRONG)
     except OSError as error:
         _fail("error", str(error), FAILED)
     except Exception as error:
@@ -108,17 +109,28 @@ def run(
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows of each result.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     local: Annotated[bool, typer.Option("--local", help="In this process, without Spark.")] = False,
+    max_matches: Annotated[int | None, typer.Option(min=0, help="With --local: stop at a result of more rows.")] = None,
+    max_state_bytes: Annotated[int | None, typer.Option(min=0, help="With --local: stop a query that holds more memory.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(min=0, help="With --local: stop a query that takes longer.")] = None,
+    truncate: Annotated[bool, typer.Option("--truncate", help="With --local: at a limit, keep the matches so far.")] = False,
 ) -> None:
     """Run queries over events, and show or write their results."""
     queries = _read_queries(query, text)
+    allowed = {"max_matches": max_matches, "max_state_bytes": max_state_bytes, "max_seconds": max_seconds}
+    limits: dict[str, Any] = {name: value for name, value in allowed.items() if value is not None}
+    limits |= {"on_limit": "truncate"} if truncate else {}
+    if limits and not local:
+        raise typer.BadParameter("limits are for runs in this process; on Spark, its own settings hold", param_hint="--local")
     concepts = _read_hierarchy(hierarchy)
     places = _places(folder, [*queries, REJECTED], file_format) if folder is not None else {}
-    evaluate = _run_here if local else _run_on_spark
+    evaluate = partial(_run_here, limits) if local else _run_on_spark
     found = evaluate(queries, events, places, type_column, time_column, unit, concepts, strategy, limit)
     tables = found.tables
     if found.reasons:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.reasons.items())
         _note(f"note: {sum(found.reasons.values()):,} rows are not events and were set aside ({reasons})")
+    for name, said in found.truncated.items():
+        _note(f"note: {name} is not whole: {said}")
     if as_json:
         _print_json(
             {
@@ -126,6 +138,7 @@ def run(
                 "rejected": {"count": sum(found.reasons.values()), "reasons": found.reasons},
                 "results": {
                     name: {"count": found.totals[name], "columns": table.column_names}
+                    | ({"truncated": found.truncated[name]} if name in found.truncated else {})
                     | ({"file": str(places[name])} if places else {"rows": _plain(table.to_pylist())})
                     for name, table in tables.items()
                 },
@@ -142,15 +155,20 @@ def run(
 
 @dataclass(frozen=True)
 class _Found:
-    """What came of a run: how many rows were events, why others were not, and the rows of each result (all, or those asked for)."""
+    """What came of a run: how many rows were events, why others were not, and the rows of each result (all, or those asked for).
+
+    `truncated` says of a result which limit cut it short.
+    """
 
     n_events: int
     reasons: dict[str, int]
     totals: dict[str, int]
     tables: dict[str, pa.Table]
+    truncated: dict[str, str]
 
 
 def _run_here(
+    limits: dict[str, Any],
     queries: dict[str, Query],
     events: str,
     places: dict[str, Path],
@@ -166,7 +184,7 @@ def _run_here(
     with err.status("Reading events"):
         stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
     with err.status(f"Matching {len(stream):,} events"):
-        results = sq.run(queries, stream, hierarchy=concepts, strategy=strategy)
+        results = sq.run(queries, stream, hierarchy=concepts, strategy=strategy, **limits)
     tables = {name: results[name].table.slice(0, limit) for name in queries}
     if places:
         with err.status("Writing"):
@@ -174,7 +192,8 @@ def _run_here(
                 _write(table, places[name])
             if stream.rejected:
                 _write(stream.rejected.table, places[REJECTED])
-    return _Found(len(stream), stream.rejected.reasons, {name: len(results[name]) for name in queries}, tables)
+    cut = {name: said for name in queries if (said := results[name].truncated)}
+    return _Found(len(stream), stream.rejected.reasons, {name: len(results[name]) for name in queries}, tables, cut)
 
 
 def _run_on_spark(
@@ -212,7 +231,7 @@ def _run_on_spark(
         found.unpersist()
         if places and reasons:
             batch.write_frame(source.quarantined(), str(places[REJECTED]), places[REJECTED].suffix[1:])
-    return _Found(n_events, reasons, totals, tables)
+    return _Found(n_events, reasons, totals, tables, {})
 
 
 @program.command()

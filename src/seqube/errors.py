@@ -97,6 +97,10 @@ class DataError(SequbeError):
     """A file or a table cannot be read, or what it holds cannot be used at all."""
 
 
+class LimitError(SequbeError):
+    """The query was stopped because it would use more rows, memory or time than it may."""
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate that `name` was probably meant to be, or None; a difference in case alone always counts as near."""
     names = sorted(set(candidates))

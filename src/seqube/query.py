@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
+from seqube.engine.limits import Limits
 from seqube.errors import PlanError, Problem, QueryError
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
@@ -31,11 +33,14 @@ from seqube.plan.views import STRATEGIES as NESTED
 from seqube.plan.views import Measured, equated
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from seqube.engine.results import Result, Results
 
 Workload = Mapping[str, str | Query]
 
 STRATEGIES = ("auto", *NESTED)
+LIMITS = Limits()
 
 
 @overload
@@ -48,6 +53,10 @@ def run(
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
     strategy: str = ...,
+    max_matches: int | None = ...,
+    max_state_bytes: int | None = ...,
+    max_seconds: float | None = ...,
+    on_limit: str = ...,
 ) -> Result: ...
 @overload
 def run(
@@ -59,6 +68,10 @@ def run(
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
     strategy: str = ...,
+    max_matches: int | None = ...,
+    max_state_bytes: int | None = ...,
+    max_seconds: float | None = ...,
+    on_limit: str = ...,
 ) -> Results: ...
 def run(
     query: str | Query | Workload,
@@ -69,26 +82,39 @@ def run(
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
+    max_matches: int | None = LIMITS.max_matches,
+    max_state_bytes: int | None = LIMITS.max_state_bytes,
+    max_seconds: float | None = LIMITS.max_seconds,
+    on_limit: str = "error",
 ) -> Result | Results:
-    """Run a query, or several by name, over events: a table, a data frame, a path, or an `Events` made before."""
+    """Run a query, or several by name, over events: a table, a data frame, a path, or an `Events` made before.
+
+    Each query may use so many rows, bytes and seconds (None: any number). Past that it is a `LimitError`, or, with
+    `on_limit="truncate"`, its matches so far, marked as `truncated`. A result larger than memory is taken by its `batches()`.
+    """
     from seqube.engine.aggregates.aggregation import Aggregator
     from seqube.engine.aggregates.sharing import SharedAggregator
     from seqube.engine.ecube.reuse import run_shared
     from seqube.engine.results import Result, Results
     from seqube.engine.state import Matcher
 
+    limits = Limits(max_matches, max_state_bytes, max_seconds, on_limit)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
     sharing = isinstance(query, Mapping) and strategy in SHARING
     alone = "auto" if sharing or (isinstance(query, Mapping) and strategy in COUNTING) else strategy
     plans = {name: prepare(text, stream, hierarchy, alone) for name, text in _by_name(query).items()}
-    tables = run_shared(_share(query, stream, hierarchy, strategy), stream) if isinstance(query, Mapping) and sharing else {}
+    tables: dict[str, pa.Table] = {}
+    if isinstance(query, Mapping) and sharing:
+        tables |= run_shared(_share(query, stream, hierarchy, strategy), stream, limits)
     if isinstance(query, Mapping) and (counts := _share_counts(plans, stream, strategy)) is not None:
         aggregates = {name: plan for name, plan in plans.items() if isinstance(plan, AggregatePlan)}
         tables |= SharedAggregator(counts, aggregates).run(stream)
+    results = {}
     for name, plan in plans.items():
-        if name not in tables:
-            tables[name] = (Aggregator(plan) if isinstance(plan, AggregatePlan) else Matcher(plan)).run(stream)
-    results = {name: Result(tables[name], stream.rejected) for name in plans}
+        if isinstance(plan, AggregatePlan) and name not in tables:
+            tables[name] = Aggregator(plan, limits).run(stream)
+        found = partial(Matcher(plan).pieces, stream) if isinstance(plan, MatchPlan) and name not in tables else tables[name]
+        results[name] = Result(found, stream.rejected, limits)
     return Results(results) if isinstance(query, Mapping) else results[""]
 
 

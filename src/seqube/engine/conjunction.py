@@ -16,7 +16,7 @@ import numpy as np
 
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints
-from seqube.engine.sequence import HIGHEST, LOWEST, Clauses, Stacks, holds
+from seqube.engine.sequence import HIGHEST, LOWEST, STEPS, Clauses, Stacks, holds
 
 
 class Members(NamedTuple):
@@ -56,7 +56,7 @@ def _first_after(lasts: Ints, begin: int, end: int, bound: int) -> int:
 
 @kernel
 def enumerate_combinations(stacks: Stacks, clauses: Clauses, members: Members, window: int, cursor: Ints, out: Ints) -> int:
-    """Fill `out` (n_slots, capacity) with ids of the next combinations and return how many; fewer than the capacity means the end.
+    """Fill `out` (n_slots, capacity) with ids of the next combinations and return how many; the cursor tells when that was all.
 
     `members` without rows means that no two slots can hold the same event.
     """
@@ -73,12 +73,16 @@ def enumerate_combinations(stacks: Stacks, clauses: Clauses, members: Members, w
         chosen[i] = current[i] - offsets[i]
         earliest[i + 1] = min(earliest[i], firsts[current[i]])
         latest[i + 1] = max(latest[i], lasts[current[i]])
-    count = 0
+    count, steps = 0, 0
     while True:
+        steps += 1
+        if steps > STEPS:
+            cursor[-3], cursor[-2] = group, level
+            return count
         if level < 0:
             group += 1
             if group >= n_groups:
-                cursor[-3], cursor[-2] = n_groups, -1
+                cursor[-4] = 1
                 return count
             level = 0
             current[0] = offsets[0] + groups[group, 0] - 1

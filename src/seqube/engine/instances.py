@@ -7,10 +7,11 @@ invariant every search below leans on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from seqube.engine.limits import NO_LIMITS, Budget
 from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events import Events
@@ -37,6 +38,10 @@ class Instances:
             return Instances(rows, ends, ends)
         return Instances(rows, self.first_rows[which], self.last_rows[which])
 
+    @property
+    def n_bytes(self) -> int:
+        return sum(column.nbytes for column in (*self.rows.values(), self.first_rows, self.last_rows))
+
     def copy(self) -> Instances:
         return Instances({name: rows.copy() for name, rows in self.rows.items()}, self.first_rows.copy(), self.last_rows.copy())
 
@@ -53,12 +58,16 @@ def spanning(rows: dict[str, Ints]) -> Instances:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events with the clocks that measure the window and, with PARTITION BY, the code of each row's partition (-1: in none)."""
+    """Events with the clocks that measure the window and, with PARTITION BY, the code of each row's partition (-1: in none).
+
+    `budget` is what the run over them may use.
+    """
 
     events: Events
     window: int
     clocks: Ints
     partitions: Ints | None = None
+    budget: Budget = field(default_factory=NO_LIMITS.budget)
 
     @property
     def counts_events(self) -> bool:

@@ -23,7 +23,18 @@ import pyarrow as pa
 from seqube.engine.conjunction import Members, enumerate_combinations
 from seqube.engine.instances import Batch, Instances, Keys, Reach, expand, gather, minus, plus, sorted_by_group, spanning
 from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, rank_pair
-from seqube.engine.sequence import HIGHEST, LOWEST, OPS, Clauses, Stacks, enumerate_matches, latest_starts, link, new_cursor
+from seqube.engine.sequence import (
+    HIGHEST,
+    LOWEST,
+    OPS,
+    Clauses,
+    Stacks,
+    enumerate_matches,
+    is_over,
+    latest_starts,
+    link,
+    new_cursor,
+)
 from seqube.language.tree import Value, attributes
 from seqube.plan.physical import (
     Absence,
@@ -59,6 +70,7 @@ class Evaluation:
         self._told: dict[tuple[Node, tuple[Value, ...]], Instances] = {}
         self._ends = (after, upto)
         self._needed: Mask | None = None  # rows that the instances being built may use; None: all
+        self._wider: Evaluation | None = None  # the same over twice the window
 
     def matches(self) -> Iterator[Instances]:
         """The matches, in pieces."""
@@ -82,8 +94,12 @@ class Evaluation:
             if isinstance(node, Scan):
                 self._made[node] = self._scan(node)
             else:
-                self._made[node] = gather([piece.copy() for piece in self._pieces(node)], variables(node))
+                self._made[node] = gather([self._kept(piece) for piece in self._pieces(node)], variables(node))
         return self._made[node]
+
+    def _kept(self, piece: Instances) -> Instances:
+        self._batch.budget.hold(piece.n_bytes)
+        return piece.copy()
 
     def _pieces(self, node: Node, is_root: bool = False) -> Iterator[Instances]:
         """Instances of a node in pieces, in no particular order. A piece may be overwritten by the next one."""
@@ -124,9 +140,9 @@ class Evaluation:
         links = link(stacks)
         cursor = new_cursor(len(slots))
         out = np.empty((len(slots), PIECE), np.int64)
-        count = PIECE
-        while count == PIECE:
+        while not is_over(cursor):
             count = enumerate_matches(stacks, links, tables, self._batch.window, cursor, out)
+            self._batch.budget.check()
             if count:
                 yield expand(slots, out[:, :count], in_order=True)
 
@@ -220,9 +236,9 @@ class Evaluation:
         members = _members(slots) if _may_share(node.slots) else Members(*(np.empty(0, np.int64) for _ in range(3)))
         cursor = new_cursor(len(slots))
         out = np.empty((len(slots), PIECE), np.int64)
-        count = PIECE
-        while count == PIECE:
+        while not is_over(cursor):
             count = enumerate_combinations(stacks, tables, members, self._batch.window, cursor, out)
+            self._batch.budget.check()
             if count:
                 yield expand(slots, out[:, :count], in_order=False)
 
@@ -454,7 +470,9 @@ class Evaluation:
         """
         source = self
         if absence.scope.around is not None and self._batch.counts_events:
-            source = Evaluation(self._plan, replace(self._batch, window=min(2 * self._batch.window, HIGHEST)))
+            if self._wider is None:
+                self._wider = Evaluation(self._plan, replace(self._batch, window=min(2 * self._batch.window, HIGHEST)))
+            source = self._wider
         if absence.filters or absence.checks:
             return source._instances(absence.instance)
         return source._witnesses(absence.instance, [link.inner for link in absence.links])
@@ -509,6 +527,7 @@ class Evaluation:
             open_ = np.flatnonzero(~cancelled & (begins < ends))
             if not len(open_):
                 return cancelled
+            self._batch.budget.check()
             for block in np.array_split(open_, max(1, len(open_) * width // PIECE)):
                 counts = np.minimum(ends[block] - begins[block], width)
                 outer = np.repeat(block, counts)

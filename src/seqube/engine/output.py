@@ -14,8 +14,9 @@ import pyarrow.types as pat
 
 from seqube.engine.instances import Instances
 from seqube.engine.predicates import UNBOUND, Evaluator, Ints, take
-from seqube.errors import PlanError
+from seqube.errors import DataError, PlanError
 from seqube.events import Events
+from seqube.language.tree import Output
 from seqube.plan.physical import MatchPlan, scans, variables
 
 START, END = "start", "end"
@@ -33,18 +34,34 @@ class MatchWriter:
             raise PlanError(
                 f"the variable {min(clash)!r} has the name of a result column\n  hint: call it otherwise, or say what to RETURN"
             )
+        self._is_double: dict[Output, bool] = {}
         # Variables of one single type: their type column is a constant.
         self._constant = {scan.variable: scan.name for scan in scans(plan.pattern) if scan.types == {scan.name}}
 
     def write(self, piece: Instances) -> pa.Table:
         if self._plan.returns:
-            items = [self._evaluator.array(item.value, piece.rows, len(piece)) for item in self._plan.returns]
-            return pa.table(items, names=[item.name or "" for item in self._plan.returns])
+            return pa.table(
+                [self._item(item, piece) for item in self._plan.returns], [item.name or "" for item in self._plan.returns]
+            )
         time = self._events.column("ts")
         columns = {START: gather(time, piece.first_rows), END: gather(time, piece.last_rows)}
         for name in self._plan.variables:
             columns[name] = self._struct(name, piece.rows[name])
         return pa.table(columns)
+
+    def _item(self, item: Output, piece: Instances) -> pa.Array:
+        """A column of RETURN. Whole numbers stay whole: a column does not change its type where a result leaves 64 bits."""
+        column = self._evaluator.array(item.value, piece.rows, len(piece))
+        if len(piece) and pat.is_floating(column.type) and not self._is_double.setdefault(item, self._is_floating(item)):
+            raise DataError(
+                f"{item.name} is a column of whole numbers, and one of them is not whole or leaves 64 bits\n"
+                "  hint: return it as a decimal number: multiply by 1.0 first"
+            )
+        return column
+
+    def _is_floating(self, item: Output) -> bool:
+        rows = dict.fromkeys(variables(self._plan.pattern), np.empty(0, np.int64))
+        return bool(pat.is_floating(self._evaluator.array(item.value, rows, 0).type))
 
     def empty(self) -> pa.Table:
         """The result without a row: its column names and types."""

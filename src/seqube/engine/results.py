@@ -1,15 +1,23 @@
-"""What a query returns: an Arrow table, with what was set aside on the way, shown as a table wherever it is looked at."""
+"""What a query returns: an Arrow table, with what was set aside on the way, shown as a table wherever it is looked at.
+
+Rows are found in pieces. The first million are found at once; of a larger result the rest is found when it is asked for, all of it
+(`table`) or piece by piece (`batches`), so a result may be far larger than memory.
+
+Cost: `batches` finds all rows anew and holds one piece at a time; `table` holds everything, once.
+Invariant: `truncated` is set exactly when rows are missing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from seqube.errors import PlanError
+from seqube.engine.limits import NO_LIMITS, Budget, Limits
+from seqube.errors import LimitError, PlanError
 from seqube.events.batch import Rejected
 
 if TYPE_CHECKING:
@@ -19,14 +27,90 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 20
 DRAWN_ROWS = 500
+EAGER_ROWS = 1 << 20  # found at once: most results are whole then, and what is wrong with a query shows when it is run
+BATCH_ROWS = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """The rows of one query, and the input rows that were no events (`rejected`)."""
+    """The rows of one query, and the input rows that were no events (`rejected`).
 
-    table: pa.Table
-    rejected: Rejected
+    `truncated` says which limit cut the rows short; it is None when they are all there.
+    """
+
+    def __init__(
+        self, find: pa.Table | Callable[[Budget], Iterator[pa.Table]], rejected: Rejected, limits: Limits = NO_LIMITS
+    ) -> None:
+        self.rejected = rejected
+        self.truncated: str | None = None
+        self._find = find if callable(find) else lambda _: iter([find])
+        self._limits = limits
+        self._table: pa.Table | None = None
+        self._taking = RLock()
+        self._start()
+        self._take(EAGER_ROWS)
+
+    @property
+    def table(self) -> pa.Table:
+        self._take(None)
+        return self._table
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows in batches, at least one, of which one is held at a time. Unless they are all there, they are found anew."""
+        if self._table is None:
+            self._start()  # what was found so far is not kept beside the batches
+        pieces = self._pieces(self._limits.budget()) if self._table is None else iter([self._table])
+        none = True
+        for piece in pieces:
+            for batch in piece.to_batches(max_chunksize=BATCH_ROWS):
+                if batch.num_rows:
+                    none = False
+                    yield batch
+        if none:
+            yield pa.RecordBatch.from_pylist([], schema=piece.schema)
+
+    def _start(self) -> None:
+        self._budget = self._limits.budget()
+        self._held: list[pa.Table] = []
+        self._rest = self._pieces(self._budget)
+
+    def _take(self, enough: int | None) -> None:
+        """Find rows, until there are enough or these are all."""
+        with self._taking:
+            if self._table is not None or (enough is not None and sum(map(len, self._held)) >= enough):
+                return
+            try:
+                for piece in self._rest:
+                    self._budget.hold(piece.nbytes)
+                    self._held.append(piece)
+                    if enough is not None and self._budget.n_rows + len(piece) >= enough:
+                        return
+            except LimitError as error:
+                self._cut(error)
+            except BaseException:
+                self._start()  # whoever asks again begins again
+                raise
+            self._table, self._held = pa.concat_tables(self._held), []
+
+    def _pieces(self, budget: Budget) -> Iterator[pa.Table]:
+        """The rows in pieces, as far as the limits allow. The time that others take between pieces does not count."""
+        try:
+            budget.resume()
+            for piece in self._find(budget):
+                budget.pause()
+                yield piece.slice(0, budget.room(len(piece)))
+                budget.resume()
+                budget.find(len(piece))
+        except LimitError as error:
+            self._cut(error)
+
+    def _cut(self, error: LimitError) -> None:
+        if self._limits.on_limit != "truncate":
+            self._start()
+            raise error
+        self.truncated = str(error).partition("\n")[0]
+
+    def __reduce__(self) -> tuple[Callable[..., Result], tuple[pa.Table, Rejected, str | None]]:
+        return _whole, (self.table, self.rejected, self.truncated)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -43,19 +127,27 @@ class Result:
         return frame
 
     def __repr__(self) -> str:
-        head = self.table.slice(0, SHOWN_ROWS).to_pylist()
-        lines = [f"{len(self):,} rows: {', '.join(self.table.column_names)}"]
-        lines += ["  " + "  ".join(f"{name}={_brief(value)}" for name, value in row.items()) for row in head]
+        table, n_rows = self._shown()
+        lines = [f"{n_rows} rows: {', '.join(table.column_names)}"]
+        lines += ["  " + "  ".join(f"{name}={_brief(value)}" for name, value in row.items()) for row in table.to_pylist()]
         return "\n".join([*lines, *self._more()])
 
     def _repr_html_(self) -> str:
-        names = "".join(f"<th>{escape(name)}</th>" for name in self.table.column_names)
+        table, _ = self._shown()
+        names = "".join(f"<th>{escape(name)}</th>" for name in table.column_names)
         rows = "".join(
-            f"<tr>{''.join(f'<td>{escape(_brief(value))}</td>' for value in row.values())}</tr>"
-            for row in self.table.slice(0, SHOWN_ROWS).to_pylist()
+            f"<tr>{''.join(f'<td>{escape(_brief(value))}</td>' for value in row.values())}</tr>" for row in table.to_pylist()
         )
         notes = "".join(f"<p>{escape(line.strip())}</p>" for line in self._more())
         return f"<table><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table>{notes}"
+
+    def _shown(self) -> tuple[pa.Table, str]:
+        """The first rows, and how many there are; looking at a result does not find all of it."""
+        self._take(EAGER_ROWS)
+        if self._table is None:
+            known = pa.concat_tables(self._held)
+            return known.slice(0, SHOWN_ROWS), f"more than {len(known):,}"
+        return self._table.slice(0, SHOWN_ROWS), f"{len(self._table):,}"
 
     def plot(self) -> altair.Chart:
         """Matches: each from its start to its end, or, if many, how many end when. Aggregates: lines over time, bars by group."""
@@ -99,11 +191,22 @@ class Result:
         return _chart(rows, "bar", x=x, x2="to", y="matches:Q")
 
     def _more(self) -> list[str]:
-        lines = [f"  ... {len(self) - SHOWN_ROWS:,} more"] if len(self) > SHOWN_ROWS else []
+        table, n_rows = self._shown()
+        lines = [f"  ... {n_rows} in all"] if self._table is None else []
+        if self._table is not None and len(self._table) > len(table):
+            lines.append(f"  ... {len(self._table) - len(table):,} more")
+        if self.truncated:
+            lines.append(f"  not all: {self.truncated}")
         if self.rejected:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.rejected.reasons.items())
             lines.append(f"  {self.rejected.count:,} input rows were set aside: {reasons}")
         return lines
+
+
+def _whole(table: pa.Table, rejected: Rejected, truncated: str | None) -> Result:
+    result = Result(table, rejected)
+    result.truncated = truncated
+    return result
 
 
 def _chart(rows: list[dict[str, Any]], mark: str, **channels: Any) -> altair.Chart:

@@ -155,15 +155,22 @@ def holds(clauses: Clauses, slot: int, chosen: Ints) -> bool:
     return True
 
 
-# The cursor of a walk: current instance and end of range per slot, the lower end of live chains per slot, then group, level and
-# last.
+STEPS = 1 << 22  # of a walk before it comes back, found or not: time is looked at in between
+
+
+# The cursor of a walk: current instance and end of range per slot, the lower end of live chains per slot, whether the walk is over,
+# then group, level and last.
 def new_cursor(n_slots: int) -> Ints:
-    return np.full(3 * n_slots + 3, -1, np.int64)
+    return np.full(3 * n_slots + 4, -1, np.int64)
+
+
+def is_over(cursor: Ints) -> bool:
+    return bool(cursor[-4] == 1)
 
 
 @kernel
 def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: int, cursor: Ints, out: Ints) -> int:
-    """Fill `out` (n_slots, capacity) with ids of the next matches and return how many; fewer than the capacity means the end."""
+    """Fill `out` (n_slots, capacity) with ids of the next matches and return how many; the cursor tells when that was all."""
     offsets, groups, firsts, lasts, ids = stacks.offsets, stacks.groups, stacks.firsts, stacks.lasts, stacks.ids
     low, high, reach, origins = links.low, links.high, links.reach, links.origins
     n_slots, capacity = out.shape
@@ -174,17 +181,21 @@ def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: in
     # Views into the cursor: the walk can stop anywhere and go on with the next buffer.
     current, stop, floor = cursor[:n_slots], cursor[n_slots : 2 * n_slots], cursor[2 * n_slots : 3 * n_slots]
     group, level, last = cursor[-3], cursor[-2], cursor[-1]
-    count = 0
+    count, steps = 0, 0
     if tested and last >= 0:
         for i in range(max(level, 0), n_slots):
             chosen[i] = origins[current[i]]
     while True:
+        steps += 1
+        if steps > STEPS:
+            cursor[-3], cursor[-2], cursor[-1] = group, level, last
+            return count
         if level < 0 or level >= top:  # the walk from the present last instance is over: take the next one
             last += 1
             while group < 0 or last >= offsets[top] + groups[group + 1, top]:
                 group += 1
                 if group >= n_groups:
-                    cursor[-3], cursor[-2], cursor[-1] = n_groups - 1, -1, offsets[top] + links.sizes[top]
+                    cursor[-4] = 1
                     return count
                 last = offsets[top] + groups[group, top]
                 for i in range(n_slots):
@@ -242,6 +253,7 @@ def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: in
             value = ids[current[i]]
             for k in range(begin, count):
                 out[i, k] = value
+        steps += c - 1 - current[0]
         current[0] = c - 1
         if c >= stop[0]:
             level = 1

@@ -14,6 +14,7 @@ Cost of a step: the events kept and the new ones, plus the matches decided.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -21,10 +22,11 @@ import numpy as np
 import pyarrow as pa
 
 from seqube.engine.instances import Batch, Instances, minus, plus
+from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.nested import Evaluation
 from seqube.engine.nesting.iterative import NestedEvaluation
 from seqube.engine.output import MatchWriter
-from seqube.engine.predicates import Ints, Mask, code_columns, normalise
+from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normalise
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError
 from seqube.events import Events
@@ -40,6 +42,27 @@ def ticks(window: Window, unit: str) -> int:
     if window.unit != "us":
         return window.length
     return min(-(-window.length * 1_000 // UNITS[unit]), HIGHEST)
+
+
+def seal(*parts: pa.Table) -> bytes:
+    """Tables as Arrow IPC streams, one behind the other, behind their checksum."""
+    sink = pa.BufferOutputStream()
+    for part in parts:
+        with pa.ipc.new_stream(sink, part.schema) as writer:
+            writer.write_table(part)
+    data: bytes = sink.getvalue().to_pybytes()
+    return zlib.crc32(data).to_bytes(4, "big") + data
+
+
+def unseal(data: bytes) -> list[pa.Table]:
+    """The tables that were sealed, in order."""
+    if len(data) < 4 or zlib.crc32(memoryview(data)[4:]) != int.from_bytes(data[:4], "big"):
+        raise DataError("this is not the state of a query, or it is damaged\n  hint: begin the stream anew, with a new checkpoint")
+    source = pa.BufferReader(pa.py_buffer(data).slice(4))
+    parts = []
+    while source.tell() < source.size():
+        parts.append(pa.ipc.open_stream(source).read_all())
+    return parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +95,11 @@ class State:
             "settled": self.n_settled,
         }
         table = table.replace_schema_metadata({b"seqube": json.dumps(about).encode()})
-        sink = pa.BufferOutputStream()
-        for part in (table, self.counted if self.counted is not None else pa.table({})):
-            with pa.ipc.new_stream(sink, part.schema) as writer:
-                writer.write_table(part)
-        return bytes(sink.getvalue())
+        return seal(table, self.counted if self.counted is not None else pa.table({}))
 
     @staticmethod
     def from_bytes(data: bytes) -> State:
-        source = pa.BufferReader(data)
-        table, counted = (pa.ipc.open_stream(source).read_all() for _ in range(2))
+        table, counted = unseal(data)
         about = json.loads(table.schema.metadata[b"seqube"])
         numbers = None
         if _NUMBER in table.column_names:
@@ -94,19 +112,33 @@ class State:
 
 
 class Matcher:
-    """Runs a plan over a stream that comes in batches."""
+    """Runs a plan over a stream that comes in batches. The limits are those of a step, or of a whole run."""
 
-    def __init__(self, plan: MatchPlan) -> None:
+    def __init__(self, plan: MatchPlan, limits: Limits = NO_LIMITS) -> None:
         self._plan = plan
+        self._limits = limits
 
     def start(self) -> State:
         return State()
 
     def run(self, events: Events) -> pa.Table:
         """The matches of a whole stream."""
-        return self._decide(self._add(self.start(), events), HIGHEST, final=True)[1]
+        budget = self._limits.budget()
+        tables = []
+        for piece in self.pieces(events, budget):
+            budget.find(len(piece))
+            budget.hold(piece.nbytes)
+            tables.append(piece)
+        return pa.concat_tables(tables)
 
-    def within(self, events: Events, after: int, upto: int, numbers: Ints | None = None) -> Iterator[pa.Table]:
+    def pieces(self, events: Events, budget: Budget) -> Iterator[pa.Table]:
+        """The matches of a whole stream, in pieces, as they are found; the first piece is empty and tells the columns."""
+        yield MatchWriter(self._plan, events, Evaluator(events)).empty()
+        yield from self.within(events, LOWEST, HIGHEST, budget=budget)
+
+    def within(
+        self, events: Events, after: int, upto: int, numbers: Ints | None = None, budget: Budget | None = None
+    ) -> Iterator[pa.Table]:
         """The matches that end in (after, upto], in pieces: those a slice of a stream owns.
 
         The events must reach back a window from there and, where the plan waits, a window ahead. With a tuple-count window
@@ -115,7 +147,7 @@ class Matcher:
         state = self._add(self.start(), events)
         if numbers is not None:
             state = replace(state, numbers=numbers)
-        evaluation = _evaluation(self._plan, self._prepare(state)[0], after, upto)
+        evaluation = _evaluation(self._plan, self._prepare(state, budget)[0], after, upto)
         writer = MatchWriter(self._plan, events, evaluation.evaluator)
         for piece in evaluation.matches():
             yield writer.write(piece)
@@ -197,12 +229,14 @@ class Matcher:
             if plan.waits:
                 ready = progress.ready(piece, upto, progress.seen) if not final else np.ones(len(piece), np.bool_)
                 piece = piece.select(ready & ~progress.ready(piece, state.decided, progress.settled))
+            batch.budget.find(len(piece))
             tables.append(writer.write(piece))
+            batch.budget.hold(tables[-1].nbytes)
         if final:
             return State(state.events.slice(0, 0), decided=upto, n_seen=state.n_seen), pa.concat_tables(tables)
         return self._purge(state, batch, progress, upto), pa.concat_tables(tables)
 
-    def _prepare(self, state: State) -> tuple[Batch, _Progress]:
+    def _prepare(self, state: State, budget: Budget | None = None) -> tuple[Batch, _Progress]:
         assert state.events is not None
         events, plan = state.events, self._plan
         window = ticks(plan.window, events.unit)
@@ -220,7 +254,7 @@ class Matcher:
                 of_code[1, codes[1]] = state.counted.column("settled").to_numpy()
                 seen, settled = of_code[:, partitions]
         clocks = events.times if state.numbers is None else state.numbers
-        batch = Batch(events, window, clocks, partitions)
+        batch = Batch(events, window, clocks, partitions, budget or self._limits.budget())
         return batch, _Progress(batch, seen, settled)
 
     def _purge(self, state: State, batch: Batch, progress: _Progress, upto: int) -> State:

@@ -1,12 +1,28 @@
-"""YAML documents, read strictly: a key that stands twice in one mapping is an error, where YAML readers silently keep the last."""
+"""YAML documents, read strictly and as data alone.
+
+A key that stands twice in one mapping is an error, where YAML readers silently keep the last. A document is weighed before it is
+read: aliases may make a few lines mean billions of values, or a value that holds itself, and nesting may be deeper than any reader
+can follow. Only plain mappings, lists and scalars come out; tags that ask for objects are errors.
+
+Cost: a document is scanned twice. Invariant: what is read has at most `MAX_VALUES` values, counted as often as they are used, in at
+most `MAX_DEPTH` levels.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from seqube.errors import DataError, SchemaError
+
+MAX_DEPTH = 200
+MAX_VALUES = 1_000_000
+
+# What YAML readers let through where a scalar is not what its tag or look says: 2001-99-99, !!float x, 9 * 5,000.
+BAD_VALUE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def read_yaml(path: str | os.PathLike[str]) -> Any:
@@ -39,8 +55,45 @@ def parse_yaml(text: str, name: str = "the document") -> Any:
             return super().construct_mapping(node, deep)
 
     try:
+        if problem := weigh(text):
+            raise SchemaError(f"{name} {problem}")
         return yaml.load(text, StrictLoader)  # noqa: S506 - it is a SafeLoader, and stricter
     except yaml.YAMLError as problem:
         raise DataError(f"{name} is not YAML: {problem}\n  hint: check indentation, colons and quotes there") from problem
-    except RecursionError:
-        raise SchemaError(f"{name} is nested too deeply\n  hint: keep the tree flatter") from None
+    except BAD_VALUE as problem:
+        raise DataError(f"{name} holds a value that cannot be read: {problem}\n  hint: write it in quotes") from problem
+
+
+def weigh(text: str) -> str | None:
+    """What makes the document unfit to be read, if anything; nothing recurses here, whatever the text nests."""
+    import yaml
+
+    n_values = 0
+    sizes: dict[str | None, int] = {}  # values under an anchor, aliases in it included
+    open_: list[tuple[str | None, int]] = []
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    for event in cast(Iterator[Any], yaml.parse(text, Loader=loader)):
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            if any(event.anchor == anchor for anchor, _ in open_):
+                return f"holds itself, in line {line}\n  hint: an alias cannot stand inside what it names"
+            n_values += sizes.get(event.anchor, 0)
+        elif isinstance(event, yaml.NodeEvent):
+            n_values += 1
+            anchor = event.anchor
+            if isinstance(event, yaml.ScalarEvent):
+                if re.search("[\ud800-\udfff]", event.value):
+                    return f"holds half of a character (a lone surrogate), in line {line}\n  hint: remove it"
+                if anchor is not None:
+                    sizes[anchor] = 1
+            else:
+                open_.append((anchor, n_values))
+                if len(open_) > MAX_DEPTH:
+                    return "is nested too deeply\n  hint: keep the tree flatter"
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_.pop()
+            if anchor is not None:
+                sizes[anchor] = n_values - before + 1
+        if n_values > MAX_VALUES:
+            return f"holds more than {MAX_VALUES:,} values, aliases counted\n  hint: write less, or use fewer aliases"
+    return None

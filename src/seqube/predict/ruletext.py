@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from seqube.errors import Problem, QueryError, Span
+from seqube.events.documents import BAD_VALUE, weigh
 from seqube.language.binder import bind
 from seqube.language.parser import UNIT_US, draft
 from seqube.language.tree import Attribute, Query, Window
@@ -212,6 +213,9 @@ def read_yaml(text: str) -> tuple[Any, dict[tuple[Any, ...], Span], list[Problem
         return result
 
     try:
+        if unfit := weigh(text):
+            what, _, hint = unfit.partition("\n  hint: ")
+            return None, places, [Problem(f"the rule file {what}", None, hint)]
         root = loader.get_single_node()
         document = build(root, ()) if root is not None else None
     except yaml.YAMLError as error:
@@ -219,6 +223,8 @@ def read_yaml(text: str) -> tuple[Any, dict[tuple[Any, ...], Span], list[Problem
         place = Span(mark.line + 1, mark.column + 1) if mark is not None else None
         what = getattr(error, "problem", None) or str(error)
         return None, places, [Problem(f"the rule file is not YAML: {what}", place, "check indentation, colons and quotes")]
+    except BAD_VALUE as error:
+        return None, places, [Problem(f"the rule file holds a value that cannot be read: {error}", None, "write it in quotes")]
     finally:
         loader.dispose()
     return document, places, problems

@@ -24,6 +24,7 @@ import pyarrow.types as pat
 
 from seqube.engine.aggregates.state import Reporter, State
 from seqube.engine.instances import Batch, minus, plus
+from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, normalise, take
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.state import ticks
@@ -38,11 +39,15 @@ from seqube.plan.physical import Scan
 Floats = npt.NDArray[np.float64]
 
 
-class Aggregator(Reporter[pa.Table]):
-    """Runs a plan with AGG over a stream that comes in batches."""
+CELL_BYTES = 64  # about what a group at a moment takes while it is measured
 
-    def __init__(self, plan: AggregatePlan) -> None:
+
+class Aggregator(Reporter[pa.Table]):
+    """Runs a plan with AGG over a stream that comes in batches. The limits are those of a step, or of a whole run."""
+
+    def __init__(self, plan: AggregatePlan, limits: Limits = NO_LIMITS) -> None:
         self._plan = plan
+        self._limits = limits
 
     def number(self, events: Events, known: Ints | None) -> Ints | None:
         """Numbers of all events in their partition; those kept of a partition are its last ones, without a hole."""
@@ -84,7 +89,7 @@ class Aggregator(Reporter[pa.Table]):
         events = state.events
         clocks = events.times if state.numbers is None else state.numbers
         codes = partition_codes(self._plan, events) if self._plan.matches.partition_by else None
-        batch = Batch(events, ticks(self._plan.matches.window, events.unit), clocks, codes)
+        batch = Batch(events, ticks(self._plan.matches.window, events.unit), clocks, codes, self._limits.budget())
         return Task(self._plan, batch, state.reported, upto, state.last, final)
 
     def _purge(self, state: State, task: Task) -> State:
@@ -158,7 +163,7 @@ class Task:
     @property
     def span(self) -> int:
         """How far back a row can depend on events."""
-        return self.batch.window * (2 if self.plan.matches.looks_back else 1)
+        return min(self.batch.window * (2 if self.plan.matches.looks_back else 1), HIGHEST)
 
     @cached_property
     def period(self) -> int:
@@ -196,6 +201,7 @@ class Task:
             if self.last == LOWEST:
                 return np.empty(0, np.int64)
             first = self.after // self.period * self.period + self.period
+            self.batch.budget.need(max(0, self.due - first) // self.period * CELL_BYTES)
             return np.arange(first, self.due + 1, self.period, dtype=np.int64)
         if self.plan.trigger is not None:
             return distinct(times[self.trigger_rows])

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.state import seal, unseal
 from seqube.errors import DataError
 from seqube.events import Events
 
@@ -45,17 +46,11 @@ class State:
         about = {"type": schema.type_column, "time": schema.time_column, "unit": schema.unit}
         about |= {name: getattr(self, name) for name in ("decided", "reported", "last")}
         table = table.replace_schema_metadata({b"seqube": json.dumps(about).encode()})
-        sink = pa.BufferOutputStream()
-        for part in (table, self.totals if self.totals is not None else pa.table({})):
-            with pa.ipc.new_stream(sink, part.schema) as writer:
-                writer.write_table(part)
-        written: bytes = sink.getvalue().to_pybytes()
-        return written
+        return seal(table, self.totals if self.totals is not None else pa.table({}))
 
     @staticmethod
     def from_bytes(data: bytes) -> State:
-        source = pa.BufferReader(data)
-        table, totals = (pa.ipc.open_stream(source).read_all() for _ in range(2))
+        table, totals = unseal(data)
         about = json.loads(table.schema.metadata[b"seqube"])
         numbers = None
         if _NUMBER in table.column_names:

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from seqube.engine.aggregates.aggregation import Answer, Cells, Measured, Task, distinct_cells
+from seqube.engine.aggregates.aggregation import CELL_BYTES, Answer, Cells, Measured, Task, distinct_cells
 from seqube.engine.instances import Batch, minus
 from seqube.engine.nested import Evaluation
 from seqube.engine.predicates import UNBOUND, Bindings, Ints, Mask
@@ -45,6 +45,10 @@ class _Piece:
     end: Ints
     fresh: Mask
 
+    @property
+    def n_bytes(self) -> int:
+        return sum(column.nbytes for column in (*self.rows.values(), self.groups, self.begin, self.end, self.fresh))
+
 
 def aggregate_matches(task: Task) -> Answer:
     pieces = _pieces(task)
@@ -52,7 +56,10 @@ def aggregate_matches(task: Task) -> Answer:
         cells = task.given
     else:
         # Which cells there are is known when all matches are.
-        kept = list(pieces)
+        kept = []
+        for piece in pieces:
+            task.batch.budget.hold(piece.n_bytes)
+            kept.append(piece)
         cells = _cells(task, kept)
         pieces = iter(kept)
     tallies = {measure: _Tally(task, measure, len(cells)) for measure in task.plan.measures}
@@ -73,6 +80,7 @@ def _cells(task: Task, pieces: list[_Piece]) -> Cells:
         spans = [np.stack([piece.groups, piece.begin, piece.end], axis=1) for piece in pieces]
         groups, begin, end = np.unique(np.concatenate([none.reshape(0, 3), *spans]), axis=0).T
         counts = end - begin
+        task.batch.budget.need(int(counts.sum()) * CELL_BYTES)
         moments = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - begin, counts)
         return distinct_cells(np.repeat(groups, counts), moments)
     groups = np.concatenate([none, *(piece.groups[piece.fresh] for piece in pieces)])
@@ -137,7 +145,7 @@ def _anew(task: Task) -> Iterator[_Piece]:
         partitions = None if batch.partitions is None else batch.partitions[cut]
         events = batch.events.slice(start, stop)
         clocks = batch.clocks[cut] if batch.counts_events else events.times
-        for piece in Evaluation(task.plan.matches, Batch(events, batch.window, clocks, partitions)).matches():
+        for piece in Evaluation(task.plan.matches, Batch(events, batch.window, clocks, partitions, batch.budget)).matches():
             piece = piece.select(untils[piece.first_rows + start] > moment)
             rows = {name: np.where(column < 0, UNBOUND, column + start) for name, column in piece.rows.items()}
             begin = np.full(len(piece), number)

@@ -25,11 +25,12 @@ import pyarrow.compute as pc
 
 from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.jit import kernel
+from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.nested import Evaluation
 from seqube.engine.output import MatchWriter
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normalise
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.engine.state import Matcher, ticks
+from seqube.engine.state import ticks
 from seqube.events import Events
 from seqube.language.tree import Attribute, Comparison, Query, Window
 from seqube.plan.chase import Estimates, Optimizer, SharedPlan, SharedStep
@@ -85,8 +86,11 @@ class Sharing:
 
     def compute(self, plan: MatchPlan) -> Matches:
         """The matches of a plan by itself."""
-        pieces = Evaluation(plan, self._batch, *self._ends).matches()
-        return _pieces(np.stack([piece.rows[name] for name in plan.variables]) for piece in pieces)
+        return _pieces(self._stack(plan, piece) for piece in Evaluation(plan, self._batch, *self._ends).matches())
+
+    def _stack(self, plan: MatchPlan, piece: Instances) -> Ints:
+        self._batch.budget.hold(8 * len(plan.variables) * len(piece))
+        return np.stack([piece.rows[name] for name in plan.variables])
 
     def derive(self, derivation: Derivation, source: Matches) -> Matches:
         """The target's matches. Where they end later than the source's, `source` holds all that ended in the window before."""
@@ -162,6 +166,7 @@ class Sharing:
             ends = lookups.find(series, "window end", rows[0], asked)
         else:
             ends = lookups.find(series, "until", columns[part.right], asked)
+        self._batch.budget.hold(8 * (len(rows) + 1) * int(np.maximum(ends - begins, 0).sum()))
         return join_ranges(rows, begins, ends, series.rows, sum(slot < part.slot for slot in have))
 
     def _is_there(self, part: Forbid, rows: Ints, have: list[int], lookups: _Lookups) -> Mask:
@@ -372,10 +377,10 @@ def join_ranges(rows: Ints, begins: Ints, ends: Ints, members: Ints, at: int) ->
 # ---------------------------------------------------------------- a workload over a whole stream
 
 
-def compute_shared(plan: SharedPlan, events: Events) -> Iterator[tuple[SharedStep, Matches]]:
+def compute_shared(plan: SharedPlan, events: Events, limits: Limits = NO_LIMITS) -> Iterator[tuple[SharedStep, Matches]]:
     """Every query with its matches, sources first. Matches are kept as long as others are made from them."""
     uses = {step.source: number for number, step in enumerate(plan.steps)}
-    batches = Batches(events)
+    batches = Batches(events, limits.budget())
     kept: dict[str, Matches] = {}
     for number, step in enumerate(plan.steps):
         sharing = Sharing(batches.of(step.query))
@@ -386,16 +391,14 @@ def compute_shared(plan: SharedPlan, events: Events) -> Iterator[tuple[SharedSte
         yield step, matches
 
 
-def run_shared(plan: SharedPlan, events: Events) -> dict[str, pa.Table]:
-    """The result tables of a workload's queries. Those that share with no other are written as they are found."""
+def run_shared(plan: SharedPlan, events: Events, limits: Limits) -> dict[str, pa.Table]:
+    """The result tables of the queries that share with another; those that do not are found like any query."""
     evaluator = Evaluator(events)
     sources = {step.source for step in plan.steps}
-    apart = [step for step in plan.steps if step.source is None and step.name not in sources]
-    tables = {step.name: Matcher(step.plan).run(events) for step in apart}
-    shared = replace(plan, steps=tuple(step for step in plan.steps if step.name not in tables))
-    for step, matches in compute_shared(shared, events):
-        tables[step.name] = write_matches(step.plan, matches, events, evaluator)
-    return tables
+    shared = replace(plan, steps=tuple(step for step in plan.steps if step.source is not None or step.name in sources))
+    return {
+        step.name: write_matches(step.plan, matches, events, evaluator) for step, matches in compute_shared(shared, events, limits)
+    }
 
 
 def write_matches(plan: MatchPlan, matches: Matches, events: Events, evaluator: Evaluator) -> pa.Table:
@@ -441,12 +444,13 @@ class Batches:
     """The events as each query wants them; queries with equal windows and partitions share."""
 
     events: Events
+    budget: Budget = field(default_factory=NO_LIMITS.budget)
     _made: dict[tuple[Window, tuple[str, ...]], Batch] = field(default_factory=dict)
 
     def of(self, query: Query) -> Batch:
         key = (query.window, query.partition_by)
         if key not in self._made:
-            self._made[key] = batch_of(query, self.events)
+            self._made[key] = replace(batch_of(query, self.events), budget=self.budget)
         return self._made[key]
 
 

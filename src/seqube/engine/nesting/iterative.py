@@ -103,6 +103,7 @@ from seqube.plan.physical import MatchPlan
 
 COMPUTE, RESULTS, COVER, CANCELLED = range(4)
 PIECE = 1 << 19  # words of matches after which a piece is handed on
+TRIGGERS = 1 << 12  # after so many the time is looked at, found or not
 
 
 # ---------------------------------------------------------------- own results
@@ -598,11 +599,13 @@ class NestedEvaluation:
         names = self._plan.variables
         done = 0
         while done < len(triggers):
-            reached = find_matches(program, store, triggers, done, PIECE)
+            reached = find_matches(program, store, triggers[: done + TRIGGERS], done, PIECE)
+            self._batch.budget.check()
             done = -reached - 1 if reached < 0 else reached
             self.peak_words = max(self.peak_words, int(store.work[PEAK]), int(store.work[LIVE]))
             records = store.arena[: store.work[TOP]].reshape(-1, len(names) + 2).T.copy()
             if reached < 0:
+                self._batch.budget.need(2 * sum(array.nbytes for array in store))
                 store = _grown(store)
             if records.shape[1]:
                 rows = np.where(records < 0, UNBOUND, tables.order[records])

@@ -1,0 +1,103 @@
+"""What one run may use: rows, memory and time. Past a limit it stops with the numbers, or hands over what it has and says so.
+
+`Limits` are what a user allows, a `Budget` is what one run has used of them. Whoever builds something large asks first (`need`) or
+tells as it grows (`hold`); whoever loops tells the time now and then (`check`). Loops come back to Python after a bounded number of
+steps, so a query that finds nothing for hours is stopped like one that finds too much.
+
+Bytes are those of the arrays that grow with matches: results that are kept, instances of sub-queries, views, sums per group and
+moment. The events themselves, and what is linear in them, are not counted.
+
+Cost: a comparison per piece of results.
+Invariant: a result that a limit cut short is marked, and no number is wrong because of a limit.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import NoReturn
+
+from seqube.errors import LimitError, PlanError
+
+ON_LIMIT = ("error", "truncate")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a query may use. The defaults leave a laptop usable; None means no limit."""
+
+    max_matches: int | None = 100_000_000
+    max_state_bytes: int | None = 4 << 30
+    max_seconds: float | None = 3_600
+    on_limit: str = "error"
+
+    def __post_init__(self) -> None:
+        for name in ("max_matches", "max_state_bytes", "max_seconds"):
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float) if name == "max_seconds" else isinstance(value, int)
+            if value is not None and (not is_number or isinstance(value, bool) or not value >= 0):
+                raise PlanError(f"{name} is a number that is not negative, or None, not {value!r}")
+        if self.on_limit not in ON_LIMIT:
+            raise PlanError(f"on_limit={self.on_limit!r} is not known\n  hint: one of {', '.join(ON_LIMIT)}")
+
+    def budget(self) -> Budget:
+        return Budget(self)
+
+
+NO_LIMITS = Limits(None, None, None)
+
+
+class Budget:
+    """What one run has used of its limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.n_rows = 0
+        self.n_bytes = 0
+        self._seconds = 0.0
+        self._since = time.monotonic()
+
+    def check(self) -> None:
+        """Stop if the time is over."""
+        allowed = self.limits.max_seconds
+        if allowed is not None and (used := self._seconds + time.monotonic() - self._since) > allowed:
+            self._stop(f"it took {used:,.1f} s and may take {allowed:,.1f} s (max_seconds)", "narrow the window or the predicates")
+
+    def need(self, n_bytes: int) -> None:
+        """Stop if so many bytes more are too many."""
+        allowed = self.limits.max_state_bytes
+        if allowed is not None and (wanted := self.n_bytes + n_bytes) > allowed:
+            self._stop(
+                f"it needs {wanted:,} bytes at once and may hold {allowed:,} (max_state_bytes)",
+                "take results piece by piece with batches(), count them with AGG COUNT EMIT TOTAL, or narrow the window",
+            )
+
+    def hold(self, n_bytes: int) -> None:
+        """Note that so many bytes more are kept until the run is over."""
+        self.need(n_bytes)
+        self.n_bytes += n_bytes
+
+    def room(self, n_rows: int) -> int:
+        """How many of so many rows may still come."""
+        allowed = self.limits.max_matches
+        return n_rows if allowed is None else min(n_rows, allowed - self.n_rows)
+
+    def find(self, n_rows: int) -> None:
+        """Note that so many rows more were found; stop if they are too many."""
+        room = self.room(n_rows)
+        self.n_rows += room
+        if room < n_rows:
+            self._stop(
+                f"it has more than {self.limits.max_matches:,} rows (max_matches)",
+                "count them with AGG COUNT EMIT TOTAL, or narrow the window or the predicates",
+            )
+
+    def pause(self) -> None:
+        """From here on somebody else works, until `resume`."""
+        self._seconds += time.monotonic() - self._since
+
+    def resume(self) -> None:
+        self._since = time.monotonic()
+
+    def _stop(self, why: str, hint: str) -> NoReturn:
+        raise LimitError(f"the query was stopped after {self.n_rows:,} rows: {why}\n  hint: {hint}, or allow more")

@@ -1,0 +1,68 @@
+"""Several threads and processes at once: the same answers as one after the other, from a cold kernel cache too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import seqube as sq
+from seqube.generate import generate
+
+QUERIES = [
+    "SEQ(Recycle r, Wash w, Operate o, [id]) WITHIN 2 hours",
+    "SEQ(Recycle r, !Wash w, Operate o, [id]) WITHIN 2 hours",
+    "AND(Wash w, Check c, [id]) WITHIN 30 min",
+    "SEQ(Recycle r, !SEQ(Wash w, Check c), Operate o) WITHIN 5 min",
+    "SEQ(Recycle r, Wash w, Operate o) WITHIN 10 min AGG COUNT(*), MIN(w.ts)",
+    "SEQ(Wash w, OR(Check c, Operate o)) WITHIN 10 min AGG COUNT(*) GROUP BY w.type EMIT EVERY 1 hour",
+]
+
+
+def digest(query: str, events: sq.Events) -> tuple[int, list[str]]:
+    table = sq.run(query, events).table
+    return table.num_rows, sorted(map(str, table.to_pylist()))
+
+
+def test_threads_share_events_and_kernels() -> None:
+    events = sq.Events(generate("hospital", 2_000, seed=5))
+    alone = [digest(query, events) for query in QUERIES]
+    fresh = sq.Events(generate("hospital", 2_000, seed=5))  # whatever it remembers is made by all at once
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda query: digest(query, fresh), QUERIES * 4))
+    assert together == alone * 4
+    assert all(n_rows > 0 for n_rows, _ in alone)
+
+
+def test_threads_parse_at_once() -> None:
+    texts = [f"SEQ(A a, B b, a.x = {number}) WITHIN {number + 1}" for number in range(400)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda text: str(sq.parse(text)), texts))
+    assert found == [str(sq.parse(text)) for text in texts]
+
+
+def test_processes_start_together_on_a_cold_cache(tmp_path: Path) -> None:
+    """All compile, all write the same new cache folder; and what they leave there works for the next."""
+    code = textwrap.dedent("""
+        import pyarrow as pa
+        import seqube as sq
+        events = sq.Events(pa.table({"type": list("ABAB") * 50, "ts": range(200)}))
+        print(len(sq.run("SEQ(A a, B b) WITHIN 10", events)))
+        print(sq.run("SEQ(A a, B b) WITHIN 10 AGG COUNT EMIT TOTAL", events).table["count"][0])
+    """)
+    environment = os.environ | {"SEQUBE_CACHE": str(tmp_path / "cache")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    for _ in range(2):
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            for _ in range(3)
+        ]
+        said = [process.communicate(timeout=600) for process in running]
+        assert [process.returncode for process in running] == [0, 0, 0], said
+        assert len({out for out, _ in said}) == 1, said
+    assert list((tmp_path / "cache").rglob("*.nbi"))

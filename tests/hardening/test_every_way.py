@@ -1,0 +1,100 @@
+"""One random query, every way there is to run it: all strategies, whole, cut and in batches; each finds what the oracle finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+import oracle
+import seqube as sq
+from aggregates.aggregate_queries import aggregate_queries, assert_same_rows
+from cube.workloads import workloads
+from nested.test_strategies import feed, rows
+from properties.test_matching import counted, show, table
+from seqube.engine.aggregates.aggregation import Aggregator
+from seqube.engine.aggregates.state import State
+from seqube.engine.state import Matcher
+from seqube.language import parse
+from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.chase import STRATEGIES as SHARING
+from seqube.plan.physical import MatchPlan
+from seqube.plan.views import STRATEGIES as NESTED
+from seqube.query import prepare
+from strategies import concepts, cuts, hierarchies, queries, streams
+
+AGGREGATING = ("two-step", "per-start", "window-product")
+
+
+@given(data=st.data(), hierarchy=hierarchies(), events=streams())
+def test_matches(data: st.DataObject, hierarchy: dict[str, Any] | None, events: list[oracle.Event]) -> None:
+    text = data.draw(queries(names=concepts(hierarchy)))
+    show(text, events, hierarchy)
+    tree = sq.Hierarchy.from_dict(hierarchy) if hierarchy else None
+    stream = sq.Events(table(events))
+    expected = counted(oracle.matches(parse(text), events, hierarchy))
+    pieces = data.draw(cuts(len(events)))
+    for strategy in ("auto", *NESTED):
+        note(strategy)
+        try:
+            result = sq.run(text, stream, hierarchy=tree, strategy=strategy)
+        except sq.PlanError:
+            assert strategy != "auto"
+            continue
+        assert counted(rows(result.table)) == expected
+        assert counted(rows(pa.Table.from_batches(result.batches()))) == expected
+        plan = prepare(text, stream, tree, strategy)
+        assert isinstance(plan, MatchPlan)
+        assert counted(feed(Matcher(plan), stream, pieces, watermarks=True)) == expected
+
+
+@given(data=st.data(), hierarchy=hierarchies(), events=streams())
+def test_aggregates(data: st.DataObject, hierarchy: dict[str, Any] | None, events: list[oracle.Event]) -> None:
+    text = data.draw(aggregate_queries(names=concepts(hierarchy), depth=2))
+    show(text, events, hierarchy)
+    tree = sq.Hierarchy.from_dict(hierarchy) if hierarchy else None
+    stream = sq.Events(table(events))
+    expected = oracle.aggregates(parse(text), events, hierarchy)
+    pieces = data.draw(cuts(len(events)))
+    for strategy in ("auto", *AGGREGATING):
+        note(strategy)
+        try:
+            plan = prepare(text, stream, tree, strategy)
+        except sq.PlanError:
+            assert strategy != "auto"
+            continue
+        assert isinstance(plan, AggregatePlan)
+        assert_same_rows(Aggregator(plan).run(stream).to_pylist(), expected)
+        aggregator, state, found = Aggregator(plan), State(), []
+        for start, stop in pieces:
+            state, reported = aggregator.step(state, stream.slice(start, stop))
+            state = State.from_bytes(state.to_bytes())
+            found += reported.to_pylist()
+        _, rest = aggregator.finish(state)
+        assert_same_rows(found + (rest.to_pylist() if rest is not None else []), expected)
+
+
+@given(data=st.data(), hierarchy=hierarchies(), events=streams(), is_counted=st.booleans())
+def test_workloads(data: st.DataObject, hierarchy: dict[str, Any] | None, events: list[oracle.Event], is_counted: bool) -> None:
+    texts = data.draw(workloads(hierarchy, counted=is_counted))
+    show("\n".join(texts.values()), events, hierarchy)
+    tree = sq.Hierarchy.from_dict(hierarchy) if hierarchy else None
+    expected = {name: counted(oracle.matches(parse(text), events, hierarchy)) for name, text in texts.items()}
+    for strategy in ("auto", *SHARING):
+        note(strategy)
+        found = sq.run(texts, table(events), hierarchy=tree, strategy=strategy)
+        assert {name: counted(rows(result.table)) for name, result in found.items()} == expected
+
+
+@given(data=st.data(), hierarchy=hierarchies(), events=streams())
+def test_cubes(data: st.DataObject, hierarchy: dict[str, Any] | None, events: list[oracle.Event]) -> None:
+    """A cuboid and its neighbours count what their queries find."""
+    text = next(iter(data.draw(workloads(hierarchy, size=1, negations=False)).values()))
+    show(text, events, hierarchy)
+    tree = sq.Hierarchy.from_dict(hierarchy) if hierarchy else sq.Hierarchy.from_dict({})
+    cube = sq.Cube(sq.Events(table(events)), text, hierarchy=tree)
+    for cuboid in (cube, *cube.children(), *cube.parents()):
+        note(str(cuboid.query))
+        assert cuboid.count == len(oracle.matches(parse(str(cuboid.query)), events, hierarchy))

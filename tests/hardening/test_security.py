@@ -1,0 +1,169 @@
+"""Nothing from outside is run as code: neither by the sources' own words, nor through files, states and the page."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import seqube as sq
+from seqube.engine.state import Matcher, State, unseal
+from seqube.events.documents import MAX_VALUES, parse_yaml
+from seqube.plan.planner import plan_matches
+from seqube.spark.declaration import read_declaration
+
+SOURCES = sorted((Path(__file__).resolve().parent.parent.parent / "src" / "seqube").rglob("*.py"))
+
+# What runs text or bytes as code, or starts programs. Each that is there has its reason.
+FORBIDDEN = {"eval", "exec", "compile", "__import__", "pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "input"}
+SHELLS = {"system", "popen", "spawn", "startfile"}
+
+
+def calls(tree: ast.AST) -> list[tuple[str, ast.Call]]:
+    """Every call with the dotted name it is made by."""
+    return [(ast.unparse(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(SOURCES[0].parent)))
+def test_sources_run_no_text_as_code(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        assert not {name.split(".")[0] for name in names} & FORBIDDEN, f"{path.name}, line {getattr(node, 'lineno', 0)}"
+    for name, call in calls(tree):
+        first, last = name.split(".")[0], name.split(".")[-1]
+        assert first not in FORBIDDEN, f"{path.name}, line {call.lineno}: {name}"
+        assert not (first == "os" and last in SHELLS), f"{path.name}, line {call.lineno}: {name}"
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+        assert "shell" not in keywords, f"{path.name}, line {call.lineno}: a shell"
+        assert not ("allow_pickle" in keywords and ast.unparse(keywords["allow_pickle"]) != "False"), (
+            f"{path.name}, line {call.lineno}"
+        )
+
+
+def test_yaml_is_loaded_safely() -> None:
+    """Every loader that is named is a safe one."""
+    for path in SOURCES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        named = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        named |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        assert not named & {"Loader", "FullLoader", "UnsafeLoader", "CLoader", "unsafe_load", "full_load", "load_all"}, path.name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!!python/object/apply:os.system ['touch {}']",
+        "a: !!python/object/new:subprocess.Popen [['touch', '{}']]",
+        "a: !!python/name:os.system",
+        "!!python/module:os",
+    ],
+)
+def test_yaml_makes_no_objects(text: str, tmp_path: Path) -> None:
+    touched = tmp_path / "touched"
+    file = tmp_path / "file.yaml"
+    file.write_text(text.format(touched))
+    for read in (sq.Hierarchy.load, sq.Rules.load, read_declaration):
+        with pytest.raises(sq.SequbeError):
+            read(file)
+    assert not touched.exists()
+
+
+def test_aliases_do_not_grow_without_end() -> None:
+    lines = ["a0: &a0 [x, x]", *(f"a{k}: &a{k} [*a{k - 1}, *a{k - 1}]" for k in range(1, 60))]
+    with pytest.raises(sq.SchemaError, match=f"more than {MAX_VALUES:,} values, aliases counted"):
+        parse_yaml("\n".join(lines))
+    assert parse_yaml("a: &a {x: 1}\nb: *a\nc: {<<: *a, y: 2}") == {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1, "y": 2}}
+
+
+# ---------------------------------------------------------------- state
+
+
+def state() -> bytes:
+    matcher = Matcher(plan_matches(sq.parse("SEQ(A a, B b) WITHIN 10")))
+    kept, _ = matcher.step(matcher.start(), sq.Events(pa.table({"type": ["A", "B"], "ts": [0, 1]})))
+    return kept.to_bytes()
+
+
+def test_state_is_data() -> None:
+    """Arrow and JSON: nothing in it can be run, and what is not such a state is an error."""
+    data = state()
+    assert b"pickle" not in data
+    table, counted = unseal(data)
+    assert counted.num_columns == 0
+    assert set(json.loads(table.schema.metadata[b"seqube"])) == {"type", "time", "unit", "decided", "seen", "settled"}
+    assert len(State.from_bytes(data).to_bytes()) == len(data)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 8, 100, -1, -8])
+def test_damaged_state_is_an_error(cut: int) -> None:
+    with pytest.raises(sq.DataError, match="state"):
+        State.from_bytes(state()[:cut])
+
+
+def test_any_damage_is_noticed() -> None:
+    data = state()
+    for at in range(0, len(data), 7):
+        damaged = bytearray(data)
+        damaged[at] ^= 0x10
+        with pytest.raises(sq.DataError, match="damaged"):
+            State.from_bytes(bytes(damaged))
+
+
+# ---------------------------------------------------------------- paths
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "/root", "..", ".", "", ".hidden/x", "a\\b", "x\0y"])
+def test_names_of_queries_do_not_leave_the_folder(name: str, tmp_path: Path) -> None:
+    """A query's name becomes a folder or a file of results."""
+    file = tmp_path / "p.yaml"
+    text = {"source": {"path": "in"}, "queries": {name: "A WITHIN 5"}, "sinks": {"matches": "out"}}
+    file.write_text(json.dumps(text))
+    with pytest.raises(sq.SequbeError):
+        read_declaration(file)
+
+
+@pytest.mark.parametrize("name", ["../up", "/root/x", "a/../../b"])
+def test_the_command_line_writes_inside_its_folder(name: str, tmp_path: Path) -> None:
+    (tmp_path / "q.sqb").write_text(f"-- name: {name}\nA WITHIN 5\n")
+    (tmp_path / "e.csv").write_text("type,ts\nA,1\n")
+    command = [
+        sys.executable,
+        "-m",
+        "seqube",
+        "run",
+        "q.sqb",
+        "--local",
+        "--events",
+        "e.csv",
+        "--out",
+        "deep/er/out",
+        "--format",
+        "csv",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    written = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*") if path.is_file()} - {"q.sqb", "e.csv"}
+    assert written <= {"deep"}
+    assert done.returncode in (0, 2)
+    inside = [path for path in (tmp_path / "deep").rglob("*") if path.is_file()]
+    assert all(path.resolve().is_relative_to((tmp_path / "deep" / "er" / "out").resolve()) for path in inside)
+
+
+# ---------------------------------------------------------------- packages
+
+
+@pytest.mark.slow
+def test_packages_have_no_known_weaknesses() -> None:
+    if shutil.which("pip-audit") is None:
+        pytest.skip("pip-audit is not installed here")
+    done = subprocess.run(["pip-audit", "-r", "requirements.lock", "--no-deps"], capture_output=True, text=True, check=False)
+    if "ConnectionError" in done.stderr or "Max retries" in done.stderr:
+        pytest.skip("no network to ask")
+    assert done.returncode == 0, done.stdout
