@@ -107,6 +107,20 @@ def test_limit_cuts_rows_but_not_the_count(seqube: Command) -> None:
     assert "... and 1 more" in seqube(*RUN, "--limit", "1").out
 
 
+def test_limits_stop_a_query_or_cut_it_short(seqube: Command) -> None:
+    stopped = seqube(*RUN, "--max-matches", "1")
+    assert stopped.code == 1
+    assert "LimitError: the query was stopped after 1 rows: it has more than 1 rows (max_matches)" in stopped.err
+    cut = seqube(*RUN, "--max-matches", "1", "--truncate", "--json")
+    assert cut.code == 0
+    assert "note: washed is not whole: the query was stopped" in cut.err
+    assert cut.document["results"]["washed"]["count"] == 1
+    assert "max_matches" in cut.document["results"]["washed"]["truncated"]
+    assert "truncated" not in cut.document["results"]["undisinfected"]
+    assert seqube(*RUN, "--max-seconds", "0").code == 1
+    assert seqube("run", "care.sqb", "--events", "events.csv", "--max-matches", "1").code == 2
+
+
 def test_parquet_files_hold_the_matches(seqube: Command) -> None:
     done = seqube(*RUN, "--out", "found")
     assert done.code == 0

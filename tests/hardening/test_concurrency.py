@@ -9,8 +9,11 @@ import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 import seqube as sq
 from seqube.generate import generate
+from seqube.spark.pipeline import hold_checkpoint
 
 QUERIES = [
     "SEQ(Recycle r, Wash w, Operate o, [id]) WITHIN 2 hours",
@@ -66,3 +69,17 @@ def test_processes_start_together_on_a_cold_cache(tmp_path: Path) -> None:
         assert [process.returncode for process in running] == [0, 0, 0], said
         assert len({out for out, _ in said}) == 1, said
     assert list((tmp_path / "cache").rglob("*.nbi"))
+
+
+def test_a_checkpoint_belongs_to_one_pipeline_at_a_time(tmp_path: Path) -> None:
+    """Side by side on two checkpoints; refused on the same, in this process or another; free again when the first has ended."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    code = f"from seqube.spark.pipeline import hold_checkpoint\nwith hold_checkpoint({str(one)!r}): print('held')"
+    with hold_checkpoint(str(one)), hold_checkpoint(str(two)):
+        with pytest.raises(sq.DataError, match=r"another pipeline is running on the checkpoint .*one\n  hint: stop it"):
+            hold_checkpoint(str(one)).__enter__()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert "another pipeline is running" in done.stderr
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "held\n"

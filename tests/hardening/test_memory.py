@@ -9,6 +9,8 @@ import textwrap
 
 import pytest
 
+from hardening.growth import run
+
 PRELUDE = """
 import resource
 import numpy as np
@@ -119,3 +121,16 @@ def test_a_run_needs_memory_for_events_and_results(query: str) -> None:
     small, large = map(float, out.split())
     assert large < 25  # bytes for every byte that comes in or goes out
     assert large < 2 * small + 2
+
+
+@pytest.mark.slow
+def test_a_long_stream_does_not_grow() -> None:
+    """Ten minutes of a stream, a thousand events a second: after the first three, memory stays where it is."""
+    points = run(600)
+    warm = [point for point in points if point.step > 180]
+    third = len(warm) // 3
+    before = sorted(point.process_bytes for point in warm[:third])[third // 2]
+    after = sorted(point.process_bytes for point in warm[-third:])[third // 2]
+    assert after < before * 1.05 + 5e6
+    assert max(point.state_bytes for point in warm) < 1.2 * min(point.state_bytes for point in warm)
+    assert points[-1].rows > 100_000

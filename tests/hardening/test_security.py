@@ -156,6 +156,30 @@ def test_the_command_line_writes_inside_its_folder(name: str, tmp_path: Path) ->
     assert all(path.resolve().is_relative_to((tmp_path / "deep" / "er" / "out").resolve()) for path in inside)
 
 
+@pytest.mark.parametrize("section", ["hierarchy", "queries"])
+@pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "link", "~nobody-of-this-name/x", "a\0b", "in/../../secret"])
+def test_a_pipeline_reads_files_of_its_own_folder_only(section: str, path: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("A WITHIN 5")
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path / "secret")
+    text = {"source": {"path": "in"}, "queries": {"q": "A WITHIN 5"}, "sinks": {"matches": "out"}} | {section: path}
+    (folder / "p.yaml").write_text(json.dumps(text))
+    with pytest.raises(sq.SchemaError, match=r"is outside of the folder of this file|is no path"):
+        read_declaration(folder / "p.yaml")
+
+
+def test_a_pipeline_reads_files_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "q.sqb").write_text("-- name: pairs\nSEQ(A a, B b) WITHIN 5")
+    (tmp_path / "h.yaml").write_text("P: [A, B]")
+    text = {"source": {"path": "in"}, "queries": "below/q.sqb", "hierarchy": "h.yaml", "sinks": {"matches": "out"}}
+    (tmp_path / "p.yaml").write_text(json.dumps(text))
+    declared = read_declaration(tmp_path / "p.yaml")
+    assert list(declared.queries) == ["pairs"]
+    assert declared.hierarchy is not None
+
+
 # ---------------------------------------------------------------- packages
 
 

@@ -8,7 +8,7 @@
     trigger     how often a micro-batch is made, or `available now`: what is there, then stop
     checkpoint  where the stream remembers how far it is
 
-Relative paths start at the folder of the file.
+Relative paths start at the folder of the file. The hierarchy and the queries it names lie in that folder, or below.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class _Reader:
             return None
         try:
             if isinstance(section, str):
-                return Hierarchy.load(self._resolve(section))
+                return Hierarchy.load(self._beside(section))
             return Hierarchy.from_dict(section)
         except SequbeError as error:
             message, _, hint = str(error).partition("\n  hint: ")
@@ -195,15 +195,16 @@ class _Reader:
     def _queries(self, section: Any) -> dict[str, Query]:
         found: dict[str, Query] = {}
         if isinstance(section, str):
-            file = self._resolve(section)
             try:
-                found = parse_file(file.read_text(encoding="utf-8"))
+                found = parse_file(self._beside(section).read_text(encoding="utf-8"))
                 for name in found:
                     self._check_name(name, "queries")
+            except SchemaError as error:
+                self.fail(str(error), "queries")
             except (OSError, UnicodeDecodeError) as error:
                 self.fail(f"the query file cannot be read: {error}", "queries")
             except QueryError as error:
-                self._fail_query(error, f"in {file}", "queries")
+                self._fail_query(error, f"in {section}", "queries")
             return found
         if section is not None and (not isinstance(section, Mapping) or not section):
             self.fail("queries are a mapping of names to texts, or the path of a *.sqb file", "queries")
@@ -285,10 +286,24 @@ class _Reader:
         if not isinstance(value, str) or not value:
             self.fail(f"{value!r} is no path", *path)
             return ""
-        return value if "://" in value else str(self._resolve(value))
+        try:
+            return value if "://" in value else str(self._resolve(value))
+        except SchemaError as error:
+            self.fail(str(error), *path)
+            return ""
+
+    def _beside(self, path: str) -> Path:
+        """A file that is read because this one says so: it stands in the same folder, or below."""
+        found = self._resolve(path)
+        if not found.is_relative_to(self.file.resolve().parent):
+            raise SchemaError(f"{path!r} is outside of the folder of this file\n  hint: keep it beside the pipeline file, or below")
+        return found
 
     def _resolve(self, path: str) -> Path:
-        return (self.file.resolve().parent / Path(path).expanduser()).resolve()
+        try:
+            return (self.file.resolve().parent / Path(path).expanduser()).resolve()
+        except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a home that is none, a NUL
+            raise SchemaError(f"{path!r} is no path: {error}") from None
 
 
 _WORDS = {"ms": "milliseconds", "s": "seconds", "sec": "seconds", "min": "minutes", "h": "hours", "d": "days"}

@@ -24,6 +24,11 @@ from seqube.spark.ingest import REASON, Check, Source
 from seqube.spark.session import session
 from seqube.spark.stream import LATE, MATCH, PROGRESS, REJECTED, Stream, watch_stream
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -103,7 +108,7 @@ def run_stream(declared: Declaration, report: Report | None = None, stop: Callab
     timed = (
         writer.trigger(availableNow=True) if declared.trigger == AVAILABLE_NOW else writer.trigger(processingTime=declared.trigger)
     )
-    with _errors(declared):
+    with _errors(declared), hold_checkpoint(declared.checkpoint):
         query = timed.start()
         with _interruptible() as interrupted:
             return _follow(query, counted, declared, report, lambda: interrupted() or stop())
@@ -297,6 +302,23 @@ def _refuse_stream_results(declared: Declaration, name: str) -> None:
 
 
 # ---------------------------------------------------------------- running
+
+
+@contextmanager
+def hold_checkpoint(checkpoint: str) -> Iterator[None]:
+    """Keep other pipelines away from a checkpoint: each would skip what the other took. A lock goes with its process."""
+    if "://" in checkpoint or fcntl is None:
+        yield
+        return
+    with (Path(checkpoint) / ".seqube.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(
+                f"another pipeline is running on the checkpoint {checkpoint}\n"
+                "  hint: stop it, or give this one a checkpoint of its own"
+            ) from None
+        yield
 
 
 def _claim(declared: Declaration) -> None:

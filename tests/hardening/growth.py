@@ -1,0 +1,122 @@
+"""Hours of a stream in minutes: does anything grow? Memory of the process and of the states, step by step.
+
+    python tests/hardening/growth.py [--hours 1] [--out build/growth.html]
+
+A second of the stream is a thousand events and one step of every query: a sequence with keys, a negated sub-query, a trailing
+negation, a window counted in events, aggregates, and forecasts. States travel through bytes, as they do between machines. The
+first tenth warms up caches and pools; after that, the memory of the process may move but not climb.
+"""
+
+# ruff: noqa: T201 - it is a program
+
+from __future__ import annotations
+
+import argparse
+import gc
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import seqube as sq
+from seqube.engine.aggregates.aggregation import Aggregator
+from seqube.engine.aggregates.state import State as AggregateState
+from seqube.engine.state import Matcher, State
+from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.physical import MatchPlan
+from seqube.query import prepare
+
+EVENTS = 1_000  # in a step, which is a second of the stream
+QUERIES = [
+    "SEQ(A a, B b, C c, [id]) WITHIN 5 s",
+    "SEQ(A a, !SEQ(B b, C c), D d, [id]) WITHIN 3 s",
+    "SEQ(A a, B b, !C c, [id]) WITHIN 2 s",
+    "SEQ(A a, B b, [id]) WITHIN 2000 EVENTS",
+    "SEQ(A a, B b, C c) WITHIN 5 s AGG COUNT(*), SUM(b.x) EMIT EVERY 1 s",
+    "SEQ(A a, B b, [id]) WITHIN 5 s AGG COUNT(*) GROUP BY a.id EMIT TOTAL",
+]
+
+
+@dataclass(frozen=True)
+class Point:
+    """After so many steps: what the process and the states hold, and the results so far."""
+
+    step: int
+    process_bytes: int
+    state_bytes: int
+    rows: int
+
+
+def resident() -> int:
+    with Path("/proc/self/statm").open() as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def batch(step: int) -> sq.Events:
+    random = np.random.default_rng(step)
+    times = np.sort(random.integers(step * 1_000, (step + 1) * 1_000, EVENTS))
+    columns = {
+        "type": random.choice(list("ABCDEFGH"), EVENTS),
+        "id": random.integers(0, 500, EVENTS),
+        "x": random.integers(0, 9, EVENTS),
+    }
+    return sq.Events(pa.table({**columns, "ts": times}))
+
+
+def run(n_steps: int, every: int = 50) -> list[Point]:
+    """Feed so many seconds to all queries; a point now and then."""
+    first = batch(0)
+    plans = [prepare(query, first) for query in QUERIES]
+    matching = [Matcher(plan) for plan in plans if isinstance(plan, MatchPlan)]
+    counting = [Aggregator(plan) for plan in plans if isinstance(plan, AggregatePlan)]
+    kept: list[bytes | None] = [None] * len(matching)
+    totals: list[bytes | None] = [None] * len(counting)
+    points, rows = [], 0
+    for step in range(n_steps):
+        events = batch(step)
+        for number, matcher in enumerate(matching):
+            data = kept[number]
+            state, found = matcher.step(State.from_bytes(data) if data is not None else State(), events)
+            kept[number] = state.to_bytes()
+            rows += found.num_rows
+        for number, aggregator in enumerate(counting):
+            data = totals[number]
+            told, reported = aggregator.step(AggregateState.from_bytes(data) if data is not None else AggregateState(), events)
+            totals[number] = told.to_bytes()
+            rows += reported.num_rows
+        if (step + 1) % every == 0:
+            gc.collect()
+            held = sum(len(data) for data in [*kept, *totals] if data is not None)
+            points.append(Point(step + 1, resident(), held, rows))
+    return points
+
+
+def draw(points: list[Point], place: Path) -> None:
+    import altair as alt
+
+    rows = [
+        {"minutes": point.step / 60, "MB": value / 1e6, "of": name}
+        for point in points
+        for name, value in (("the process", point.process_bytes), ("the states", point.state_bytes))
+    ]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    alt.Chart(alt.Data(values=rows)).mark_line().encode(x="minutes:Q", y="MB:Q", color="of:N").save(str(place))  # type: ignore[no-untyped-call]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--out", type=Path, default=Path("build") / "growth.html")
+    asked = parser.parse_args()
+    points = run(int(asked.hours * 3_600))
+    for point in points[:: max(1, len(points) // 12)]:
+        held = f"{point.process_bytes / 1e6:8.1f} MB  states {point.state_bytes / 1e6:6.2f} MB"
+        print(f"{point.step / 60:6.1f} min  {held}  {point.rows:>12,} rows")
+    draw(points, asked.out)
+    print(f"drawn in {asked.out}")
+
+
+if __name__ == "__main__":
+    main()
