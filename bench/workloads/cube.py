@@ -16,10 +16,11 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
@@ -27,16 +28,19 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 import seqube as sq
+from bench.charts import panels
 from bench.measure import Measurement, compare
 from seqube.engine.ecube.adaptation import SharedMatcher
-from seqube.engine.ecube.reuse import compute_shared, measure
-from seqube.engine.nested import PIECE
+from seqube.engine.ecube.reuse import compute_shared, matrix, measure
 from seqube.engine.state import Matcher, ticks
 from seqube.generate import generate
 from seqube.language import parse
 from seqube.plan.chase import STRATEGIES, Estimates, Optimizer, SharedPlan
 from seqube.plan.ecube import Cuboid
 from seqube.plan.planner import plan_matches
+
+if TYPE_CHECKING:
+    import altair
 
 WORKLOAD = "cube"
 SEED = 0
@@ -141,8 +145,9 @@ def strategies(
     plans = {strategy: optimizer.plan(strategy, estimates) for strategy in STRATEGIES}
     contenders: dict[str, Callable[[], int]] = {}
     if stack_join:
-        contenders["stack join, as published"] = lambda: joined(optimizer, events)
-        check_rows(optimizer, plans["independent"], events)
+        sizes = {step.name: len(matches) for step, matches in compute_shared(plans["independent"], events)}
+        contenders["stack join, as published"] = lambda: joined(optimizer, events, sizes)
+        check_rows(optimizer, plans["independent"], events, sizes)
     for strategy, plan in plans.items():
         check_against(plans["independent"], plan, events)
         contenders[strategy] = lambda plan=plan: sum(len(matches) for _, matches in compute_shared(plan, events))
@@ -193,8 +198,8 @@ def in_turns(task: str, events: int, contenders: dict[str, Callable[[], int]], r
         )
 
 
-def joined(optimizer: Optimizer, events: sq.Events) -> int:
-    return sum(piece.shape[1] for cuboid in optimizer.cuboids.values() for piece in join(cuboid, events))
+def joined(optimizer: Optimizer, events: sq.Events, sizes: dict[str, int]) -> int:
+    return sum(join(cuboid, events, sizes[name]).shape[1] for name, cuboid in optimizer.cuboids.items())
 
 
 def fingerprints(plan: SharedPlan, events: sq.Events) -> dict[str, int]:
@@ -218,10 +223,10 @@ def check_against(truth: SharedPlan, plan: SharedPlan, events: sq.Events) -> Non
         raise AssertionError(f"{plan.strategy} finds other matches")
 
 
-def check_rows(optimizer: Optimizer, plan: SharedPlan, events: sq.Events) -> None:
+def check_rows(optimizer: Optimizer, plan: SharedPlan, events: sq.Events, sizes: dict[str, int]) -> None:
     truth = fingerprints(plan, events)
     for name, cuboid in optimizer.cuboids.items():
-        if sum(map(fingerprint, join(cuboid, events))) & 0xFFFFFFFF != truth[name]:
+        if fingerprint(join(cuboid, events, sizes[name])) & 0xFFFFFFFF != truth[name]:
             raise AssertionError(f"the stack join finds other matches for {cuboid}")
 
 
@@ -279,16 +284,29 @@ def optimizer_time(events: sq.Events, hierarchy: sq.Hierarchy) -> Iterator[Measu
     yield from compare(WORKLOAD, "optimizing 100 queries", len(queries), {"chase": plan})
 
 
+def draw(measured: Sequence[Measurement]) -> altair.ConcatChart:
+    """CPU time of each strategy on workloads 1 to 8, as in the paper's figures, and the time from a batch to its results."""
+    points: list[dict[str, Any]] = []
+    for m in measured:
+        name, _, kind = m.task.partition(", ")
+        if name.startswith("workload ") and m.cpu_s and m.contender != CONTROL:
+            what = f"{kind or 'generated'}: CPU us a result, by workload"
+            points.append({"panel": what, "x": int(name.split()[1]), "contender": m.contender, "y": 1e6 * m.cpu_s / m.answer})
+    return panels(points)
+
+
 # ---------------------------------------------------------------- the baseline
 
 
-def join(cuboid: Cuboid, events: sq.Events) -> list[Ints]:
-    """The matches of one query by the stack join, in pieces of the size that Seqube's own have."""
+def join(cuboid: Cuboid, events: sq.Events, size: int) -> Ints:
+    """The matches of one query by the stack join. It is told how many there are, and gets room from the pool that Seqube uses."""
     slots = [events.rows_of(part.types) for part in cuboid.positives]
     offsets = np.concatenate(([0], np.cumsum([len(rows) for rows in slots]))).astype(np.int64)
     barriers = [before(events, [part.types for part in gap], rows) for gap, rows in zip(cuboid.gaps, slots, strict=False)]
+    found = matrix(len(slots), size)
     window = ticks(cuboid.query.window, events.unit)
-    return walk_stacks(events.times, np.concatenate(slots), offsets, np.concatenate(barriers), window)
+    count = walk_stacks(events.times, np.concatenate(slots), offsets, np.concatenate(barriers), window, found)
+    return found[:, :count]
 
 
 def before(events: sq.Events, negated: list[frozenset[str]], rows: Ints) -> Ints:
@@ -301,7 +319,7 @@ def before(events: sq.Events, negated: list[frozenset[str]], rows: Ints) -> Ints
 
 
 @numba.njit(cache=True)
-def walk_stacks(times: Ints, rows: Ints, offsets: Ints, barriers: Ints, window: int) -> list[Ints]:
+def walk_stacks(times: Ints, rows: Ints, offsets: Ints, barriers: Ints, window: int, out: Ints) -> int:
     n = len(offsets) - 1
     pointers = np.zeros(len(rows), np.int64)  # the most recent instance in the stack before, when this one arrived
     for s in range(1, n):
@@ -310,8 +328,6 @@ def walk_stacks(times: Ints, rows: Ints, offsets: Ints, barriers: Ints, window: 
             while at < offsets[s] and times[rows[at]] < times[rows[i]]:
                 at += 1
             pointers[i] = at
-    out = np.empty((n, PIECE), np.int64)
-    pieces = [out[:, :0].copy()]
     count = 0
     current = np.zeros(n, np.int64)
     floors = offsets[:-1].copy()  # instances below have left the window
@@ -340,9 +356,4 @@ def walk_stacks(times: Ints, rows: Ints, offsets: Ints, barriers: Ints, window: 
             for s in range(n):
                 out[s, count] = rows[current[s]]
             count += 1
-            if count == PIECE:
-                pieces.append(out)
-                out = np.empty((n, PIECE), np.int64)
-                count = 0
-    pieces.append(out[:, :count].copy())
-    return pieces
+    return count

@@ -223,9 +223,9 @@ class SharedMatcher:
         plans = [plan_matches(query, self._hierarchy) for name, query in state.queries.items() if name not in state.apart]
         rows = events.rows_of(frozenset().union(*(plan.types for plan in plans)))
         rows = rows[events.times[rows] > minus(np.array([state.decided]), self._window(state))[0]]
-        kept = {
-            name: Matches(tuple(np.searchsorted(rows, piece) for piece in matches.pieces)) for name, matches in state.kept.items()
-        }
+        numbers = np.zeros(len(events), np.int64)
+        numbers[rows] = np.arange(len(rows))
+        kept = {name: Matches(tuple(numbers[piece] for piece in matches.pieces)) for name, matches in state.kept.items()}
         return self._grown(replace(state, events=events.take(rows), arrivals=state.arrivals[rows], kept=kept))
 
     def _window(self, state: SharedState) -> int:

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.jit import kernel
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
-from seqube.engine.nested import Evaluation
+from seqube.engine.nested import PIECE, Evaluation
 from seqube.engine.output import MatchWriter
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normalise
 from seqube.engine.sequence import HIGHEST, LOWEST
@@ -68,7 +68,19 @@ class Matches:
             yield Instances(dict(zip(variables, piece, strict=True)), piece[0], piece[-1])
 
     def select(self, masks: Iterable[Mask]) -> Matches:
-        return _pieces(piece.compress(mask, axis=1) for piece, mask in zip(self.pieces, masks, strict=True))
+        return _pieces(choose(piece, mask) for piece, mask in zip(self.pieces, masks, strict=True))
+
+
+def matrix(n_slots: int, n: int) -> Ints:
+    """Room for matches, from Arrow's pool: it keeps what it is given back, where NumPy would pay for every page again."""
+    cells = n_slots * n
+    return np.frombuffer(pa.allocate_buffer(8 * max(cells, 1)), np.int64)[:cells].reshape(n_slots, n)
+
+
+def choose(rows: Ints, which: Ints | Mask) -> Ints:
+    """Some of the matches, by their numbers or by a mask."""
+    numbers = np.flatnonzero(which) if which.dtype == np.bool_ else which
+    return rows.take(numbers, axis=1, out=matrix(len(rows), len(numbers)), mode="clip")  # numbers in range: no copy to check them
 
 
 def _pieces(pieces: Iterable[Ints]) -> Matches:
@@ -89,11 +101,16 @@ class Sharing:
         return _pieces(self._stack(plan, piece) for piece in Evaluation(plan, self._batch, *self._ends).matches())
 
     def _stack(self, plan: MatchPlan, piece: Instances) -> Ints:
-        self._batch.budget.hold(8 * len(plan.variables) * len(piece))
-        return np.stack([piece.rows[name] for name in plan.variables])
+        return np.stack([piece.rows[name] for name in plan.variables], out=self._room(len(plan.variables), len(piece)))
+
+    def _room(self, n_slots: int, n: int) -> Ints:
+        self._batch.budget.hold(8 * n_slots * n)
+        return matrix(n_slots, n)
 
     def derive(self, derivation: Derivation, source: Matches) -> Matches:
         """The target's matches. Where they end later than the source's, `source` holds all that ended in the window before."""
+        if len(source) <= PIECE:
+            source = _pieces([source.whole()])  # few matches, kept from several batches, cost less as one piece
         for step in derivation:
             source = self._narrow(step, source) if isinstance(step, Narrow) else self._widen(step, source)
         return source
@@ -111,9 +128,9 @@ class Sharing:
         for piece in source.pieces:
             rows = piece if taken == list(range(len(piece))) else piece[taken]
             if filters is not None:
-                rows = select_types(rows, *filters)
+                rows = choose(rows, select_types(rows, *filters))
             if step.shorter:
-                rows = rows.compress(self._clocks[rows[-1]] - self._clocks[rows[0]] < self._batch.window, axis=1)
+                rows = choose(rows, self._clocks[rows[-1]] - self._clocks[rows[0]] < self._batch.window)
             pieces.append(self._steps(step, rows, list(have), lookups))
         return _pieces(pieces)
 
@@ -134,9 +151,9 @@ class Sharing:
             match part:
                 case Keep(predicate):
                     bound = {names[slot]: column for slot, column in zip(have, rows, strict=True)}
-                    rows = rows.compress(self.evaluator.true([predicate], bound, rows.shape[1]), axis=1)
+                    rows = choose(rows, self.evaluator.true([predicate], bound, rows.shape[1]))
                 case Forbid():
-                    rows = rows.compress(~self._is_there(part, rows, have, lookups), axis=1)
+                    rows = choose(rows, ~self._is_there(part, rows, have, lookups))
                 case Join():
                     rows = self._join(part, rows, have, names, lookups)
                     have = sorted([*have, part.slot])
@@ -166,8 +183,9 @@ class Sharing:
             ends = lookups.find(series, "window end", rows[0], asked)
         else:
             ends = lookups.find(series, "until", columns[part.right], asked)
-        self._batch.budget.hold(8 * (len(rows) + 1) * int(np.maximum(ends - begins, 0).sum()))
-        return join_ranges(rows, begins, ends, series.rows, sum(slot < part.slot for slot in have))
+        found = self._room(len(rows) + 1, int(np.maximum(ends - begins, 0).sum()))
+        join_ranges(rows, begins, ends, series.rows, sum(slot < part.slot for slot in have), found)
+        return found
 
     def _is_there(self, part: Forbid, rows: Ints, have: list[int], lookups: _Lookups) -> Mask:
         """For which matches there is an event in the gap."""
@@ -229,17 +247,17 @@ class Sharing:
             else:
                 assert dropped.before is not None
                 nearest = lookups.find(series, "until", piece[dropped.before]) - 1
-            found.append(piece[list(slots)].compress(series.rows[nearest] == piece[dropped.slot], axis=1))
+            found.append(choose(piece[list(slots)], series.rows[nearest] == piece[dropped.slot]))
         return _pieces(found)
 
 
 def _distinct(slots: Sequence[int], source: Matches) -> Matches:
     """Matches without some of their slots, each once."""
     rows = source.whole()[list(slots)]
-    rows = rows.take(np.lexsort(rows), axis=1)
+    rows = choose(rows, np.lexsort(rows))
     new = np.ones(rows.shape[1], np.bool_)
     new[1:] = (rows[:, 1:] != rows[:, :-1]).any(axis=0)
-    return _pieces([rows.compress(new, axis=1)])
+    return _pieces([choose(rows, new)])
 
 
 # ---------------------------------------------------------------- ranges of events
@@ -330,11 +348,10 @@ def search_groups(groups: Ints, values: Ints, asked: Ints, bounds: Ints, right: 
 
 @kernel
 def select_types(rows: Ints, slots: Ints, masks: Mask) -> Ints:
-    """The matches whose events in these slots are all in the mask of their slot."""
-    n_slots, n = rows.shape
-    chosen = np.empty(n, np.int64)
+    """Numbers of the matches whose events in these slots are all in the mask of their slot."""
+    chosen = np.empty(rows.shape[1], np.int64)
     count = 0
-    for i in range(n):
+    for i in range(rows.shape[1]):
         fits = True
         for s in range(len(slots)):
             if not masks[s, rows[slots[s], i]]:
@@ -343,21 +360,13 @@ def select_types(rows: Ints, slots: Ints, masks: Mask) -> Ints:
         if fits:
             chosen[count] = i
             count += 1
-    out = np.empty((n_slots, count), np.int64)
-    for s in range(n_slots):
-        for k in range(count):
-            out[s, k] = rows[s, chosen[k]]
-    return out
+    return chosen[:count]
 
 
 @kernel
-def join_ranges(rows: Ints, begins: Ints, ends: Ints, members: Ints, at: int) -> Ints:
+def join_ranges(rows: Ints, begins: Ints, ends: Ints, members: Ints, at: int, out: Ints) -> None:
     """Every match with each of its members (a range of `members`) as a new slot `at`."""
     n_slots, n = rows.shape
-    total = 0
-    for i in range(n):
-        total += max(0, ends[i] - begins[i])
-    out = np.empty((n_slots + 1, total), np.int64)
     for s in range(n_slots):
         to = s if s < at else s + 1
         write = 0
@@ -371,7 +380,6 @@ def join_ranges(rows: Ints, begins: Ints, ends: Ints, members: Ints, at: int) ->
         for j in range(begins[i], ends[i]):
             out[at, write] = members[j]
             write += 1
-    return out
 
 
 # ---------------------------------------------------------------- a workload over a whole stream
