@@ -156,7 +156,7 @@ class Buckets(StatefulProcessor):
         self._chunks: MapState = handle.getMapState("chunks", "number long", "blob binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
-        yield from self._call(key[0], [bytes(row["blob"]) for row in rows], timerValues)
+        yield from self._call(key, [bytes(row["blob"]) for row in rows], timerValues)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -164,12 +164,13 @@ class Buckets(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[Row]:
-        yield from self._call(key[0], [], timerValues)
+        yield from self._call(key, [], timerValues)
 
     def close(self) -> None:
         pass
 
-    def _call(self, query: str, blobs: list[bytes], timers: TimerValues) -> Iterator[Row]:
+    def _call(self, key: tuple[str, int], blobs: list[bytes], timers: TimerValues) -> Iterator[Row]:
+        query, bucket = key
         if query == QUARANTINE:
             yield from (_row(REJECTED, query, read_blobs([blob]), blob) for blob in blobs)
             return
@@ -184,7 +185,7 @@ class Buckets(StatefulProcessor):
         unit = watch.keeping.schema.unit
         watermark_ms = timers.getCurrentWatermarkInMs()
         held = None if text is None else Held.from_text(text, None if engine is None else bytes(engine))
-        outcome = watch.take(held, blobs, tick_of(watermark_ms, unit), Chunks(self._chunks))
+        outcome = watch.take(held, blobs, tick_of(watermark_ms, unit), Chunks(self._chunks), bucket)
         wake = None
         if outcome.wake is not None:
             # A timer goes off when the watermark is past it, and may not lie behind the watermark.

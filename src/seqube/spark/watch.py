@@ -81,8 +81,8 @@ class Held:
 
     @staticmethod
     def from_text(text: str, engine: bytes | None) -> Held:
-        chunks, *numbers = json.loads(text)
-        return Held(tuple(Chunk(*chunk) for chunk in chunks), *numbers, engine)
+        chunks, following, decided, reported, last = json.loads(text)
+        return Held(tuple(Chunk(*chunk) for chunk in chunks), following, decided, reported, last, engine)
 
     @property
     def n_bytes(self) -> int:
@@ -115,11 +115,15 @@ class Rows:
 
 
 class AtHand:
-    """The chunks that this process has read or written lately, by digest."""
+    """The chunks that this process has read or written lately, by digest; the longest unused go first."""
 
     def __init__(self, limit: int) -> None:
-        self._rows: OrderedDict[str, Rows] = OrderedDict()
         self._limit = limit
+        self.clear()
+
+    def clear(self) -> None:
+        self._rows: OrderedDict[str, Rows] = OrderedDict()
+        self._places: dict[tuple[str, int], frozenset[str]] = {}
         self._size = 0
 
     def get(self, digest: str) -> Rows | None:
@@ -129,21 +133,22 @@ class AtHand:
         return rows
 
     def put(self, digest: str, rows: Rows) -> None:
-        if digest not in self._rows:
-            self._size += rows.table.nbytes
+        self._drop(digest)
         self._rows[digest] = rows
+        self._size += rows.table.nbytes
         while self._size > self._limit and len(self._rows) > 1:
-            _, oldest = self._rows.popitem(last=False)
-            self._size -= oldest.table.nbytes
+            self._drop(next(iter(self._rows)))
 
-    def drop(self, digest: str) -> None:
+    def keep(self, place: tuple[str, int], digests: frozenset[str]) -> None:
+        """Let go of what this place (a query and a bucket) had and has no more, whoever dropped it."""
+        for digest in self._places.get(place, frozenset()) - digests:
+            self._drop(digest)
+        self._places[place] = digests
+
+    def _drop(self, digest: str) -> None:
         rows = self._rows.pop(digest, None)
         if rows is not None:
             self._size -= rows.table.nbytes
-
-    def clear(self) -> None:
-        self._rows.clear()
-        self._size = 0
 
 
 AT_HAND = AtHand(AT_HAND_BYTES)
@@ -172,17 +177,20 @@ class Watch:
         """The columns of a chunk."""
         return pa.schema([field for field in self.keeping.arrow if field.name != SEQUENCE])
 
-    def take(self, held: Held | None, blobs: Iterable[bytes], watermark: int, store: MutableMapping[int, bytes]) -> Outcome:
-        """Take new rows, and decide all that ends up to the watermark. `store` holds the bytes of the chunks by number."""
+    def take(
+        self, held: Held | None, blobs: Iterable[bytes], watermark: int, store: MutableMapping[int, bytes], bucket: int = 0
+    ) -> Outcome:
+        """Take new rows of a bucket, and decide all that ends up to the watermark. `store` holds the chunks' bytes by number."""
         held = held or Held()
         arrived, late = self._arrived(blobs, watermark)
         held, matches = self._decide(held, max(watermark, held.decided), store)
         held = self._forget(held, store)
         if arrived is not None and arrived.num_rows:
             held = self._append(held, arrived, store)
+        wake = self._wake(held, store)
+        AT_HAND.keep((self.fingerprint, bucket), frozenset(chunk.digest for chunk in held.chunks))
         remembers = held.chunks or held.engine is not None or held.last > LOWEST
-        rows = sum(chunk.n_rows for chunk in held.chunks)
-        return Outcome(held if remembers else None, matches, late, self._wake(held, store), rows)
+        return Outcome(held if remembers else None, matches, late, wake, sum(chunk.n_rows for chunk in held.chunks))
 
     def _arrived(self, blobs: Iterable[bytes], watermark: int) -> tuple[pa.Table | None, pa.Table | None]:
         """New rows that are in time, in the order of arrival, and those that are late."""
@@ -207,6 +215,11 @@ class Watch:
     @property
     def _counts_events(self) -> bool:
         return self.plan.window.unit == "events"
+
+    @property
+    def _waits(self) -> bool:
+        """Whether a match is due only when the window of its first event is over; a report never waits."""
+        return self.plan.waits and not isinstance(self.wanted.plan, AggregatePlan)
 
     @cached_property
     def _window(self) -> int:
@@ -254,13 +267,11 @@ class Watch:
     def _evaluate(self, held: Held, decided: int, events: Events) -> tuple[Held, pa.Table | None]:
         if not isinstance(self.wanted.plan, AggregatePlan):
             _, found = self.wanted.matcher.finish(State(events, decided=decided), held.decided + 1)
-        elif self._period is None:
-            state = aggregation.State(events, decided=decided, reported=decided, last=held.last)
-            _, found = Aggregator(self.wanted.plan).finish(state, held.decided + 1)
         else:
-            state = aggregation.State(events, decided=decided, reported=held.reported, last=held.last)
+            reported = decided if self._period is None else held.reported
+            state = aggregation.State(events, decided=decided, reported=reported, last=held.last)
             state, found = Aggregator(self.wanted.plan).finish(state, held.decided + 1)
-            held = replace(held, reported=state.reported)
+            held = held if self._period is None else replace(held, reported=state.reported)
         return held, None if found is None else self.wanted.rows(found)
 
     def _step(self, engine: bytes | None, events: Events, upto: int) -> tuple[bytes | None, pa.Table | None]:
@@ -284,9 +295,7 @@ class Watch:
         self, held: Held, due: list[tuple[Rows, Ints]], upto: int, store: MutableMapping[int, bytes]
     ) -> list[tuple[Rows, Ints]] | None:
         """The events of all keys that can have something new; None where there is none."""
-        if self.plan.waits and not isinstance(
-            self.wanted.plan, AggregatePlan
-        ):  # a match is due when the window of its first event ends
+        if self._waits:
             low, high = (int(minus(np.array([tick]), self._window - 1)[0]) for tick in (held.decided, upto))
             starting = [
                 (rows, np.flatnonzero((rows.times > low) & (rows.times <= high)))
@@ -355,7 +364,6 @@ class Watch:
         for chunk in held.chunks:
             if chunk.newest <= floor:
                 del store[chunk.number]
-                AT_HAND.drop(chunk.digest)
         return replace(held, chunks=tuple(chunk for chunk in held.chunks if chunk.newest > floor))
 
     def _floor(self, held: Held) -> int:
@@ -372,7 +380,6 @@ class Watch:
             last = chunks.pop()
             table = pa.concat_tables([adapt(self._rows(last, store).table, self.schema), table])
             del store[last.number]
-            AT_HAND.drop(last.digest)
         table = one_chunk(table)
         if KEY in table.column_names:
             table = table.take(pa.array(np.argsort(table.column(KEY).to_numpy(), kind="stable")))
@@ -390,7 +397,7 @@ class Watch:
         if not self._counts_events and held.chunks:
             if self._period is None:
                 wakes.append(int(plus(np.array([max(chunk.newest for chunk in held.chunks)]), self._span)[0]))
-            if self.plan.waits and not isinstance(self.wanted.plan, AggregatePlan):
+            if self._waits:
                 oldest = self._next(held, store, int(minus(np.array([held.decided]), self._window - 1)[0]))
                 wakes.append(None if oldest is None else int(plus(np.array([oldest]), self._window - 1)[0]))
         if self._period is not None and -(-held.last // self._period) * self._period > held.reported > LOWEST:
