@@ -30,8 +30,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seqube.engine.aggregates import aggregation
 from seqube.engine.aggregates.aggregation import Aggregator, whole_ticks
+from seqube.engine.aggregates.state import State as Reports
 from seqube.engine.instances import minus, plus
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import LOWEST
@@ -269,7 +269,7 @@ class Watch:
             _, found = self.wanted.matcher.finish(State(events, decided=decided), held.decided + 1)
         else:
             reported = decided if self._period is None else held.reported
-            state = aggregation.State(events, decided=decided, reported=reported, last=held.last)
+            state = Reports(events, decided=decided, reported=reported, last=held.last)
             state, found = Aggregator(self.wanted.plan).finish(state, held.decided + 1)
             held = held if self._period is None else replace(held, reported=state.reported)
         return held, None if found is None else self.wanted.rows(found)
@@ -280,7 +280,7 @@ class Watch:
             return None, None
         if isinstance(self.wanted.plan, AggregatePlan):
             machine = Aggregator(self.wanted.plan)
-            totals = aggregation.State() if engine is None else aggregation.State.from_bytes(engine)
+            totals = Reports() if engine is None else Reports.from_bytes(engine)
             totals, first = machine.step(totals, events)
             totals, rest = machine.finish(totals, upto + 1)
             found = self.wanted.rows(pa.concat_tables([first, rest], promote_options="permissive"))
