@@ -4,7 +4,9 @@
                sorts the same columns, and beside a call of the same engine per key (groupBy.applyInArrow). All events are of the
                pattern's types, so that nothing is saved by filtering.
     slices     the same pattern without a key, cut into slices of time, with one core and with two
-    stream     micro-batches of 50,000 events over many keys, with a window of many micro-batches: rate, median latency, state
+    stream     micro-batches over 100,000 keys, with a window of many of them; once of 50,000 events (median latency) and once as
+               large as a steady stream would make them (rate). Nearly all events begin matches and stay in the state for a
+               window; a few can end one. Rates and state are those of the micro-batches after the window has filled.
 
 CPU time is that of the whole tree of processes: Python, the JVM and its workers.
 """
@@ -18,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 WORKLOAD = "spark"
 SEED = 7
+N_KEYS = 100_000  # of streams
+N_ENDS = 30  # events of a micro-batch that can end matches, each of some hundreds or thousands
+N_FILES = 2  # of a micro-batch: one for each core
 KEYED = "SEQ(A a, B b, C c, [id]) WITHIN {window} RETURN a.ts AS x, b.ts AS y, c.ts AS z"
 FREE = "SEQ(A a, B b, C c) WITHIN 60 RETURN a.ts AS x, c.ts AS z"
 
@@ -46,18 +51,21 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
         write_events(Path(folder) / "slices", n, 1)
         for cores in (1, 2):
             yield from _in_processes("slices", cores, folder, n, 1)
-        n_batches, window = (40, 20) if quick else (250, 100)
-        yield from _in_processes("stream", 2, folder, n_batches, window)
+        n_batches, window = (40, 20) if quick else (150, 100)
+        for size in (50_000, 100_000 if quick else 300_000):
+            yield from _in_processes("stream", 2, folder, n_batches, window, size)
 
 
-def write_events(path: Path, n_events: int, n_keys: int, first: int = 0, n_files: int = 8) -> None:
-    """Events of three types, one per tick, over keys at random."""
+def write_events(
+    path: Path, n_events: int, n_keys: int, first: int = 0, n_files: int = 8, shares: Sequence[float] = (1 / 3, 1 / 3, 1 / 3)
+) -> None:
+    """Events of types A, B and C in these shares, one per tick, over keys at random."""
     path.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(SEED + first)
     size = n_events // n_files
     for number in range(n_files):
         times = np.arange(first + number * size, first + (number + 1) * size)
-        types = pa.DictionaryArray.from_arrays(random.integers(0, 3, size).astype(np.int8), ["A", "B", "C"])
+        types = pa.DictionaryArray.from_arrays(random.choice(3, size, p=shares).astype(np.int8), ["A", "B", "C"])
         table = pa.table({"ts": times, "type": types.cast(pa.string()), "id": random.integers(0, n_keys, size)})
         file = path / f"{first:012d}-{number:03d}.parquet"
         pq.write_table(table, file)
@@ -162,26 +170,32 @@ def slices(spark: SparkSession, folder: str, n: str, _: str) -> Iterator[dict[st
     }  # fmt: skip
 
 
-def stream(spark: SparkSession, folder: str, n_batches: str, window: str) -> Iterator[dict[str, Any]]:
+def stream(spark: SparkSession, folder: str, n_batches: str, window: str, size: str) -> Iterator[dict[str, Any]]:
     import seqube.spark as sqs
 
-    size = 50_000
-    place = Path(folder) / "stream"
+    n_events = int(size)
+    place = Path(folder) / f"stream{size}"
+    shares = (0.5 - N_ENDS / n_events / 2, 0.5 - N_ENDS / n_events / 2, N_ENDS / n_events)
     for number in range(int(n_batches)):
-        write_events(place / "in", size, 100_000, first=number * size, n_files=1)
-    read = spark.readStream.schema("ts long, type string, id long").option("maxFilesPerTrigger", 1).parquet(str(place / "in"))
-    found = sqs.run(KEYED.format(window=int(window) * size), read, lateness="1 second")
-    writer = found.writeStream.format("noop").option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True)
+        write_events(place / "in", n_events, N_KEYS, number * n_events, n_files=N_FILES, shares=shares)
+    # The last events are decided when the watermark has passed them.
+    write_events(place / "in", N_FILES, N_KEYS, (int(n_batches) + 2 * int(window)) * n_events, n_files=N_FILES)
+    schema = "ts long, type string, id long"
+    read = spark.readStream.schema(schema).option("maxFilesPerTrigger", N_FILES).parquet(str(place / "in"))
+    query = KEYED.format(window=int(window) * n_events)
+    writer = sqs.run(query, read, lateness="1 second").writeStream.format("noop")
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "10000")
-    query = writer.start()
-    query.awaitTermination()
-    full = [row for row in query.recentProgress if row.numInputRows and row.batchId >= int(window)]
+    started = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
+    started.awaitTermination()
+    found = sum(row.observedMetrics["seqube"]["matches"] for row in started.recentProgress if row.observedMetrics)
+    full = [row for row in started.recentProgress if row.numInputRows == n_events and row.batchId > int(window)]
     states = [row.observedMetrics["seqube"]["state_bytes"] for row in full]
     seconds = [row.durationMs["triggerExecution"] / 1_000 for row in full]
+    answer = sqs.run(query, spark.read.schema(schema).parquet(str(place / "in"))).count()
     yield {
-        "task": "stream", "events": size, "contender": f"a window of {window} micro-batches", "answer": None,
-        "wall_s": statistics.median(seconds), "repetitions": len(full),
-        "note": f"{size * len(full) / sum(seconds):,.0f} events/s; state {min(states):,} to {max(states):,} bytes",
+        "task": "stream", "events": n_events, "contender": f"a window of {window} micro-batches", "answer": found,
+        "right": found == answer, "wall_s": statistics.median(seconds), "repetitions": len(full),
+        "note": f"{n_events * len(full) / sum(seconds):,.0f} events/s; state {min(states):,} to {max(states):,} bytes",
     }  # fmt: skip
 
 

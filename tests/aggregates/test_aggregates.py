@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from aggregate_queries import aggregate_queries, assert_same_rows, expected, found, show
 from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
+from aggregate_queries import aggregate_queries, assert_same_rows, expected, found, show
 from strategies import concepts, hierarchies, streams
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from aggregate_queries import COUNTED, applies, assert_same_rows, chains, expected, show, table
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from test_aggregate_cuts import feed
 
 import oracle
 import seqube as sq
+from aggregate_queries import COUNTED, applies, assert_same_rows, chains, expected, show, table
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.events import Events
 from seqube.language import parse

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from aggregate_queries import table
 from hypothesis import given, note
 from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
+from aggregate_queries import table
 from seqube.engine.aggregates.sharing import SharedAggregator
 from seqube.engine.aggregates.state import State
 from seqube.events import Events, Statistics

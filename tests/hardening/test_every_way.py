@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
-from aggregates.aggregate_queries import aggregate_queries, assert_same_rows
+from aggregate_queries import aggregate_queries, assert_same_rows
 from cube.workloads import workloads
 from nested.test_strategies import feed, rows
 from properties.test_matching import counted, show, table

@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, note
 from hypothesis import strategies as st
-from test_slices import as_table, bound_rows
+from test_slices import as_table, bound_rows, keyed_queries
 
 import oracle
 import seqube as sq
+from aggregate_queries import assert_same_rows, with_aggregates
 from seqube.engine.sequence import LOWEST
 from seqube.events import Events
-from seqube.language import parse
-from seqube.plan.planner import plan_matches
+from seqube.query import prepare
 from seqube.spark.batch import Columns, answer, needed_schema
 from seqube.spark.blobs import read_blobs, write_blob
 from seqube.spark.ingest import SEQUENCE
-from seqube.spark.stream import Held, Watch, ms_of, pack_stream, tick_of
+from seqube.spark.routing import matches_of, shuffle_key
+from seqube.spark.stream import ms_of, pack_stream, tick_of
+from seqube.spark.watch import AT_HAND, KEY, Held, Watch
 from strategies import queries, streams
 
 
 def watch(text: str, table: pa.Table) -> Watch:
-    plan, schema = plan_matches(parse(text)), Events(table).schema
-    hidden = (SEQUENCE,) if plan.window.unit == "events" else ()
+    schema = Events(table).schema
+    plan = prepare(text, None)
+    hidden = (SEQUENCE,) if matches_of(plan).window.unit == "events" else (KEY,) if shuffle_key(plan) else ()
     keeping = Columns(needed_schema([plan], schema), hidden)
-    return Watch("q", answer(plan, schema), keeping, keeping)
+    return Watch("q", answer(plan, schema), Columns(schema, hidden), keeping)
 
 
 class Replay:
     """Feeds micro-batches, with the watermark that Spark would give each; wakes the bucket only when it asked for it."""
 
-    def __init__(self, text: str, table: pa.Table, lateness: int) -> None:
+    def __init__(self, text: str, table: pa.Table, lateness: int, forgetful: bool = False) -> None:
         self.watch = watch(text, table)
+        self.forgetful = forgetful  # every call is in a process that has nothing at hand
         self.lateness = lateness
         self.held: Held | None = None
+        self.store: dict[int, bytes] = {}
         self.wake: int | None = None
         self.newest = LOWEST
         self.matches: list[dict[str, Any]] = []
@@ -51,10 +57,16 @@ class Replay:
         if SEQUENCE in self.watch.arriving.hidden:
             numbers = np.arange(self.arrived, self.arrived + piece.num_rows)
             piece = piece.append_column(SEQUENCE, pa.array(numbers))
+        if KEY in self.watch.arriving.hidden:
+            values = piece.select(shuffle_key(self.watch.wanted.plan)).to_pylist()
+            hashes = [hash(tuple(None if value != value else value for value in row.values())) for row in values]  # NaN is null
+            piece = piece.append_column(KEY, pa.array(hashes, pa.int64()))
         self.arrived += piece.num_rows
         if piece.num_rows or (self.wake is not None and self.watermark >= self.wake):
             blobs = [write_blob(self.watch.arriving.select(piece))] if piece.num_rows else []
-            outcome = self.watch.take(self.held, blobs, self.watermark)
+            if self.forgetful:
+                AT_HAND.clear()
+            outcome = self.watch.take(self.held, blobs, self.watermark, self.store)
             self.held, self.wake = outcome.held, outcome.wake
             for table, found in ((outcome.matches, self.matches), (outcome.late, self.late)):
                 found += [] if table is None else table.to_pylist()
@@ -74,21 +86,26 @@ def arrivals(draw: st.DrawFn, n: int) -> list[list[int]]:
     return [list(order[start:stop]) for start, stop in zip([0, *ends], [*ends, n], strict=True)]
 
 
-@given(text=queries(), events=streams(max_time=14), lateness=st.integers(0, 8), data=st.data())
+def arrive(data: st.DataObject, text: str, events: list[oracle.Event], lateness: int) -> tuple[Replay, pa.Table]:
+    """A stream that has come in some order, in some micro-batches; and the rows of it that were in time, as they came."""
+    # What is in time is told apart by the number of its row; among equals, the order of arrival counts.
+    table = as_table(events)
+    replay = Replay(text, table, lateness, forgetful=data.draw(st.booleans()))
+    seen: list[int] = []
+    with mock.patch("seqube.spark.watch.CHUNK_ROWS", data.draw(st.sampled_from([0, 4, 100]))):
+        for piece in data.draw(arrivals(len(events))):
+            replay.feed(table.take(pa.array(piece, pa.int64())))
+            seen += piece
+        replay.end()
+    late = {row["row"] for row in replay.late}
+    return replay, table.take(pa.array([row for row in seen if row not in late], pa.int64()))
+
+
+@given(text=queries() | keyed_queries(), events=streams(max_time=14), lateness=st.integers(0, 8), data=st.data())
 def test_any_arrival_equals_the_ordered_stream_without_its_late_rows(
     text: str, events: list[oracle.Event], lateness: int, data: st.DataObject
 ) -> None:
-    # What is in time is told apart by the number of its row; among equals, the order of arrival counts.
-    table = as_table(events)
-    replay = Replay(text, table, lateness)
-    pieces = data.draw(arrivals(len(events)))
-    seen: list[int] = []
-    for piece in pieces:
-        replay.feed(table.take(pa.array(piece, pa.int64())))
-        seen += piece
-    replay.end()
-    late = {row["row"] for row in replay.late}
-    in_time = table.take(pa.array([row for row in seen if row not in late], pa.int64()))
+    replay, in_time = arrive(data, text, events, lateness)
     found, expected = (bound_rows(rows) for rows in (replay.matches, sq.run(text, in_time).table.to_pylist()))
     if replay.watch.plan.waits and replay.watch.plan.window.unit == "events":
         assert set(found) <= set(expected)  # some wait for more events, which never come
@@ -96,6 +113,20 @@ def test_any_arrival_equals_the_ordered_stream_without_its_late_rows(
         assert found == expected
     if replay.watch.plan.window.unit != "events":
         assert replay.held is None  # and nothing is remembered when the window has passed
+        assert not replay.store
+
+
+@given(base=queries(depth=2) | keyed_queries(), events=streams(max_time=14), lateness=st.integers(0, 8), data=st.data())
+def test_aggregates_equal_those_of_the_ordered_stream(
+    base: str, events: list[oracle.Event], lateness: int, data: st.DataObject
+) -> None:
+    text = data.draw(with_aggregates(base).filter(lambda text: "EMIT TOTAL" not in text))
+    note(text)
+    replay, in_time = arrive(data, text, events, lateness)
+    assert_same_rows(replay.matches, sq.run(text, in_time).table.to_pylist())
+    if "EVERY" not in text and replay.watch.plan.window.unit != "events":
+        assert replay.held is None
+        assert not replay.store
 
 
 @given(text=queries(counted=False), events=streams(max_time=14), data=st.data())
@@ -107,21 +138,22 @@ def test_the_same_state_and_input_give_the_same_output(text: str, events: list[o
     for replay in (first, again):
         replay.feed(table.slice(0, half))
     again.feed(table.slice(half))  # and crashed before it was committed
-    again.held, again.wake, again.newest, again.matches = first.held, first.wake, first.newest, list(first.matches)
+    again.held, again.store, again.wake = first.held, dict(first.store), first.wake
+    again.newest, again.matches = first.newest, list(first.matches)
     for replay in (first, again):
         replay.feed(table.slice(half))
     assert bound_rows(first.matches) == bound_rows(again.matches)
-    assert first.held == again.held
+    assert (first.held, first.store) == (again.held, again.store)
 
 
 def test_rows_go_to_the_queries_that_want_them() -> None:
     """Also where one of them wants none; rows that are no events go to the quarantine."""
     table = pa.table({"type": ["A", "B", None, "A"], "ts": [1, 2, 3, 4], "#reason": [None, None, "no type", None]})
-    table = table.append_column("#bucket0", pa.array([3, None, None, 1], pa.int32()))
-    table = table.append_column("#bucket1", pa.array([None] * 4, pa.int32()))
+    table = table.append_column("#key0", pa.array([19, None, None, -15], pa.int64()))
+    table = table.append_column("#key1", pa.array([None] * 4, pa.int64()))
     plain = table.select(["type", "ts"])
     watches = {name: watch(f"SEQ({kind} v) WITHIN 5", plain) for name, kind in (("a", "A"), ("c", "C"))}
-    found = list(pack_stream(table.to_batches(), watches, {"a": "#bucket0", "c": "#bucket1"}, plain.schema))
+    found = list(pack_stream(table.to_batches(), watches, {"a": "#key0", "c": "#key1"}, plain.schema))
     sent = {(row["query"], row["bucket"]): read_blobs([row["blob"]]).to_pylist() for batch in found for row in batch.to_pylist()}
     assert sent == {
         ("#quarantine", 0): [{"type": None, "ts": 3, "#reason": "no type"}],

@@ -256,7 +256,7 @@ class _Estimate:
         return self.statistics.count(types) * min(share, 1.0)
 
     def _values(self, names: Iterable[str]) -> int:
-        return prod(self.distinct.get(name, ASSUMED_VALUES) for name in names)
+        return prod(max(self.distinct.get(name, ASSUMED_VALUES), 1) for name in names)  # no events, no values
 
 
 def _key_names(key: tuple[KeyColumn, ...]) -> list[str]:

@@ -421,7 +421,7 @@ class Job:
             n_slices = self.slices or self._n_slices(frame, group, total)
             cuts = {0: self._quantiles(frame, group, [0], n_slices)[0]} if n_slices > 1 else {}
             return lay_out(group.number, first, sizes, cuts, 1, group.before, group.ahead)
-        n_tasks = self.slices or max(min(self.parallelism, -(-total // SMALL)), -(-total // TASK_ROWS), 1)
+        n_tasks = self.slices or self._n_tasks(total)
         # A bucket that alone is more than its share of a task holds a hot key; numbering in a partition needs all of it at once.
         limit = max(self.skew * total / n_tasks, 1 if self.slices else SMALL)
         hot = [] if group.counts_events or group.aggregates else [bucket for bucket, size in enumerate(sizes) if size > limit]
@@ -429,6 +429,11 @@ class Job:
             bucket: self._quantiles(frame, group, [bucket], math.ceil(sizes[bucket] * n_tasks / total))[bucket] for bucket in hot
         }
         return lay_out(group.number, first, sizes, cuts, n_tasks, group.before, group.ahead)
+
+    def _n_tasks(self, total: int) -> int:
+        """Tasks for so many rows: enough for all cores but none too small, or, where those are too large, rounds of as many."""
+        rounds = -(-total // (TASK_ROWS * self.parallelism))
+        return max(1, min(self.parallelism, -(-total // SMALL)) * max(1, rounds))
 
     def _count(self, frame: DataFrame, group: Group) -> list[int]:
         place = ingest.column(group.column)
@@ -441,7 +446,7 @@ class Job:
     def _n_slices(self, frame: DataFrame, group: Group, total: int) -> int:
         from pyspark.sql import functions as F  # noqa: N812
 
-        wanted = max(min(self.parallelism, -(-total // SMALL)), -(-total // TASK_ROWS), 1)
+        wanted = self._n_tasks(total)
         if wanted == 1:
             return 1
         span = frame.agg((F.max(self._clock) - F.min(self._clock)).alias("span")).collect()[0]["span"] or 0

@@ -321,13 +321,18 @@ def _among(attribute: Attribute, values: list[Any], negated: bool, source: Sourc
 # ---------------------------------------------------------------- buckets
 
 
-def bucket(key: Sequence[str], n_buckets: int, source: Source) -> Column:
-    """The bucket of an event: equal keys, as the engine compares them, are in one bucket."""
+def key_hash(key: Sequence[str], source: Source) -> Column:
+    """A hash of the key of an event: equal keys, as the engine compares them, have equal ones; 0 where there is no key."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    if not key:
-        return F.lit(0)
-    return F.pmod(F.xxhash64(*(_comparable(name, source) for name in key)), F.lit(n_buckets)).cast("int")
+    return F.xxhash64(*(_comparable(name, source) for name in key)) if key else F.lit(0).cast("long")
+
+
+def bucket(key: Sequence[str], n_buckets: int, source: Source) -> Column:
+    """The bucket of an event, by the hash of its key."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.pmod(key_hash(key, source), F.lit(n_buckets)).cast("int") if key else F.lit(0)
 
 
 def _comparable(name: str, source: Source) -> Column:

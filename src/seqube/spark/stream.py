@@ -2,181 +2,53 @@
 
     rows -> blobs by (query, bucket) -> stateful operator: late rows out, the rest waits for the watermark, matches out -> rows
 
-An event waits until the watermark has passed it; then all events up to there are put in order and handed to the engine at once, so
-that results are those of the ordered stream and final when they come. A row that comes after the watermark has passed it is late:
-it goes to the late output and changes nothing. Timers wake a bucket without new rows: when a waiting event is due, when a match
-that waits for its end is final, and when the window has left everything behind, so that its state can go.
+What a bucket does is in `watch`; here it meets Spark. Its state is one small value and a map of chunks, of which a micro-batch
+writes one and reads those that the worker does not have at hand. Timers wake a bucket without new rows: when a waiting event is
+due, when a match that waits for its end is final, and when the window has left everything behind, so that its state can go.
 
-State is Arrow bytes: the events inside the window, and those that wait. A query without a key has one bucket, and so one task.
-Cost of a micro-batch: the new rows, and for buckets that are touched the events in their window.
-Invariant: what comes out depends on the events and the watermarks alone, not on how they were cut into micro-batches.
+A query without a key has one bucket, and so one task.
+Cost of a micro-batch: the new rows, and the events of the keys that have something new.
+Invariant: a micro-batch that is repeated after a crash writes what it would have written.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from seqube.engine.instances import plus
-from seqube.engine.predicates import Ints
 from seqube.engine.sequence import LOWEST
-from seqube.engine.state import State, ticks
 from seqube.errors import PlanError
-from seqube.events import Events
 from seqube.events.schema import UNITS
-from seqube.plan.physical import MatchPlan
+from seqube.plan.aggregates import AggregatePlan
 from seqube.spark import ingest
-from seqube.spark.batch import Answer, Columns, answer, needed_schema, number_identities
+from seqube.spark.batch import Columns, answer, needed_schema
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
 from seqube.spark.ingest import IDENTITY, REASON, SEQUENCE, TEXT, Source
 from seqube.spark.routing import Plan, matches_of, shuffle_key
+from seqube.spark.watch import FIRST, KEY, Held, Watch, adapt
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.state import GroupState
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.stateful_processor import (
+        ExpiredTimerInfo,
+        MapState,
+        StatefulProcessorHandle,
+        TimerValues,
+        ValueState,
+    )
 
 BUCKETS = 16  # per query with a key; part of its state's layout, so a running query keeps the number it began with
-FIRST = "#first"  # 1 where this query is the first of those a row goes to
 QUARANTINE = "#quarantine"  # the "query" that rows which are no events go to
 MATCH, LATE, REJECTED, PROGRESS = "match", "late", "quarantine", "progress"  # the kinds of rows that come out
 OUT = "kind string, query string, n long, state_rows long, state_bytes long, blob binary"
 BLOBS = "query string, bucket int, blob binary"
-STATE = "fingerprint string, kept binary, waiting binary"
 PIECE = 100_000  # rows of a blob that comes out
-
-
-# ---------------------------------------------------------------- one bucket of one query, without Spark
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What a bucket remembers between micro-batches: the engine's state, and events that the watermark has not passed."""
-
-    kept: bytes | None = None
-    waiting: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    held: Held | None  # None: nothing is left to remember
-    matches: pa.Table | None
-    late: pa.Table | None
-    wake: int | None  # the tick that, once the watermark has reached it, there is something to do
-    n_rows: int = 0  # events that are remembered
-
-
-@dataclass(frozen=True)
-class Watch:
-    """One query of a stream as workers need it."""
-
-    name: str
-    wanted: Answer
-    arriving: Columns  # what comes in, whole rows where late ones are wanted
-    keeping: Columns  # what the query looks at
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Changes when the query does: the state of another query is not continued."""
-        return hashlib.sha256(repr(_plain((self.wanted.plan, self.wanted.with_ids, self.keeping.schema.unit))).encode()).hexdigest()
-
-    @property
-    def plan(self) -> MatchPlan:
-        return matches_of(self.wanted.plan)
-
-    def take(self, held: Held | None, blobs: Iterable[bytes], watermark: int) -> Outcome:
-        """Take new rows, and decide all that ends up to the watermark."""
-        held = held or Held()
-        state = State.from_bytes(held.kept) if held.kept is not None else State()
-        if state.events is not None:
-            state = replace(state, events=self._as_events(state.events.table))
-        arrived = read_blobs(blobs)
-        late = None
-        if arrived is not None:
-            arrived = self._in_order_of_arrival(_adapt(arrived, self.arriving.arrow))
-            times = self.arriving.times(arrived)
-            if (times <= watermark).any():
-                late = self._reported(arrived.filter(pa.array(times <= watermark)))
-                arrived = arrived.filter(pa.array(times > watermark))
-            arrived = arrived.select(self._names)
-        waiting = self._join(held.waiting, arrived)
-        times = self.keeping.times(waiting)
-        due = times <= watermark
-        ready = self._as_events(waiting.filter(pa.array(due)))
-        if IDENTITY in self.keeping.hidden:
-            ready = number_identities(ready)
-        matches = None
-        if state.events is not None or len(ready):
-            state, matches = self.wanted.matcher.advance(state, ready, watermark + 1)
-            matches = self.wanted.rows(matches)
-        return self._outcome(state, waiting.filter(pa.array(~due)), times[~due], matches, late)
-
-    def _outcome(self, state: State, waiting: pa.Table, times: Ints, matches: pa.Table | None, late: pa.Table | None) -> Outcome:
-        wakes = [int(times.min())] if len(times) else []
-        n_kept = 0 if state.events is None else len(state.events)
-        if state.events is not None and n_kept and state.numbers is None:
-            window = ticks(self.plan.window, state.events.unit)
-            oldest, newest = state.events.times[[0, -1]]
-            wakes.append(int(plus(newest, window * (2 if self.plan.waits and self.plan.looks_back else 1))))
-            if self.plan.waits:
-                wakes.append(int(plus(oldest, window)))
-        # A count of events must outlive the events.
-        keeps = n_kept > 0 or (self.plan.window.unit == "events" and state.events is not None)
-        held = None
-        if keeps or waiting.num_rows:
-            held = Held(state.to_bytes() if keeps else None, write_blob(waiting) if waiting.num_rows else None)
-        return Outcome(held, matches, late, min(wakes, default=None), n_kept + waiting.num_rows)
-
-    @property
-    def _names(self) -> list[str]:
-        return [name for name in self.keeping.arrow.names if name != SEQUENCE]
-
-    def _join(self, waiting: bytes | None, arrived: pa.Table | None) -> pa.Table:
-        schema = pa.schema([field for field in self.keeping.arrow if field.name != SEQUENCE])
-        tables = [] if waiting is None else [_adapt(read_blobs([waiting]), schema)]
-        tables += [] if arrived is None else [arrived]
-        return pa.concat_tables(tables).combine_chunks() if tables else schema.empty_table()
-
-    def _as_events(self, table: pa.Table) -> Events:
-        schema = self.keeping.schema
-        table = _adapt(table, pa.schema([field for field in self.keeping.arrow if field.name != SEQUENCE]))
-        return Events(table, type=schema.type_column, time=schema.time_column, unit=schema.unit)
-
-    def _in_order_of_arrival(self, table: pa.Table) -> pa.Table:
-        if SEQUENCE not in table.column_names:
-            return table
-        return table.take(pa.array(np.argsort(table.column(SEQUENCE).to_numpy(), kind="stable")))
-
-    def _reported(self, table: pa.Table) -> pa.Table | None:
-        """Late rows that this query is the first to look at, so that each is reported once."""
-        table = table.filter(pa.array(table.column(FIRST).to_numpy() == 1)) if FIRST in table.column_names else table
-        return table.select([name for name in table.column_names if not name.startswith("#")]) if table.num_rows else None
-
-
-def _adapt(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows remembered under an older schema in today's: a new column is null, one that is gone is left out."""
-    if table.schema.equals(schema):
-        return table
-    columns = [
-        table.column(field.name).cast(field.type) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _plain(part: Any) -> Any:
-    """A plan as nested lists that print the same in every process."""
-    if is_dataclass(part):
-        return [type(part).__name__, *(_plain(getattr(part, field.name)) for field in fields(part) if field.compare)]
-    if isinstance(part, (tuple, list)):
-        return [_plain(item) for item in part]
-    return sorted(part) if isinstance(part, frozenset) else part
 
 
 def tick_of(watermark_ms: int, unit: str) -> int:
@@ -200,7 +72,7 @@ def ms_of(tick: int, unit: str) -> int:
 def pack_stream(
     batches: Iterable[pa.RecordBatch], watches: Mapping[str, Watch], columns: Mapping[str, str], raw: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Rows from Spark -> blobs by query and bucket; `columns` names the bucket column of each query."""
+    """Rows from Spark -> blobs by query and bucket; `columns` names each query's column of keys, null where a row is not wanted."""
     numbers = _arrivals()
     for table in gather_batches(batches):
         table = table.append_column(SEQUENCE, pa.array(numbers + np.arange(table.num_rows)))
@@ -211,7 +83,7 @@ def pack_stream(
             if TEXT in table.column_names:
                 time = next(field.name for field in raw if rejected.schema.field(field.name).type != field.type)
                 rejected = rejected.set_column(rejected.schema.get_field_index(time), time, rejected.column(TEXT))
-            yield _routed(QUARANTINE, 0, _adapt(rejected, pa.schema([*raw, pa.field(REASON, pa.string())])))
+            yield _routed(QUARANTINE, 0, adapt(rejected, pa.schema([*raw, pa.field(REASON, pa.string())])))
         seen = np.zeros(table.num_rows, np.bool_)
         for name, watch in watches.items():
             places = table.column(columns[name]).chunk(0)
@@ -223,7 +95,10 @@ def pack_stream(
             rows = np.flatnonzero(here)
             if not len(rows):
                 continue
-            buckets = np.asarray(places.fill_null(0))[rows]
+            keys = np.asarray(places.fill_null(0))[rows]
+            if KEY in watch.arriving.hidden:
+                own = own.append_column(KEY, places)
+            buckets = (keys % BUCKETS).astype(np.int8)
             order = np.argsort(buckets, kind="stable")
             sent = watch.arriving.select(own).take(pa.array(rows[order]))
             found, starts = np.unique(buckets[order], return_index=True)
@@ -244,61 +119,104 @@ def _routed(query: str, bucket: int, table: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=["query", "bucket", "blob"])
 
 
-def watch_bucket(
-    key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState, watches: Mapping[str, Watch]
-) -> Iterator[pd.DataFrame]:
+class Chunks(MutableMapping[int, bytes]):
+    """The chunks of the bucket at hand in Spark's state store, of which each can be read and written alone."""
+
+    def __init__(self, state: MapState) -> None:
+        self._state = state
+
+    def __getitem__(self, number: int) -> bytes:
+        row = self._state.getValue((number,))
+        if row is None:
+            raise KeyError(number)
+        return bytes(row[0])
+
+    def __setitem__(self, number: int, blob: bytes) -> None:
+        self._state.updateValue((number,), (blob,))
+
+    def __delitem__(self, number: int) -> None:
+        self._state.removeKey((number,))
+
+    def __iter__(self) -> Iterator[int]:
+        return (key[0] for key in self._state.keys())  # noqa: SIM118
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Buckets(StatefulProcessor):
     """The stateful operator: one call for each query and bucket that has new rows or whose time has come."""
-    query, _ = key
-    blobs = [bytes(blob) for frame in frames for blob in frame["blob"]]
-    if query == QUARANTINE:
-        yield _frame([(REJECTED, query, read_blobs([blob]).num_rows, 0, 0, blob) for blob in blobs])  # type: ignore[union-attr]
-        return
-    watch = watches.get(query)
-    if watch is None:  # removed since the last run: its state goes, and with it its timers
-        state.remove()
-        return
-    unit = watch.keeping.schema.unit
-    watermark_ms = state.getCurrentWatermarkMs()
-    held = None
-    if state.exists:
-        fingerprint, kept, waiting = state.get
-        if fingerprint == watch.fingerprint:
-            held = Held(_bytes(kept), _bytes(waiting))
-    outcome = watch.take(held, blobs, tick_of(watermark_ms, unit))
-    rows: list[tuple[Any, ...]] = []
-    size = 0
-    if outcome.held is not None:
-        size = len(outcome.held.kept or b"") + len(outcome.held.waiting or b"")
-        state.update((watch.fingerprint, outcome.held.kept, outcome.held.waiting))
+
+    def __init__(self, watches: Mapping[str, Watch]) -> None:
+        self._watches = watches
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._about: ValueState = handle.getValueState("about", "fingerprint string, held string, engine binary, timer long")
+        self._chunks: MapState = handle.getMapState("chunks", "number long", "blob binary")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
+        yield from self._call(key, [bytes(row["blob"]) for row in rows], timerValues)
+
+    def handleExpiredTimer(  # noqa: N802
+        self,
+        key: Any,
+        timerValues: TimerValues,  # noqa: N803
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
+    ) -> Iterator[Row]:
+        yield from self._call(key, [], timerValues)
+
+    def close(self) -> None:
+        pass
+
+    def _call(self, key: tuple[str, int], blobs: list[bytes], timers: TimerValues) -> Iterator[Row]:
+        query, bucket = key
+        if query == QUARANTINE:
+            yield from (_row(REJECTED, query, read_blobs([blob]), blob) for blob in blobs)
+            return
+        watch = self._watches.get(query)
+        fingerprint, text, engine, timer = self._about.get() or (None, None, None, None)
+        if watch is None or (fingerprint is not None and fingerprint != watch.fingerprint):
+            self._chunks.clear()  # removed or replaced since the last run: its state goes, and with it its timers
+            text = None
+        if watch is None:
+            self._set(None, timer, None)
+            return
+        unit = watch.keeping.schema.unit
+        watermark_ms = timers.getCurrentWatermarkInMs()
+        held = None if text is None else Held.from_text(text, None if engine is None else bytes(engine))
+        outcome = watch.take(held, blobs, tick_of(watermark_ms, unit), Chunks(self._chunks), bucket)
+        wake = None
         if outcome.wake is not None:
             # A timer goes off when the watermark is past it, and may not lie behind the watermark.
-            state.setTimeoutTimestamp(min(max(ms_of(outcome.wake, unit) - 1, watermark_ms + 1), 2**53))
-    elif state.exists:
-        state.remove()
-    for kind, table in ((MATCH, outcome.matches), (LATE, outcome.late)):
-        if table is not None:
-            rows += [
-                (kind, query, piece.num_rows, 0, 0, write_blob(piece))
-                for start in range(0, table.num_rows, PIECE)
-                for piece in [table.slice(start, PIECE)]
-            ]
-    yield _frame([*rows, (PROGRESS, query, 0, outcome.n_rows, size, None)])
+            wake = min(max(ms_of(outcome.wake, unit) - 1, watermark_ms + 1), 2**53)
+        self._set(wake, timer, None if outcome.held is None else (watch.fingerprint, outcome.held))
+        for kind, table in ((MATCH, outcome.matches), (LATE, outcome.late)):
+            if table is not None:
+                yield from (_row(kind, query, table.slice(start, PIECE)) for start in range(0, table.num_rows, PIECE))
+        size = 0 if outcome.held is None else outcome.held.n_bytes
+        yield Row(kind=PROGRESS, query=query, n=0, state_rows=outcome.n_rows, state_bytes=size, blob=None)
+
+    def _set(self, wake: int | None, timer: int | None, about: tuple[str, Held] | None) -> None:
+        """Remember, and be woken in time; a bucket has one timer, which `timer` was."""
+        if timer is not None and timer != wake:
+            self._handle.deleteTimer(timer)
+        if wake is not None and timer != wake:
+            self._handle.registerTimer(wake)
+        if about is None and wake is None:
+            self._about.clear()
+        elif about is not None:
+            self._about.update((about[0], about[1].to_text(), about[1].engine, wake))
 
 
-def _bytes(value: Any) -> bytes | None:
-    return None if value is None else bytes(value)
-
-
-def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(rows, columns=["kind", "query", "n", "state_rows", "state_bytes", "blob"])
+def _row(kind: str, query: str, table: pa.Table, blob: bytes | None = None) -> Row:
+    return Row(kind=kind, query=query, n=table.num_rows, state_rows=0, state_bytes=0, blob=blob or write_blob(table))
 
 
 def unpack(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for blob in batch.column(0):
-            table = _adapt(pa.ipc.open_stream(blob.as_buffer()).read_all(), schema)
+            table = adapt(pa.ipc.open_stream(blob.as_buffer()).read_all(), schema)
             yield from table.to_batches()
 
 
@@ -335,6 +253,15 @@ class Stream:
         return chosen.select("blob").mapInArrow(lambda batches: unpack(batches, schema), from_arrow_schema(schema))
 
 
+def _demand_rocksdb(spark: SparkSession) -> None:
+    setting = "spark.sql.streaming.stateStore.providerClass"
+    if "RocksDB" not in str(spark.conf.get(setting)):
+        rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        raise PlanError(
+            f"streams keep their state in RocksDB, and this session does not\n  hint: spark.conf.set({setting!r}, {rocksdb!r})"
+        )
+
+
 def watch_stream(
     plans: Mapping[str, Plan], source: Source, lateness: str, *, with_ids: bool = False, whole_rows: bool = False
 ) -> Stream:
@@ -342,13 +269,15 @@ def watch_stream(
     from pyspark.sql import functions as F  # noqa: N812
 
     schema = source.schema
+    _demand_rocksdb(source.frame.sparkSession)
     watches: dict[str, Watch] = {}
     for name, plan in plans.items():
-        if not isinstance(plan, MatchPlan):
+        if isinstance(plan, AggregatePlan) and plan.emit.when == "total":
             raise PlanError(
-                "aggregates do not run over streams yet\n  hint: run them over a batch, or RETURN matches and count those"
+                "EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT EVERY 1 hour, or a batch"
             )
-        own = ([SEQUENCE] if plan.window.unit == "events" else []) + ([IDENTITY] if with_ids else [])
+        own = [SEQUENCE] if matches_of(plan).window.unit == "events" else [KEY] if shuffle_key(plan) else []
+        own += [IDENTITY] if with_ids and not isinstance(plan, AggregatePlan) else []
         keeping = Columns(needed_schema([plan], schema), tuple(own))
         arriving = replace(keeping, schema=schema) if whole_rows else keeping
         arriving = replace(arriving, hidden=(*own, *([FIRST] if len(plans) > 1 else [])))
@@ -357,10 +286,10 @@ def watch_stream(
     is_event = F.isnull(ingest.column(REASON))  # a row that is none has no say in what time it is
     moment = F.when(is_event, ingest.moment_of(ingest.clock(source), schema.unit)).otherwise(F.timestamp_micros(F.lit(0)))
     frame = source.frame.withColumn("#moment", moment).withWatermark("`#moment`", lateness)
-    columns = {name: f"#bucket{number}" for number, name in enumerate(plans)}
+    columns = {name: f"#key{number}" for number, name in enumerate(plans)}
     places = []
     for name, plan in plans.items():
-        place = ingest.bucket(shuffle_key(plan), BUCKETS, source)
+        place = ingest.key_hash(shuffle_key(plan), source)
         places.append(F.when(is_event & ingest.relevant([plan], source), place).alias(columns[name]))
     hidden = {name for watch in watches.values() for name in watch.arriving.hidden}
     if IDENTITY in hidden:
@@ -386,9 +315,7 @@ def watch_stream(
     # behind the watermark by it; a blob holds rows of many times, and late ones have an output of their own: none may be dropped.
     never = F.lit("2261-01-01").cast("timestamp").alias("moment", metadata={"spark.watermarkDelayMs": 0})
     grouped = packed.select("query", "bucket", "blob", never).groupBy("query", "bucket")
-    out = grouped.applyInPandasWithState(
-        lambda key, frames, state: watch_bucket(key, frames, state, watches), OUT, STATE, "append", "EventTimeTimeout"
-    )
+    out = grouped.transformWithState(Buckets(watches), OUT, "Append", "EventTime")
     n_of = {kind: F.sum(F.when(ingest.column("kind") == kind, ingest.column("n"))) for kind in (MATCH, LATE)}
     out = out.observe(
         "seqube",

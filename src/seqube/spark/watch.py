@@ -1,0 +1,447 @@
+"""One bucket of one query of a stream, without Spark: rows come with a watermark, and all that ends up to it is decided.
+
+An event waits until the watermark has passed it; then all events up to there are put in order and handed to the engine at once, so
+that results are those of the ordered stream and final when they come. A row that comes after the watermark has passed it is late:
+it goes to the late output and changes nothing.
+
+State is Arrow bytes. Rows are written once, as they come, into *chunks*, sorted by key; small neighbours are merged, and a chunk is
+forgotten when the window has left all of it behind. Between calls a worker keeps the chunks it has read, so that a call reads what
+is new to it alone. Only keys that can have something new are looked at: those with an event now that can end a match, or whose
+first event's window is over now. Windows of so many EVENTS are numbered by the engine, which keeps a state of its own.
+
+    chunks      [....]  [......]  [...]  [..]  <- new rows          decided            watermark
+    key 17       A        B                                       ----|----------- C ------|------>   C's key: 17
+
+Cost of a call: its new rows, the rows that are due, and for keys with something new, their events in the window.
+Invariant: what comes out depends on the events and the watermarks alone, not on how they were cut into calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, MutableMapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seqube.engine.aggregates.aggregation import Aggregator, whole_ticks
+from seqube.engine.aggregates.state import State as Reports
+from seqube.engine.instances import minus, plus
+from seqube.engine.predicates import Ints
+from seqube.engine.sequence import LOWEST
+from seqube.engine.state import State, ticks
+from seqube.events import Events
+from seqube.events.sources import one_chunk
+from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.physical import MatchAlternatives, MatchPlan, MatchSequence, Node, Scan
+from seqube.spark.batch import Answer, Columns, number_identities
+from seqube.spark.blobs import read_blobs, write_blob
+from seqube.spark.ingest import IDENTITY, SEQUENCE
+from seqube.spark.routing import matches_of
+
+FIRST = "#first"  # 1 where this query is the first of those a row goes to
+KEY = "#key"  # a hash of the key, where there is one
+CHUNK_ROWS = 32_768  # small chunks are merged up to this size
+AT_HAND_BYTES = 1 << 30  # of chunks that a worker keeps between calls
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What is known of a chunk without reading it."""
+
+    number: int
+    digest: str  # of its bytes: tells whether what a worker has at hand is this chunk
+    n_rows: int
+    n_bytes: int
+    oldest: int
+    newest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a bucket remembers between calls, beside the bytes of its chunks."""
+
+    chunks: tuple[Chunk, ...] = ()
+    next: int = 0  # number of the next chunk
+    decided: int = LOWEST
+    reported: int = LOWEST  # aggregates: every row up to here is out
+    last: int = LOWEST  # aggregates: time of the last event
+    engine: bytes | None = None  # the engine's own state, for windows of so many EVENTS
+
+    def to_text(self) -> str:
+        """Everything but the engine's state."""
+        chunks = [[getattr(chunk, field.name) for field in fields(chunk)] for chunk in self.chunks]
+        return json.dumps([chunks, self.next, self.decided, self.reported, self.last])
+
+    @staticmethod
+    def from_text(text: str, engine: bytes | None) -> Held:
+        chunks, following, decided, reported, last = json.loads(text)
+        return Held(tuple(Chunk(*chunk) for chunk in chunks), following, decided, reported, last, engine)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(chunk.n_bytes for chunk in self.chunks) + len(self.engine or b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    held: Held | None  # None: nothing is left to remember
+    matches: pa.Table | None
+    late: pa.Table | None
+    wake: int | None  # the tick that, once the watermark has reached it, there is something to do
+    n_rows: int = 0  # events that are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A chunk at hand; `keys` ascend where there are any."""
+
+    table: pa.Table
+    times: Ints
+    keys: Ints | None
+
+    def of_keys(self, keys: Ints) -> Ints:
+        """The rows of these keys, which ascend."""
+        assert self.keys is not None
+        begins, ends = np.searchsorted(self.keys, keys, "left"), np.searchsorted(self.keys, keys, "right")
+        sizes = ends - begins
+        return np.repeat(begins - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+
+
+class AtHand:
+    """The chunks that this process has read or written lately, by digest; the longest unused go first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.clear()
+
+    def clear(self) -> None:
+        self._rows: OrderedDict[str, Rows] = OrderedDict()
+        self._places: dict[tuple[str, int], frozenset[str]] = {}
+        self._size = 0
+
+    def get(self, digest: str) -> Rows | None:
+        rows = self._rows.get(digest)
+        if rows is not None:
+            self._rows.move_to_end(digest)
+        return rows
+
+    def put(self, digest: str, rows: Rows) -> None:
+        self._drop(digest)
+        self._rows[digest] = rows
+        self._size += rows.table.nbytes
+        while self._size > self._limit and len(self._rows) > 1:
+            self._drop(next(iter(self._rows)))
+
+    def keep(self, place: tuple[str, int], digests: frozenset[str]) -> None:
+        """Let go of what this place (a query and a bucket) had and has no more, whoever dropped it."""
+        for digest in self._places.get(place, frozenset()) - digests:
+            self._drop(digest)
+        self._places[place] = digests
+
+    def _drop(self, digest: str) -> None:
+        rows = self._rows.pop(digest, None)
+        if rows is not None:
+            self._size -= rows.table.nbytes
+
+
+AT_HAND = AtHand(AT_HAND_BYTES)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """One query of a stream as workers need it."""
+
+    name: str
+    wanted: Answer
+    arriving: Columns  # what comes in, whole rows where late ones are wanted
+    keeping: Columns  # what the query looks at
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when the query does: the state of another query is not continued."""
+        return hashlib.sha256(repr(_plain((self.wanted.plan, self.wanted.with_ids, self.keeping.schema.unit))).encode()).hexdigest()
+
+    @property
+    def plan(self) -> MatchPlan:
+        return matches_of(self.wanted.plan)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of a chunk."""
+        return pa.schema([field for field in self.keeping.arrow if field.name != SEQUENCE])
+
+    def take(
+        self, held: Held | None, blobs: Iterable[bytes], watermark: int, store: MutableMapping[int, bytes], bucket: int = 0
+    ) -> Outcome:
+        """Take new rows of a bucket, and decide all that ends up to the watermark. `store` holds the chunks' bytes by number."""
+        held = held or Held()
+        arrived, late = self._arrived(blobs, watermark)
+        held, matches = self._decide(held, max(watermark, held.decided), store)
+        held = self._forget(held, store)
+        if arrived is not None and arrived.num_rows:
+            held = self._append(held, arrived, store)
+        wake = self._wake(held, store)
+        AT_HAND.keep((self.fingerprint, bucket), frozenset(chunk.digest for chunk in held.chunks))
+        remembers = held.chunks or held.engine is not None or held.last > LOWEST
+        return Outcome(held if remembers else None, matches, late, wake, sum(chunk.n_rows for chunk in held.chunks))
+
+    def _arrived(self, blobs: Iterable[bytes], watermark: int) -> tuple[pa.Table | None, pa.Table | None]:
+        """New rows that are in time, in the order of arrival, and those that are late."""
+        table = read_blobs(blobs)
+        if table is None:
+            return None, None
+        table = adapt(table, self.arriving.arrow)
+        if SEQUENCE in table.column_names:
+            table = table.take(pa.array(np.argsort(table.column(SEQUENCE).to_numpy(), kind="stable")))
+        late = self.arriving.times(table) <= watermark
+        if not late.any():
+            return table.select(self.schema.names), None
+        return table.filter(pa.array(~late)).select(self.schema.names), self._reported(table.filter(pa.array(late)))
+
+    def _reported(self, table: pa.Table) -> pa.Table | None:
+        """Late rows that this query is the first to look at, so that each is reported once."""
+        table = table.filter(pa.array(table.column(FIRST).to_numpy() == 1)) if FIRST in table.column_names else table
+        return table.select([name for name in table.column_names if not name.startswith("#")]) if table.num_rows else None
+
+    # ------------------------------------------------------------ deciding
+
+    @property
+    def _counts_events(self) -> bool:
+        return self.plan.window.unit == "events"
+
+    @property
+    def _waits(self) -> bool:
+        """Whether a match is due only when the window of its first event is over; a report never waits."""
+        return self.plan.waits and not isinstance(self.wanted.plan, AggregatePlan)
+
+    @cached_property
+    def _window(self) -> int:
+        return ticks(self.plan.window, self.keeping.schema.unit)
+
+    @cached_property
+    def _span(self) -> int:
+        """How far back from what is still to be decided events matter."""
+        if self._counts_events:
+            return 0  # the engine keeps what it needs
+        further = self.plan.looks_back and (self.plan.waits or isinstance(self.wanted.plan, AggregatePlan))
+        return self._window * (2 if further else 1)
+
+    @cached_property
+    def _period(self) -> int | None:
+        """Of EMIT EVERY."""
+        plan = self.wanted.plan
+        every = plan.emit.every if isinstance(plan, AggregatePlan) else None
+        return None if every is None else whole_ticks(every, self.keeping.schema.unit)
+
+    def _decide(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> tuple[Held, pa.Table | None]:
+        due = [
+            (rows, np.flatnonzero((rows.times > held.decided) & (rows.times <= upto)))
+            for rows in self._read(held, store, newer_than=held.decided, upto=upto)
+        ]
+        if self._counts_events:
+            events = self._events([(rows, numbers) for rows, numbers in due if len(numbers)])
+            engine, found = self._step(held.engine, events, upto)
+            return replace(held, decided=upto, engine=engine), found
+        held, before = replace(held, decided=upto), held
+        if self._period is None:
+            picked = self._touched(before, due, upto, store)
+        else:
+            times = np.concatenate([rows.times[numbers] for rows, numbers in due]) if due else np.empty(0, np.int64)
+            if len(times):
+                first = int(times.min()) - 1 if before.reported == LOWEST else before.reported
+                held = replace(held, last=max(before.last, int(times.max())), reported=first)
+            ended = -(-held.last // self._period) * self._period
+            due_now = held.last > LOWEST and min(ended, upto) // self._period * self._period > held.reported
+            picked = self._everything(held, upto, store) if due_now else None
+        if picked is None:
+            return held, None
+        return self._evaluate(held, before.decided, self._events(picked))
+
+    def _evaluate(self, held: Held, decided: int, events: Events) -> tuple[Held, pa.Table | None]:
+        if not isinstance(self.wanted.plan, AggregatePlan):
+            _, found = self.wanted.matcher.finish(State(events, decided=decided), held.decided + 1)
+        else:
+            reported = decided if self._period is None else held.reported
+            state = Reports(events, decided=decided, reported=reported, last=held.last)
+            state, found = Aggregator(self.wanted.plan).finish(state, held.decided + 1)
+            held = held if self._period is None else replace(held, reported=state.reported)
+        return held, None if found is None else self.wanted.rows(found)
+
+    def _step(self, engine: bytes | None, events: Events, upto: int) -> tuple[bytes | None, pa.Table | None]:
+        """The engine's own state, taken further. A count of events must outlive the events."""
+        if engine is None and not len(events):
+            return None, None
+        if isinstance(self.wanted.plan, AggregatePlan):
+            machine = Aggregator(self.wanted.plan)
+            totals = Reports() if engine is None else Reports.from_bytes(engine)
+            totals, first = machine.step(totals, events)
+            totals, rest = machine.finish(totals, upto + 1)
+            found = self.wanted.rows(pa.concat_tables([first, rest], promote_options="permissive"))
+            return totals.to_bytes(), found
+        state = State() if engine is None else State.from_bytes(engine)
+        if state.events is not None:
+            state = replace(state, events=self._as_events(state.events.table))
+        state, matches = self.wanted.matcher.advance(state, events, upto + 1)
+        return state.to_bytes(), self.wanted.rows(matches)
+
+    def _touched(
+        self, held: Held, due: list[tuple[Rows, Ints]], upto: int, store: MutableMapping[int, bytes]
+    ) -> list[tuple[Rows, Ints]] | None:
+        """The events of all keys that can have something new; None where there is none."""
+        if self._waits:
+            low, high = (int(minus(np.array([tick]), self._window - 1)[0]) for tick in (held.decided, upto))
+            starting = [
+                (rows, np.flatnonzero((rows.times > low) & (rows.times <= high)))
+                for rows in self._read(held, store, newer_than=low, upto=high)
+            ]
+        else:
+            types = pa.array(sorted(self._ending), pa.string())
+            starting = []
+            for rows, numbers in due:
+                names = rows.table.column(self.keeping.schema.type_column).take(pa.array(numbers)).cast(pa.string())
+                starting.append((rows, numbers[pc.is_in(names, types).to_numpy().astype(np.bool_)]))
+        starting = [(rows, numbers) for rows, numbers in starting if len(numbers)]
+        if not starting:
+            return None
+        if starting[0][0].keys is None:
+            return self._everything(held, upto, store)
+        keys = np.unique(np.concatenate([rows.keys[numbers] for rows, numbers in starting if rows.keys is not None]))
+        picked = []
+        for rows in self._read(held, store, newer_than=LOWEST, upto=upto):
+            numbers = rows.of_keys(keys)
+            picked.append((rows, numbers[rows.times[numbers] <= upto]))
+        return picked
+
+    @cached_property
+    def _ending(self) -> frozenset[str]:
+        """Types of events that can be the last of a match, or that a report is made for."""
+        plan = self.wanted.plan
+        trigger = plan.trigger.types if isinstance(plan, AggregatePlan) and plan.trigger is not None else frozenset()
+        return _ending(self.plan.pattern) | trigger
+
+    def _everything(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> list[tuple[Rows, Ints]]:
+        return [(rows, np.flatnonzero(rows.times <= upto)) for rows in self._read(held, store, newer_than=LOWEST, upto=upto)]
+
+    def _events(self, picked: Sequence[tuple[Rows, Ints]]) -> Events:
+        tables = [adapt(rows.table.take(pa.array(numbers)), self.schema) for rows, numbers in picked if len(numbers)]
+        events = self._as_events(pa.concat_tables(tables) if tables else self.schema.empty_table())
+        return number_identities(events) if IDENTITY in self.keeping.hidden else events
+
+    def _as_events(self, table: pa.Table) -> Events:
+        schema = self.keeping.schema
+        names = [name for name in self.schema.names if name != KEY]
+        table = adapt(table, self.schema).select(names)
+        return Events(table, type=schema.type_column, time=schema.time_column, unit=schema.unit)
+
+    # ------------------------------------------------------------ chunks
+
+    def _read(self, held: Held, store: MutableMapping[int, bytes], newer_than: int, upto: int) -> list[Rows]:
+        return [self._rows(chunk, store) for chunk in held.chunks if chunk.newest > newer_than and chunk.oldest <= upto]
+
+    def _rows(self, chunk: Chunk, store: MutableMapping[int, bytes]) -> Rows:
+        rows = AT_HAND.get(chunk.digest)
+        if rows is None:
+            table = read_blobs([store[chunk.number]])
+            assert table is not None
+            rows = self._decoded(table)
+            AT_HAND.put(chunk.digest, rows)
+        return rows
+
+    def _decoded(self, table: pa.Table) -> Rows:
+        keys = table.column(KEY).to_numpy() if KEY in table.column_names else None
+        return Rows(table, self.keeping.times(table), keys)
+
+    def _forget(self, held: Held, store: MutableMapping[int, bytes]) -> Held:
+        """Drop the chunks that nothing to come depends on."""
+        floor = self._floor(held)
+        for chunk in held.chunks:
+            if chunk.newest <= floor:
+                del store[chunk.number]
+        return replace(held, chunks=tuple(chunk for chunk in held.chunks if chunk.newest > floor))
+
+    def _floor(self, held: Held) -> int:
+        """No event up to here matters any more."""
+        upto = held.decided
+        if self._period is not None and held.reported > LOWEST:
+            upto = (held.reported // self._period + 1) * self._period - 1
+        return int(minus(np.array([upto]), self._span)[0])
+
+    def _append(self, held: Held, table: pa.Table, store: MutableMapping[int, bytes]) -> Held:
+        """Write rows as a chunk, together with small ones before it."""
+        chunks = list(held.chunks)
+        while chunks and chunks[-1].n_rows < 2 * table.num_rows and chunks[-1].n_rows + table.num_rows <= CHUNK_ROWS:
+            last = chunks.pop()
+            table = pa.concat_tables([adapt(self._rows(last, store).table, self.schema), table])
+            del store[last.number]
+        table = one_chunk(table)
+        if KEY in table.column_names:
+            table = table.take(pa.array(np.argsort(table.column(KEY).to_numpy(), kind="stable")))
+        blob = write_blob(table)
+        digest = hashlib.blake2b(blob, digest_size=16).hexdigest()
+        rows = self._decoded(table)
+        store[held.next] = blob
+        AT_HAND.put(digest, rows)
+        chunk = Chunk(held.next, digest, table.num_rows, len(blob), int(rows.times.min()), int(rows.times.max()))
+        return replace(held, chunks=(*chunks, chunk), next=held.next + 1)
+
+    def _wake(self, held: Held, store: MutableMapping[int, bytes]) -> int | None:
+        """When a waiting event is due, a match or a report that waits is final, and when all chunks can go."""
+        wakes = [self._next(held, store, held.decided)]
+        if not self._counts_events and held.chunks:
+            if self._period is None:
+                wakes.append(int(plus(np.array([max(chunk.newest for chunk in held.chunks)]), self._span)[0]))
+            if self._waits:
+                oldest = self._next(held, store, int(minus(np.array([held.decided]), self._window - 1)[0]))
+                wakes.append(None if oldest is None else int(plus(np.array([oldest]), self._window - 1)[0]))
+        if self._period is not None and -(-held.last // self._period) * self._period > held.reported > LOWEST:
+            wakes.append((held.reported // self._period + 1) * self._period)
+        return min((wake for wake in wakes if wake is not None), default=None)
+
+    def _next(self, held: Held, store: MutableMapping[int, bytes], after: int) -> int | None:
+        """The time of the first event after this one."""
+        found = [chunk.oldest for chunk in held.chunks if chunk.oldest > after]
+        for chunk in held.chunks:
+            if chunk.oldest <= after < chunk.newest and not any(time <= after + 1 for time in found):
+                times = self._rows(chunk, store).times
+                found.append(int(times[times > after].min()))
+        return min(found, default=None)
+
+
+def _ending(node: Node) -> frozenset[str]:
+    """Types of events that can be the last one of an instance."""
+    match node:
+        case Scan():
+            return node.types
+        case MatchSequence():
+            return _ending(node.slots[-1])
+        case MatchAlternatives():
+            return frozenset().union(*map(_ending, node.branches))
+        case _:
+            return frozenset().union(*map(_ending, node.slots))
+
+
+def adapt(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows remembered under an older schema in today's: a new column is null, one that is gone is left out."""
+    if table.schema.equals(schema):
+        return table
+    columns = [
+        table.column(field.name).cast(field.type) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _plain(part: Any) -> Any:
+    """A plan as nested lists that print the same in every process."""
+    if is_dataclass(part):
+        return [type(part).__name__, *(_plain(getattr(part, field.name)) for field in fields(part) if field.compare)]
+    if isinstance(part, (tuple, list)):
+        return [_plain(item) for item in part]
+    return sorted(part) if isinstance(part, frozenset) else part

@@ -1,0 +1,96 @@
+"""Streams through real Spark, stopped and started again: aggregates, matches that wait, and what a stream cannot do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_batch import rows_of
+
+import seqube as sq
+import seqube.spark as sqs
+from seqube.generate import generate
+from seqube.spark import ingest
+from seqube.spark.stream import watch_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+QUERIES = {
+    "by key": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG COUNT(*), AVG(w.weight) AS mean WITHIN 30 min",
+    "every": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG COUNT(*), SUM(r.duration) AS s WITHIN 30 min EMIT EVERY 1 hour",
+    "counted": "SEQ(Recycle r, Wash w) PARTITION BY id AGG COUNT(*) WITHIN 6 EVENTS",
+    "matches": "SEQ(Recycle r, Wash w, !Operate o, [id]) WITHIN 30 min RETURN r.id AS id, w.ts AS washed",
+}
+
+
+def write(folder: Path, number: int, table: pa.Table) -> None:
+    folder.mkdir(exist_ok=True)
+    pq.write_table(table, folder / f"{number}.parquet")
+    os.utime(folder / f"{number}.parquet", (1_000 + number, 1_000 + number))
+
+
+def read(spark: SparkSession, table: pa.Table, folder: Path) -> DataFrame:
+    columns = spark.createDataFrame(table.slice(0, 1)).schema
+    return spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def test_stopped_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
+    table = generate("hospital", 3_000, seed=5)
+    last = table.slice(table.num_rows - 1).to_pylist()[0]
+    end = pa.Table.from_pylist([{**last, "type": "End", "ts": last["ts"].replace(year=2027)}], table.schema)
+    step = table.num_rows // 4
+    pieces = [table.slice(start, step) for start in range(0, table.num_rows, step)]
+    for round_, numbers in enumerate((range(2), range(2, len(pieces)))):
+        for number in numbers:
+            write(tmp_path / "in", number, pieces[number])
+        if round_ == 1:
+            write(tmp_path / "in", len(pieces), end)
+        source = ingest.read_source(read(spark, table, tmp_path / "in"), "type", "ts", "ms")
+        plans = {name: ingest.prepare(text, source) for name, text in QUERIES.items() if name != "every"}
+        stream = watch_stream(plans, source, "1 minute")
+        writer = stream.out.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start().awaitTermination()
+    out = spark.read.parquet(str(tmp_path / "out")).cache()
+    for name in plans:
+        expected = rows_of(sq.run(QUERIES[name], table).table)
+        assert rows_of(stream.matches(name, out).toArrow()) == expected, name
+        assert expected, name
+    assert out.where("kind = 'late'").count() == 0
+
+
+def test_reports_at_regular_times(spark: SparkSession, tmp_path: Path) -> None:
+    table = generate("hospital", 1_000, seed=6)
+    write(tmp_path / "in", 0, table.slice(0, 500))
+    write(tmp_path / "in", 1, table.slice(500))
+    found = sqs.run(QUERIES["every"], read(spark, table, tmp_path / "in"), lateness="1 minute")
+    writer = found.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start().awaitTermination()
+    rows, whole = (
+        rows_of(each) for each in (spark.read.parquet(str(tmp_path / "out")).toArrow(), sq.run(QUERIES["every"], table).table)
+    )
+    assert rows
+    assert rows <= whole  # what the watermark has not passed at the end is still to come
+    assert max(rows.values()) == 1
+
+
+def test_a_total_has_no_end(spark: SparkSession) -> None:
+    stream = spark.readStream.format("rate").load().selectExpr("'A' AS type", "timestamp AS ts", "value AS id")
+    with pytest.raises(sq.PlanError, match="EMIT TOTAL"):
+        sqs.run("SEQ(A a, A b) AGG COUNT(*) WITHIN 5 min EMIT TOTAL", stream)
+
+
+def test_state_needs_rocksdb(spark: SparkSession) -> None:
+    setting = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(setting)
+    stream = spark.readStream.format("rate").load().selectExpr("'A' AS type", "timestamp AS ts", "value AS id")
+    spark.conf.set(setting, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
+    try:
+        with pytest.raises(sq.PlanError, match="RocksDB"):
+            sqs.run("SEQ(A a, A b) WITHIN 5 min", stream)
+    finally:
+        spark.conf.set(setting, str(before))
