@@ -100,12 +100,11 @@ def run(
 
     limits = Limits(max_matches, max_state_bytes, max_seconds, on_limit)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    sharing = isinstance(query, Mapping) and strategy in SHARING
-    alone = "auto" if sharing or (isinstance(query, Mapping) and strategy in COUNTING) else strategy
+    alone = "auto" if isinstance(query, Mapping) and strategy in (*SHARING, *COUNTING) else strategy
     plans = {name: prepare(text, stream, hierarchy, alone) for name, text in _by_name(query).items()}
     tables: dict[str, pa.Table] = {}
-    if isinstance(query, Mapping) and sharing:
-        tables |= run_shared(_share(query, stream, hierarchy, strategy), stream, limits)
+    if isinstance(query, Mapping) and (shared := _share(query, stream, hierarchy, strategy)) is not None:
+        tables |= run_shared(shared, stream, limits)
     if isinstance(query, Mapping) and (counts := _share_counts(plans, stream, strategy)) is not None:
         aggregates = {name: plan for name, plan in plans.items() if isinstance(plan, AggregatePlan)}
         tables |= SharedAggregator(counts, aggregates).run(stream)
@@ -131,18 +130,23 @@ def explain(
     """How a query is run over these events, and why."""
     stream = events if events is None or isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
     statistics = stream.statistics if stream is not None else None
-    if isinstance(query, Mapping) and stream is not None and strategy in SHARING:
-        return explain_shared(_share(query, stream, hierarchy, strategy))
-    alone = "auto" if isinstance(query, Mapping) and strategy in COUNTING else strategy
+    alone = "auto" if isinstance(query, Mapping) and strategy in (*SHARING, *COUNTING) else strategy
     plans = {name: prepare(text, stream, hierarchy, alone) for name, text in _by_name(query).items()}
-    counts = _share_counts(plans, stream, strategy) if isinstance(query, Mapping) and stream is not None else None
-    shared = {} if counts is None else {"counts": explain_sharing(counts)}
+    together: dict[str, Explanation] = {}
+    if isinstance(query, Mapping) and stream is not None:
+        if (shared := _share(query, stream, hierarchy, strategy)) is not None and (shared.reuses or strategy in SHARING):
+            together["matches"] = explain_shared(shared)
+            if strategy in SHARING:
+                return together["matches"]
+            plans = {name: plan for name, plan in plans.items() if name not in shared.sources}
+        if (counts := _share_counts(plans, stream, strategy)) is not None:
+            together["counts"] = explain_sharing(counts)
+            plans = {name: plan for name, plan in plans.items() if name not in counts.queries}
     return Explanation.join(
-        shared
+        together
         | {
             name: explain_aggregates(plan, statistics) if isinstance(plan, AggregatePlan) else explain_matches(plan, statistics)
             for name, plan in plans.items()
-            if counts is None or name not in counts.queries
         }
     )
 
@@ -177,13 +181,17 @@ def _distinct(events: Events, names: Iterable[str]) -> dict[str, int]:
     return {name: pc.count_distinct(events.column(name).slice(0, 65_536)).as_py() for name in names}
 
 
-def _share(workload: Workload, events: Events, hierarchy: Hierarchy | None, strategy: str) -> SharedPlan:
-    """How the queries of a workload are computed from each other's matches."""
+def _share(workload: Workload, events: Events, hierarchy: Hierarchy | None, strategy: str) -> SharedPlan | None:
+    """How the queries of a workload are computed from each other's matches; None where they are not."""
     from seqube.engine.ecube.reuse import measure
 
+    if strategy not in ("auto", *SHARING):
+        return None
     queries = {name: parse(text) if isinstance(text, str) else text for name, text in workload.items()}
+    if strategy == "auto" and sum(not query.aggregates for query in queries.values()) < 2:
+        return None
     optimizer = Optimizer(queries, hierarchy)
-    return optimizer.plan(strategy, measure(optimizer, events))
+    return optimizer.plan("chase" if strategy == "auto" else strategy, measure(optimizer, events))
 
 
 def _share_counts(plans: Mapping[str, MatchPlan | AggregatePlan], events: Events, strategy: str) -> SharingPlan | None:

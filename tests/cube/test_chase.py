@@ -173,3 +173,17 @@ def test_explained_in_text_and_as_a_graph() -> None:
     assert "concept: q26 SEQ(Computer, Finance, ANAT)" in str(explained)
     assert {"source": "q16", "target": "q26", "label": "concept"} in explained.graph["edges"]
     assert next(node for node in explained.graph["nodes"] if node["id"] == "q21")["source"] == "q20"
+
+
+def test_a_workload_shares_where_it_pays_without_being_asked() -> None:
+    stream = Events(generate("stock", 5_000, 0))
+    texts = {
+        "short": "SEQ(DELL a, INTC b) WITHIN 100 ms",
+        "long": "SEQ(DELL a, INTC b, QQQ c) WITHIN 100 ms",
+        "count": "SEQ(DELL a, INTC b) WITHIN 100 ms AGG COUNT(*) EMIT TOTAL",
+    }
+    explained = str(sq.explain(texts, stream))
+    assert "long: from short, downwards" in explained
+    assert "query count\n" in explained
+    results = sq.run(texts, stream)
+    assert {name: results[name].table.num_rows for name in texts} == {name: len(sq.run(text, stream)) for name, text in texts.items()}

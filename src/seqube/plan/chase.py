@@ -254,6 +254,10 @@ class SharedPlan:
         return sum(step.seconds for step in self.steps)
 
     @property
+    def reuses(self) -> bool:
+        return any(step.source is not None for step in self.steps)
+
+    @property
     def sources(self) -> dict[str, str | None]:
         return {step.name: step.source for step in self.steps}
 
