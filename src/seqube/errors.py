@@ -15,6 +15,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+SHOWN_PROBLEMS = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -57,6 +59,13 @@ class Problem:
         return [f"  {shown}", "  " + " " * start + "^" * width]
 
 
+def show_problems(problems: Sequence[Problem], source: str = "") -> str:
+    """All problems, one after the other; of very many the first ones, so that a message stays one."""
+    shown = [problem.show(source) for problem in problems[:SHOWN_PROBLEMS]]
+    more = len(problems) - len(shown)
+    return "\n".join([*shown, *([f"... and {more:,} more problems"] if more else [])])
+
+
 class SequbeError(Exception):
     """Base of every error that Seqube raises on purpose."""
 
@@ -67,7 +76,7 @@ class QueryError(SequbeError):
     def __init__(self, problems: Problem | Iterable[Problem], source: str = "") -> None:
         self.problems: Sequence[Problem] = (problems,) if isinstance(problems, Problem) else tuple(problems)
         self.source = source
-        super().__init__("\n".join(problem.show(source) for problem in self.problems))
+        super().__init__(show_problems(self.problems, source))
 
     @property
     def line(self) -> int | None:

@@ -42,12 +42,20 @@ class Result:
     ) -> None:
         self.rejected = rejected
         self.truncated: str | None = None
-        self._find = find if callable(find) else lambda _: iter([find])
         self._limits = limits
         self._table: pa.Table | None = None
         self._taking = RLock()
-        self._start()
-        self._take(EAGER_ROWS)
+        if callable(find):
+            self._find = find
+            self._start()
+            self._take(EAGER_ROWS)
+        else:  # it is there already: only its rows are limited
+            budget = limits.budget()
+            self._table = find.slice(0, budget.room(len(find)))
+            try:
+                budget.find(len(find))
+            except LimitError as error:
+                self._cut(error)
 
     @property
     def table(self) -> pa.Table:
@@ -79,13 +87,10 @@ class Result:
             if self._table is not None or (enough is not None and sum(map(len, self._held)) >= enough):
                 return
             try:
-                for piece in self._rest:
-                    self._budget.hold(piece.nbytes)
+                for piece in self._held_pieces():
                     self._held.append(piece)
                     if enough is not None and self._budget.n_rows + len(piece) >= enough:
                         return
-            except LimitError as error:
-                self._cut(error)
             except BaseException:
                 self._start()  # whoever asks again begins again
                 raise
@@ -103,9 +108,18 @@ class Result:
         except LimitError as error:
             self._cut(error)
 
+    def _held_pieces(self) -> Iterator[pa.Table]:
+        """The pieces that are left, as far as there is room to keep them."""
+        try:
+            for piece in self._rest:
+                self._budget.hold(piece.nbytes)
+                yield piece
+        except LimitError as error:
+            self._cut(error)
+
     def _cut(self, error: LimitError) -> None:
+        """A limit was reached: the rows so far are all there will be, if that was asked for."""
         if self._limits.on_limit != "truncate":
-            self._start()
             raise error
         self.truncated = str(error).partition("\n")[0]
 

@@ -45,20 +45,20 @@ def ticks(window: Window, unit: str) -> int:
 
 
 def seal(*parts: pa.Table) -> bytes:
-    """Tables as Arrow IPC streams, one behind the other, behind their checksum."""
+    """Tables as Arrow IPC streams, one behind the other, and their checksum; at the end, so that columns stay aligned."""
     sink = pa.BufferOutputStream()
     for part in parts:
         with pa.ipc.new_stream(sink, part.schema) as writer:
             writer.write_table(part)
     data: bytes = sink.getvalue().to_pybytes()
-    return zlib.crc32(data).to_bytes(4, "big") + data
+    return data + zlib.crc32(data).to_bytes(4, "big")
 
 
 def unseal(data: bytes) -> list[pa.Table]:
     """The tables that were sealed, in order."""
-    if len(data) < 4 or zlib.crc32(memoryview(data)[4:]) != int.from_bytes(data[:4], "big"):
+    if zlib.crc32(memoryview(data)[:-4]) != int.from_bytes(data[-4:], "big") or len(data) < 4:
         raise DataError("this is not the state of a query, or it is damaged\n  hint: begin the stream anew, with a new checkpoint")
-    source = pa.BufferReader(pa.py_buffer(data).slice(4))
+    source = pa.BufferReader(pa.py_buffer(data).slice(0, len(data) - 4))
     parts = []
     while source.tell() < source.size():
         parts.append(pa.ipc.open_stream(source).read_all())

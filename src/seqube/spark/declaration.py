@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seqube.errors import Problem, QueryError, SchemaError, SequbeError, Span, did_you_mean
+from seqube.errors import Problem, QueryError, SchemaError, SequbeError, Span, did_you_mean, show_problems
 from seqube.events import Hierarchy
 from seqube.events.documents import parse_yaml
 from seqube.events.schema import UNITS
@@ -82,7 +82,7 @@ def read_declaration(path: str | Path) -> Declaration:
     declared = reader.read(document)
     if reader.problems:
         ordered = sorted(reader.problems, key=lambda problem: (problem.at.line, problem.at.column) if problem.at else (0, 0))
-        raise SchemaError(f"in {file}:\n" + "\n".join(problem.show(text) for problem in ordered))
+        raise SchemaError(f"in {file}:\n{show_problems(ordered, text)}")
     return declared
 
 

@@ -28,6 +28,7 @@ interval that needs it, plus what `views` costs. Invariant: a call leaves the ar
 from __future__ import annotations
 
 from collections.abc import Iterator
+from time import perf_counter
 
 import numpy as np
 
@@ -103,7 +104,7 @@ from seqube.plan.physical import MatchPlan
 
 COMPUTE, RESULTS, COVER, CANCELLED = range(4)
 PIECE = 1 << 19  # words of matches after which a piece is handed on
-TRIGGERS = 1 << 12  # after so many the time is looked at, found or not
+SECONDS = 0.1  # about how long the loops run before the limits are looked at, found or not
 
 
 # ---------------------------------------------------------------- own results
@@ -597,9 +598,11 @@ class NestedEvaluation:
         store = tables.store()
         triggers = tables.triggers(*self._ends)
         names = self._plan.variables
-        done = 0
+        done, at_once = 0, 64
         while done < len(triggers):
-            reached = find_matches(program, store, triggers[: done + TRIGGERS], done, PIECE)
+            began = perf_counter()
+            reached = find_matches(program, store, triggers[: done + at_once], done, PIECE)
+            at_once = 2 * at_once if perf_counter() - began < SECONDS else max(1, at_once // 2)
             self._batch.budget.check()
             done = -reached - 1 if reached < 0 else reached
             self.peak_words = max(self.peak_words, int(store.work[PEAK]), int(store.work[LIVE]))
