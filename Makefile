@@ -25,9 +25,10 @@ test: setup
 test-all: setup
 	@SEQUBE_EXAMPLES=$${SEQUBE_EXAMPLES:-2500} $(PYTEST) -m "slow or not slow"
 
-# Properties only, for as long as you have: SEQUBE_EXAMPLES=100000 make soak
+# Properties and faults only, for as long as you have: SEQUBE_EXAMPLES=100000 SEQUBE_KILLS=200 make soak
 soak: setup
 	@SEQUBE_EXAMPLES=$${SEQUBE_EXAMPLES:-20000} $(PYTEST) -m hypothesis
+	@SEQUBE_KILLS=$${SEQUBE_KILLS:-20} $(PYTHON) -m pytest tests/spark/test_faults.py -m "slow or not slow"
 
 check: setup
 	@$(PYTHON) -m ruff check

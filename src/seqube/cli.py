@@ -190,15 +190,16 @@ def _run_on_spark(
 ) -> _Found:
     import seqube.spark as sqs
     from seqube.spark import batch, ingest
+    from seqube.spark.failures import spark_errors
 
     with err.status("Starting Spark"):
         spark = sqs.session()
-    with err.status("Reading events"):
+    with err.status("Reading events"), spark_errors(events):
         source = ingest.read_source(ingest.read_files(spark, events), type_column, time_column, unit)
         n_events, reasons = source.tally()
     totals: dict[str, int] = {}
     tables: dict[str, pa.Table] = {}
-    with err.status(f"Matching {n_events:,} events"):
+    with err.status(f"Matching {n_events:,} events"), spark_errors(events):
         plans = {name: ingest.prepare(query, source, concepts, strategy) for name, query in queries.items()}
         found = batch.find(plans, source)
         for name in queries:

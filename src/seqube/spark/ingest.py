@@ -39,6 +39,7 @@ TEXT = "#text"  # a time column of texts as it came
 REASON = "#reason"  # why a row is no event; null for events
 SEQUENCE = "#sequence"  # the order of the input, where ties are numbered
 IDENTITY = "#id"  # a hash of the whole event, from which match ids are made
+LAST_MOMENT_US = 9_151_488_000_000_000  # 2260: what a stream waits for must lie before the last moment that pandas knows
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -118,10 +119,13 @@ def read_source(frame: DataFrame, type: str, time: str, unit: str, checks: Seque
         value = moment.cast("double")
         faults.append((F.isnan(value) | (F.abs(value) == float("inf")) | (F.floor(value).cast("double") != value), NOT_WHOLE))
         faults.append((F.abs(value) > 2.0**53, OUT_OF_RANGE))
+    schema = Schema(columns, type, time, unit)
+    last = LAST_MOMENT_US * 1_000 // UNITS[schema.unit] if frame.isStreaming else 2**63 - 2
+    faults.append((~clock(Source(frame, schema)).between(-last, last), OUT_OF_RANGE))
     reason = F.lit(None).cast("string")
     for fails, text in reversed([*((demand.fails, demand.reason) for demand in checks), *faults]):
         reason = F.when(fails, F.lit(text)).otherwise(reason)
-    return Source(frame.withColumn(REASON, reason), Schema(columns, type, time, unit))
+    return Source(frame.withColumn(REASON, reason), schema)
 
 
 def _parse_moment(text: Column) -> Column:

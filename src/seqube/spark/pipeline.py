@@ -14,12 +14,15 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqube.errors import DataError, SchemaError, SequbeError
+from seqube.errors import DataError, SchemaError
 from seqube.spark import batch, ingest
+from seqube.spark.checkpoint import claim, hold
 from seqube.spark.declaration import AVAILABLE_NOW, Declaration, Demand, Place
+from seqube.spark.failures import spark_errors
 from seqube.spark.ingest import REASON, Check, Source
 from seqube.spark.session import session
 from seqube.spark.stream import LATE, MATCH, PROGRESS, REJECTED, Stream, watch_stream
@@ -68,7 +71,7 @@ def run_once(declared: Declaration) -> Counts:
     plans = {name: ingest.prepare(query, source, declared.hierarchy) for name, query in declared.queries.items()}
     for name in plans:
         _refuse_stream_results(declared, name)
-    with _errors(declared):
+    with spark_errors(declared.path):
         counts = _count(source, plans)
         tables = batch.find(plans, source, with_ids=True)
         found = {}
@@ -90,8 +93,14 @@ def run_stream(declared: Declaration, report: Report | None = None, stop: Callab
     if declared.checkpoint is None:
         raise SchemaError(f"{declared.file}: a stream needs a place to remember how far it is\n  hint: checkpoint: out/checkpoint")
     spark = session()
-    _claim(declared)
+    # After the session, which has a way with Ctrl-C of its own.
+    with hold(declared.checkpoint), _interruptible() as interrupted:
+        return _run_stream(spark, declared, report, lambda: interrupted() or stop())
+
+
+def _run_stream(spark: SparkSession, declared: Declaration, report: Report | None, stop: Callable[[], bool]) -> Counts:
     source = open_source(spark, declared, streaming=True)
+    claim(declared, {field.name: field.dataType.simpleString() for field in source.frame.schema if field.name in source.names})
     plans = {name: ingest.prepare(query, source, declared.hierarchy) for name, query in declared.queries.items()}
     stream = watch_stream(plans, source, declared.lateness, with_ids=True, whole_rows=True)
     counted: dict[int, Counts] = {}
@@ -103,10 +112,12 @@ def run_stream(declared: Declaration, report: Report | None = None, stop: Callab
     timed = (
         writer.trigger(availableNow=True) if declared.trigger == AVAILABLE_NOW else writer.trigger(processingTime=declared.trigger)
     )
-    with _errors(declared):
+    with spark_errors(declared.path):
         query = timed.start()
-        with _interruptible() as interrupted:
-            return _follow(query, counted, declared, report, lambda: interrupted() or stop())
+        try:
+            return _follow(query, counted, declared, report, stop)
+        finally:
+            query.stop()
 
 
 def _follow(
@@ -136,10 +147,9 @@ def _follow(
     while query.isActive and not stop():
         query.awaitTermination(POLL_SECONDS)  # type: ignore[arg-type]
         drain()
-    if query.isActive:
-        query.stop()
-    elif query.exception() is not None:
+    if query.exception() is not None:
         raise query.exception()  # type: ignore[misc]
+    query.stop()
     drain()
     return total
 
@@ -151,8 +161,6 @@ def _timing(progress: Any) -> dict[str, Any]:
     state = {"state_rows": observed["state_rows"], "state_bytes": observed["state_bytes"]} if observed else {}
     lag = None
     if watermark and newest:
-        from datetime import datetime
-
         lag = (datetime.fromisoformat(newest) - datetime.fromisoformat(watermark)).total_seconds()
     return {
         "at": progress.timestamp,
@@ -196,7 +204,7 @@ def _load(spark: SparkSession, declared: Declaration, streaming: bool) -> DataFr
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **options}
     elif text:
         options = {"inferSchema": "true", **options}
-    with _errors(declared):
+    with spark_errors(declared.path):
         if schema is None and streaming and declared.path is not None:  # a stream of files wants to know its columns beforehand
             schema = spark.read.format(declared.format).options(**options).load(declared.path).schema
         reader = spark.readStream if streaming else spark.read
@@ -299,32 +307,6 @@ def _refuse_stream_results(declared: Declaration, name: str) -> None:
 # ---------------------------------------------------------------- running
 
 
-def _claim(declared: Declaration) -> None:
-    """Make sure that a checkpoint is this pipeline's own: another source's offsets would skip or repeat events."""
-    assert declared.checkpoint is not None
-    if "://" in declared.checkpoint:
-        return
-    folder = Path(declared.checkpoint)
-    mark = folder / "seqube.json"
-    own = {name: getattr(declared, name) for name in ("format", "path", "type", "time", "unit")}
-    if mark.exists():
-        theirs = json.loads(mark.read_text(encoding="utf-8"))
-        changed = [name for name in own if theirs.get(name) != own[name]]
-        if changed:
-            what = ", ".join(f"{name} was {theirs.get(name)!r} and is {own[name]!r}" for name in changed)
-            raise DataError(
-                f"the checkpoint {folder} belongs to another source: {what}\n"
-                "  hint: give this pipeline a checkpoint of its own, or remove that one to begin anew"
-            )
-        return
-    if folder.exists() and any(folder.iterdir()):
-        raise DataError(f"the folder {folder} is not empty and no checkpoint of ours\n  hint: name an empty or new folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / ".seqube.json"
-    draft.write_text(json.dumps(own), encoding="utf-8")
-    draft.replace(mark)
-
-
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
     """Ctrl-C and a polite kill ask the stream to stop after what it is doing, instead of tearing it down."""
@@ -344,43 +326,3 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _errors(declared: Declaration) -> Iterator[None]:
-    """Spark's errors in the user's words, with the one line that says what happened."""
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except SequbeError:
-        raise
-    except PySparkException as error:
-        raise DataError(_explain(str(error), declared)) from error
-
-
-_KNOWN = (
-    ("PATH_NOT_FOUND", "there is no {path}", "check source.path"),
-    ("UNABLE_TO_INFER_SCHEMA", "there are no events in {path} yet, and the columns are not declared", "declare them under schema"),
-    (
-        "No space left on device",
-        "a sink or the checkpoint has no space left",
-        "make room, and start again where it stopped",
-    ),
-    ("FAILED_READ_FILE", "a file of the source cannot be read: {line}", "repair or remove it and start again: nothing is lost"),
-    ("MALFORMED_RECORD", "a record of the source cannot be read: {line}", "declare all columns with types, then it is quarantined"),
-    (
-        "STATE_STORE",
-        "the state in the checkpoint cannot be continued: {line}",
-        "keep a checkpoint with the version that wrote it",
-    ),
-)
-
-
-def _explain(message: str, declared: Declaration) -> str:
-    for sign, words, hint in _KNOWN:
-        if sign in message:
-            line = next((line.strip() for line in message.splitlines() if sign in line), "")
-            return f"{words.format(path=declared.path, line=line[:300])}\n  hint: {hint}"
-    inner = [line.strip() for line in message.splitlines() if "Error: " in line or "[" in line]
-    return (inner[-1] if inner else message.splitlines()[0])[:600]
