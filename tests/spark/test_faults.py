@@ -278,7 +278,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
 def test_no_space_left_for_the_sink(tmp_path: Path) -> None:
     """On a small disk of its own, which is then made larger."""
     apart = ["unshare", "--map-root-user", "--mount"]
-    small = "mount -t tmpfs -o size=256k tmpfs"
+    small = "mount -t tmpfs -o size=64k tmpfs"
     (tmp_path / "out").mkdir()
     if shutil.which("unshare") is None or subprocess.run([*apart, *small.split(), str(tmp_path / "out")], check=False).returncode:
         pytest.skip("no small disk can be mounted here")

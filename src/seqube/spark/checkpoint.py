@@ -59,12 +59,13 @@ def claim(declared: Declaration, columns: Mapping[str, str]) -> None:
     own: dict[str, Any] = {name: getattr(declared, name) for name in ("format", "path", "type", "time", "unit")}
     theirs = json.loads(mark.read_text(encoding="utf-8")) if mark.exists() else {}
     _refuse(mark.parent, "another source", theirs, own, _OWN)
-    _refuse(mark.parent, "another pipeline", theirs, results := {"matches": declared.sinks["matches"].path}, _OWN)
+    results = {name: declared.sinks[name].path for name in ("matches", "forecasts") if name in declared.sinks}
+    _refuse(mark.parent, "another pipeline", theirs, results, _OWN)
     known = theirs.get("columns", {})
     retyped = {name: kind for name, kind in columns.items() if name in known}
     _refuse(mark.parent, "columns of other types", known, retyped, "cast the columns in the source, or begin anew elsewhere")
     draft = mark.with_name(f".{MARK}")
-    draft.write_text(json.dumps({**own, **results, "columns": {**known, **columns}}), encoding="utf-8")
+    draft.write_text(json.dumps({**theirs, **own, **results, "columns": {**known, **columns}}), encoding="utf-8")
     draft.replace(mark)
 
 

@@ -39,6 +39,7 @@ TEXT = "#text"  # a time column of texts as it came
 REASON = "#reason"  # why a row is no event; null for events
 SEQUENCE = "#sequence"  # the order of the input, where ties are numbered
 IDENTITY = "#id"  # a hash of the whole event, from which match ids are made
+SOME_TYPES = 10_000  # with more of them, nobody can say which one was meant
 LAST_MOMENT_US = 9_151_488_000_000_000  # 2260: what a stream waits for must lie before the last moment that pandas knows
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -83,10 +84,15 @@ class Source:
         reason = "reason" if "reason" not in self.names else "reason_"
         return self.frame.where(F.isnotnull(column(REASON))).select(*shown, column(REASON).alias(reason))
 
-    def tally(self) -> tuple[int, dict[str, int]]:
-        """How many rows are events, and how many are not, by reason."""
-        counts = {row[0]: row[1] for row in self.frame.groupBy(column(REASON)).count().collect()}
-        return counts.pop(None, 0), counts
+    def tally(self) -> tuple[int, dict[str, int], list[str]]:
+        """How many rows are events, how many are not, by reason, and the types of events (some, where there are very many)."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        names = F.slice(F.collect_set(column(self.type_column).cast("string")), 1, SOME_TYPES)
+        counted = self.frame.groupBy(column(REASON)).agg(F.count(F.lit(1)).alias("n"), names.alias("types")).collect()
+        found = {row[REASON]: (row["n"], row["types"]) for row in counted}
+        n_events, types = found.pop(None, (0, []))
+        return n_events, {reason: n for reason, (n, _) in found.items()}, types
 
     @property
     def type_column(self) -> str:
@@ -186,6 +192,14 @@ def prepare(query: str | Query, source: Source, hierarchy: Hierarchy | None = No
     bound = parse(query) if isinstance(query, str) else query
     check(bound, source.schema)
     return plan(bound, None, hierarchy, strategy)
+
+
+def check_types(query: Query, present: Sequence[str], hierarchy: Hierarchy | None) -> None:
+    """Refuse a misspelt type, as runs in one process do, where the types of all events are known."""
+    from seqube.query import check_types
+
+    if 0 < len(present) < SOME_TYPES:
+        check_types(query, present, hierarchy)
 
 
 # ---------------------------------------------------------------- clocks

@@ -10,19 +10,22 @@ Counts always add up: read = used + irrelevant + late + quarantined.
 from __future__ import annotations
 
 import json
+import operator
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqube.errors import DataError, SchemaError
-from seqube.spark import batch, ingest
+from seqube.spark import batch, forecasting, ingest
 from seqube.spark.checkpoint import claim, hold
 from seqube.spark.declaration import AVAILABLE_NOW, Declaration, Demand, Place
 from seqube.spark.failures import spark_errors
+from seqube.spark.forecasting import Share
 from seqube.spark.ingest import REASON, Check, Source
 from seqube.spark.session import session
 from seqube.spark.stream import LATE, MATCH, PROGRESS, REJECTED, Stream, watch_stream
@@ -45,6 +48,7 @@ class Counts:
     late: int = 0
     quarantined: int = 0
     matches: Mapping[str, int] | None = None
+    forecasts: int = 0
 
     def __add__(self, other: Counts) -> Counts:
         def total(one: int | None, two: int | None) -> int | None:
@@ -58,6 +62,7 @@ class Counts:
             self.late + other.late,
             self.quarantined + other.quarantined,
             {name: (self.matches or {}).get(name, 0) + (other.matches or {}).get(name, 0) for name in names},
+            self.forecasts + other.forecasts,
         )
 
 
@@ -69,21 +74,28 @@ def run_once(declared: Declaration) -> Counts:
     spark = session()
     source = open_source(spark, declared, streaming=False)
     plans = {name: ingest.prepare(query, source, declared.hierarchy) for name, query in declared.queries.items()}
+    shares = forecasting.share_rules(declared.rules, source.schema, declared.hierarchy) if declared.rules else []
     for name in plans:
-        _refuse_stream_results(declared, name)
+        _refuse_stream_results(declared.sinks["matches"].path, name)
+    if shares:
+        _refuse_stream_results(declared.sinks["forecasts"].path, "")
     with spark_errors(declared.path):
-        counts = _count(source, plans)
-        tables = batch.find(plans, source, with_ids=True)
+        counts, types = _count(source, plans, shares)
+        for query in declared.queries.values():
+            ingest.check_types(query, types, declared.hierarchy)
         found = {}
-        for name in plans:
-            frame = tables[name].cache()
-            found[name] = frame.count()
-            _write(frame, declared.sinks["matches"], name, "batch=once")
-            frame.unpersist()
-        tables.unpersist()
+        if plans:
+            tables = batch.find(plans, source, with_ids=True)
+            for name in plans:
+                found[name] = _write_once(tables[name], declared.sinks["matches"], name)
+            tables.unpersist()
+        n_forecasts = 0
+        if shares:
+            predictions = forecasting.forecast(declared.rules, source, declared.hierarchy)
+            n_forecasts = _write_once(predictions, declared.sinks["forecasts"], "")
         if counts.quarantined and "quarantine" in declared.sinks:
             _write(source.quarantined(), declared.sinks["quarantine"], "", "batch=once")
-    counts = replace(counts, matches=found)
+    counts = replace(counts, matches=found, forecasts=n_forecasts)
     _write_metrics(declared, "once", asdict(counts))
     return counts
 
@@ -242,15 +254,21 @@ def _demands(name: str, demand: Demand, value: Column) -> Iterator[Check]:
         yield Check(f"{name} is none of {', '.join(map(str, demand.allowed))}", ~value.isin(*demand.allowed))
 
 
-def _count(source: Source, plans: Mapping[str, Any]) -> Counts:
+def _count(source: Source, plans: Mapping[str, Any], shares: Sequence[Share]) -> tuple[Counts, list[str]]:
+    """What becomes of the rows, and the types of those that are events (some, where there are very many)."""
     from pyspark.sql import functions as F  # noqa: N812
 
     bad = F.isnotnull(ingest.column(REASON))
-    used = ~bad & ingest.relevant(plans.values(), source)
+    wanted = [ingest.relevant(plans.values(), source), *(share.wants(source) for share in shares)]
+    used = ~bad & reduce(operator.or_, wanted)
+    name = ingest.column(source.type_column).cast("string")
     row = source.frame.agg(
-        F.count(F.lit(1)).alias("read"), F.count(F.when(bad, 1)).alias("bad"), F.count(F.when(used, 1)).alias("used")
+        F.count(F.lit(1)).alias("read"),
+        F.count(F.when(bad, 1)).alias("bad"),
+        F.count(F.when(used, 1)).alias("used"),
+        F.slice(F.collect_set(F.when(~bad, name)), 1, ingest.SOME_TYPES).alias("types"),
     ).collect()[0]
-    return Counts(row["read"], row["used"], row["read"] - row["used"] - row["bad"], 0, row["bad"])
+    return Counts(row["read"], row["used"], row["read"] - row["used"] - row["bad"], 0, row["bad"]), row["types"]
 
 
 # ---------------------------------------------------------------- sinks
@@ -285,6 +303,15 @@ def _write(frame: DataFrame, sink: Place, name: str, folder: str) -> None:
     batch.write_frame(frame, "/".join(part for part in (sink.path, name, folder) if part), sink.format)
 
 
+def _write_once(frame: DataFrame, sink: Place, name: str) -> int:
+    """Write all of it, and say how many rows that are."""
+    frame = frame.cache()
+    n_rows = frame.count()
+    _write(frame, sink, name, "batch=once")
+    frame.unpersist()
+    return n_rows
+
+
 def _write_metrics(declared: Declaration, number: int | str, row: dict[str, Any]) -> None:
     """One JSON object per micro-batch, in a file of its own that is there whole or not at all."""
     sink = declared.sinks.get("metrics")
@@ -298,8 +325,8 @@ def _write_metrics(declared: Declaration, number: int | str, row: dict[str, Any]
     draft.replace(folder / f"{name}.json")
 
 
-def _refuse_stream_results(declared: Declaration, name: str) -> None:
-    folder = Path(declared.sinks["matches"].path) / name
+def _refuse_stream_results(path: str, name: str) -> None:
+    folder = Path(path) / name
     if folder.is_dir() and any(child.name.startswith("batch=") and child.name != "batch=once" for child in folder.iterdir()):
         raise DataError(f"{folder} holds the results of a stream, and --once would add them again\n  hint: give another path")
 
