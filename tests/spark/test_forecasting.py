@@ -189,5 +189,3 @@ def test_what_cannot_be_mined_or_forecast(spark: SparkSession) -> None:
     stream = spark.readStream.format("rate").load()
     with pytest.raises(sq.PlanError, match="from history"):
         sqs.mine(stream, 5, 1, 0, type="value", time="timestamp")
-    with pytest.raises(sq.PlanError, match="write the stream to a table"):
-        sqs.forecast(sq.Rule("A", "B", 1, 2, 0.5), stream, type="value", time="timestamp")

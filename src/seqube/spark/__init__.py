@@ -113,18 +113,31 @@ def forecast(
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
+    lateness: str = "10 seconds",
     slices: int | None = None,
 ) -> DataFrame:
     """Every useful prediction of these rules over a DataFrame of events, with the columns of `seqube.forecast(...).table`.
 
     Rules may also be a rule file's path or content. Rules with `partition_by` are spread by their key, others by slices of time;
     `slices` asks for so many of them, or tasks, instead of as many as the data suggests.
+
+    A streaming DataFrame gives a streaming DataFrame. Events may come out of order by `lateness`; a prediction comes when the
+    watermark has passed the end of its occurrence.
     """
+    from seqube.errors import PlanError
     from seqube.predict.forecasts import read_rules
     from seqube.spark import forecasting, ingest
 
     source = ingest.read_source(events, type, time, unit)
-    return forecasting.forecast(read_rules(rules), source, hierarchy, strategy, slices)
+    known = read_rules(rules)
+    if not events.isStreaming:
+        return forecasting.forecast(known, source, hierarchy, strategy, slices)
+    if not known:
+        raise PlanError("there are no rules to watch the stream for\n  hint: give at least one")
+    from seqube.spark.stream import watch_stream
+
+    shares = forecasting.share_rules(known, source.schema, hierarchy, strategy)
+    return watch_stream({}, source, lateness, shares=shares).forecasts()
 
 
 def mine(

@@ -88,6 +88,8 @@ class Share:
 
 def share_rules(rules: Rules, schema: Schema, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> list[Share]:
     """The rules by their partition, checked against the columns they are for."""
+    # What workers will load is compiled here, because they must not all write the cache at once.
+    choose_strategy(strategy)(_MOMENT, _SYMBOL, _YES, _NO_SEEDS, _ONE)
     rows = describe_rows(rules, schema, hierarchy, strategy)
     members: dict[tuple[str, ...], list[Rule]] = {}
     for rule in rules:
@@ -156,11 +158,6 @@ def forecast(
     """The predictions of rules over a source; `slices` asks for that many slices of time (or tasks, with a key)."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    if source.frame.isStreaming:
-        raise PlanError(
-            "forecasts do not run over streams of Spark yet\n"
-            "  hint: write the stream to a table and forecast that, or step a seqube.predict.forecasts.Forecaster"
-        )
     rows = from_arrow_schema(describe_rows(rules, source.schema, hierarchy, strategy))
     if not rules:
         return source.frame.sparkSession.createDataFrame([], rows)
@@ -171,8 +168,6 @@ def forecast(
         for number, share in enumerate(shares)
     ]
     blobs, tasks = _spread(source, columns, groups, [share.wants(source) for share in shares], slices)
-    # What workers will load is compiled here, because they must not all write the cache at once.
-    choose_strategy(strategy)(_MOMENT, _SYMBOL, _YES, _NO_SEEDS, _ONE)
     return blobs.mapInArrow(lambda batches: predict(batches, columns, tasks, shares), rows)
 
 

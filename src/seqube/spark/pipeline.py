@@ -114,7 +114,8 @@ def _run_stream(spark: SparkSession, declared: Declaration, report: Report | Non
     source = open_source(spark, declared, streaming=True)
     claim(declared, {field.name: field.dataType.simpleString() for field in source.frame.schema if field.name in source.names})
     plans = {name: ingest.prepare(query, source, declared.hierarchy) for name, query in declared.queries.items()}
-    stream = watch_stream(plans, source, declared.lateness, with_ids=True, whole_rows=True)
+    shares = forecasting.share_rules(declared.rules, source.schema, declared.hierarchy) if declared.rules else []
+    stream = watch_stream(plans, source, declared.lateness, with_ids=True, whole_rows=True, shares=shares)
     counted: dict[int, Counts] = {}
 
     def write(out: DataFrame, number: int) -> None:
@@ -283,10 +284,13 @@ def _write_batch(out: DataFrame, number: int, stream: Stream, declared: Declarat
         rows = out.groupBy("kind", "query").agg(F.sum("n").alias("n")).collect()
         counts = {(row["kind"], row["query"]): row["n"] for row in rows if row["kind"] != PROGRESS}
         folder = f"batch={number:08d}"
-        matches = {name: counts.get((MATCH, name), 0) for name in stream.watches}
+        matches = {name: counts.get((MATCH, name), 0) for name in declared.queries}
+        n_forecasts = sum(n for (kind, name), n in counts.items() if kind == MATCH and name not in matches)
         for name, n_matches in matches.items():
             if n_matches:
                 _write(stream.matches(name, out), declared.sinks["matches"], name, folder)
+        if n_forecasts:
+            _write(stream.forecasts(out), declared.sinks["forecasts"], "", folder)
         totals = {kind: sum(n for (found, _), n in counts.items() if found == kind) for kind in (LATE, REJECTED)}
         if totals[LATE] and "late" in declared.sinks:
             _write(stream.late(out), declared.sinks["late"], "", folder)
@@ -294,7 +298,7 @@ def _write_batch(out: DataFrame, number: int, stream: Stream, declared: Declarat
             _write(stream.quarantined(out), declared.sinks["quarantine"], "", folder)
     finally:
         out.unpersist()
-    found = Counts(None, None, None, totals[LATE], totals[REJECTED], matches)
+    found = Counts(None, None, None, totals[LATE], totals[REJECTED], matches, n_forecasts)
     _write_metrics(declared, number, asdict(found))
     return found
 
