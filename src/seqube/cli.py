@@ -211,12 +211,12 @@ def _run_on_spark(
             totals[name] = frame.count()
             chosen = frame if limit is None else frame.limit(limit)
             if places:
-                batch.write_frame(chosen, str(places[name]), places[name].suffix[1:])
+                batch.write_frame(chosen, str(places[name].resolve()), places[name].suffix[1:])
             tables[name] = chosen.limit(0 if places else totals[name]).toArrow()
             frame.unpersist()
         found.unpersist()
         if places and reasons:
-            batch.write_frame(source.quarantined(), str(places[REJECTED]), places[REJECTED].suffix[1:])
+            batch.write_frame(source.quarantined(), str(places[REJECTED].resolve()), places[REJECTED].suffix[1:])
     return _Found(n_events, reasons, totals, tables)
 
 
@@ -338,7 +338,7 @@ def _forecast_on_spark(
         n_predictions = frame.count()
         chosen = frame if limit is None else frame.limit(limit)
         if place is not None:
-            batch.write_frame(chosen, str(place), place.suffix[1:])
+            batch.write_frame(chosen, str(place.resolve()), place.suffix[1:])
         shown = chosen.limit(0 if place else n_predictions if limit is not None else SHOWN_ROWS).toArrow()
         frame.unpersist()
     return _Found(n_events, reasons, {"predictions": n_predictions}, {"predictions": shown})

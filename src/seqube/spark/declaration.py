@@ -240,10 +240,8 @@ class _Reader:
         if section is None:
             return Rules()
         try:
-            if isinstance(section, list):
-                return Rules.from_dict({"rules": section})
-            if isinstance(section, str):
-                return Rules.load(self._resolve(section))
+            if isinstance(section, str) or (isinstance(section, list) and section):
+                return Rules.load(self._resolve(section)) if isinstance(section, str) else Rules.from_dict({"rules": section})
             self.fail("rules are the path of a rule file, or a list of rules", "rules")
         except QueryError as error:
             self._fail_query(error, f"in {section}" if isinstance(section, str) else "in the rules", "rules")

@@ -28,13 +28,13 @@ _KNOWN = (
 
 @contextmanager
 def spark_errors(path: str | None) -> Iterator[None]:
-    """Errors of Spark inside are errors of the data in `path`."""
+    """Errors of Spark, and of what is read and written beside it, are errors of the data in `path`."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except (PySparkException, Py4JJavaError, OSError) as error:
         raise DataError(explain_failure(str(error), path)) from error
 
 

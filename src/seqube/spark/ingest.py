@@ -157,7 +157,8 @@ def read_files(spark: SparkSession, path: str) -> DataFrame:
     reader = spark.read.format(kind)
     if kind == "csv":
         reader = reader.options(header="true", inferSchema="true", mode="PERMISSIVE")
-    return reader.load(path)
+    # Relative to this process: the JVM may have been started elsewhere.
+    return reader.load(path if "://" in path else str(place.resolve()))
 
 
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".orc": "orc"}
