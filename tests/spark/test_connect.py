@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from test_pipeline import PAIRS, write_pipeline
 
+import seqube as sq
 from seqube.generate import generate
+from seqube.spark.declaration import read_declaration
+from seqube.spark.pipeline import run_stream
 
 PROGRAM = """
 import os, sys
@@ -54,6 +58,16 @@ assert writing.exception() is None, writing.exception()
 assert 0 < spark.read.parquet(str(folder / "out")).count() <= n_matches
 spark.stop()
 """
+
+
+def test_a_pipeline_says_that_it_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Session:
+        __module__ = "pyspark.sql.connect.session"
+
+    (tmp_path / "in").mkdir()
+    monkeypatch.setattr("seqube.spark.pipeline.session", Session)
+    with pytest.raises(sq.PlanError, match="through Spark Connect a stream is written elsewhere"):
+        run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS})))
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqube.errors import DataError, SchemaError
+from seqube.errors import DataError, PlanError, SchemaError
 from seqube.spark import batch, forecasting, ingest
 from seqube.spark.checkpoint import claim, hold
 from seqube.spark.declaration import AVAILABLE_NOW, Declaration, Demand, Place
@@ -105,6 +105,11 @@ def run_stream(declared: Declaration, report: Report | None = None, stop: Callab
     if declared.checkpoint is None:
         raise SchemaError(f"{declared.file}: a stream needs a place to remember how far it is\n  hint: checkpoint: out/checkpoint")
     spark = session()
+    if ".connect." in type(spark).__module__:
+        raise PlanError(
+            "a pipeline writes its sinks in this process, and through Spark Connect a stream is written elsewhere\n"
+            "  hint: run it where the driver runs, or with --once, or write what seqube.spark.run gives yourself"
+        )
     # After the session, which has a way with Ctrl-C of its own.
     with hold(declared.checkpoint), _interruptible() as interrupted:
         return _run_stream(spark, declared, report, lambda: interrupted() or stop())
