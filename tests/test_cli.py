@@ -313,6 +313,35 @@ def test_rules_are_learnt_and_predict(seqube: Command) -> None:
     assert sorted(path.name for path in Path("found").iterdir()) == ["outcomes.parquet", "predictions.parquet", "quality.parquet"]
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_rules_on_spark_are_those_of_one_process(seqube: Command) -> None:
+    assert seqube("generate", "traffic", "--events", "5000", "--seed", "1", "--out", "flow.parquet").code == 0
+    learn = ("--window", "10 min", "--min-support", "20", "--min-confidence", "0.2", "--limit", "5", "--max-events", "2")
+    for more in ((), ("--spark",)):
+        assert seqube("mine", "--events", "flow.parquet", *learn, "--out", f"rules{len(more)}.yaml", *more).code == 0
+    assert Path("rules0.yaml").read_text() == Path("rules1.yaml").read_text()
+    predicted = seqube("forecast", "rules0.yaml", "--events", "flow.parquet", "--json", "--limit", "2", "--spark").document
+    assert predicted["count"] == len(sq.forecast("rules0.yaml", "flow.parquet")) > 0
+    assert (predicted["events"], len(predicted["predictions"])) == (5_000, 2)
+    done = seqube("forecast", "rules0.yaml", "--events", "flow.parquet", "--out", "found", "--spark")
+    assert "predictions in found" in done.out
+    assert pq.read_table("found/predictions.parquet").num_rows == predicted["count"]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_mistakes_on_spark_are_those_of_one_process(seqube: Command) -> None:
+    misspelt = seqube("run", "--query", "SEQ(Recicle a, Wash b) WITHIN 10 min", "--events", "events.csv", "--unit", "s")
+    assert misspelt.code == 2
+    assert "unknown event type 'Recicle'" in misspelt.err
+    Path("broken.parquet").write_bytes(b"PAR1 this is no Parquet PAR1")
+    broken = seqube("run", "care.sqb", "--events", "broken.parquet")
+    assert broken.code == 1
+    assert "cannot be read" in broken.err
+    assert "split by a hash of id" in seqube("explain", "care.sqb", "--events", "events.csv", "--unit", "s", "--spark").out
+
+
 def test_a_wrong_rule_file_is_wrong_usage(seqube: Command) -> None:
     Path("bad.yaml").write_text("rules: [{name: r, predicate: A -> B, consequent: C, within: 5, horizon: 9, probability: 7}]")
     done = seqube("forecast", "bad.yaml", "--events", "events.csv", "--unit", "s")

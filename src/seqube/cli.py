@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from seqube.events import Hierarchy
     from seqube.language import Query
+    from seqube.predict import Rules
 
 out = Console()
 err = Console(stderr=True)
@@ -76,6 +77,7 @@ TypeColumn = Annotated[str, typer.Option("--type", metavar="COL", help="The colu
 TimeColumn = Annotated[str, typer.Option("--time", metavar="COL", help="The column that holds the time.")]
 Unit = Annotated[str, typer.Option(help="The unit of an integer time column: us, ms, s ...")]
 HierarchyPath = Annotated[Path | None, typer.Option("--hierarchy", metavar="H.yaml", help="The concepts above the event types.")]
+OnSpark = Annotated[bool, typer.Option("--spark", help="On Spark, for logs too large for one process.")]
 Strategy = Annotated[str, typer.Option(help="How to evaluate; auto takes the cheapest.")]
 
 
@@ -209,15 +211,18 @@ def _run_on_spark(
 ) -> _Found:
     import seqube.spark as sqs
     from seqube.spark import batch, ingest
+    from seqube.spark.failures import spark_errors
 
     with err.status("Starting Spark"):
         spark = sqs.session()
-    with err.status("Reading events"):
+    with err.status("Reading events"), spark_errors(events):
         source = ingest.read_source(ingest.read_files(spark, events), type_column, time_column, unit)
-        n_events, reasons = source.tally()
+        n_events, reasons, types = source.tally()
+    for query in queries.values():
+        ingest.check_types(query, types, concepts)
     totals: dict[str, int] = {}
     tables: dict[str, pa.Table] = {}
-    with err.status(f"Matching {n_events:,} events"):
+    with err.status(f"Matching {n_events:,} events"), spark_errors(events):
         plans = {name: ingest.prepare(query, source, concepts, strategy) for name, query in queries.items()}
         found = batch.find(plans, source)
         for name in queries:
@@ -225,12 +230,12 @@ def _run_on_spark(
             totals[name] = frame.count()
             chosen = frame if limit is None else frame.limit(limit)
             if places:
-                batch.write_frame(chosen, str(places[name]), places[name].suffix[1:])
+                batch.write_frame(chosen, str(places[name].resolve()), places[name].suffix[1:])
             tables[name] = chosen.limit(0 if places else totals[name]).toArrow()
             frame.unpersist()
         found.unpersist()
         if places and reasons:
-            batch.write_frame(source.quarantined(), str(places[REJECTED]), places[REJECTED].suffix[1:])
+            batch.write_frame(source.quarantined(), str(places[REJECTED].resolve()), places[REJECTED].suffix[1:])
     return _Found(n_events, reasons, totals, tables, {})
 
 
@@ -251,13 +256,25 @@ def explain(
     unit: Unit = "ms",
     hierarchy: HierarchyPath = None,
     strategy: Strategy = "auto",
+    on_spark: Annotated[bool, typer.Option("--spark", help="How Spark splits it, and what is pushed to the files.")] = False,
 ) -> None:
     """Show the plan of each query, its alternatives and why it was taken."""
+    queries = _read_queries(query, text)
+    concepts = _read_hierarchy(hierarchy)
+    if on_spark:
+        import seqube.spark as sqs
+        from seqube.spark.failures import spark_errors
+        from seqube.spark.ingest import read_files
+
+        columns = {"type": type_column, "time": time_column, "unit": unit}
+        with spark_errors(events):
+            frame = read_files(sqs.session(), events)
+            for name, parsed in queries.items():
+                print(f"-- name: {name}\n{sqs.explain(parsed, frame, hierarchy=concepts, strategy=strategy, **columns)}")  # noqa: T201
+        return
     import seqube as sq
 
-    queries = _read_queries(query, text)
     stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
-    concepts = _read_hierarchy(hierarchy)
     for name, parsed in queries.items():
         print(f"-- name: {name}\n{sq.explain(parsed, stream, hierarchy=concepts, strategy=strategy)}")  # noqa: T201
 
@@ -277,20 +294,32 @@ def forecast(
     strategy: Strategy = "auto",
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many predictions.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    on_spark: OnSpark = False,
 ) -> None:
-    """Predict what comes next by episode rules, and say how the predictions turned out."""
+    """Predict what comes next by episode rules, and say how the predictions turned out (on Spark: only predict)."""
     import seqube as sq
     from seqube.predict.forecasts import read_rules
 
     known, concepts = read_rules(rules), _read_hierarchy(hierarchy)
+    if on_spark:
+        place = None if folder is None else _places(folder, ["predictions"], file_format)["predictions"]
+        found = _forecast_on_spark(known, events, place, type_column, time_column, unit, concepts, strategy, limit)
+        if as_json:
+            rows = {} if place else {"predictions": _plain(found.tables["predictions"].to_pylist())}
+            _print_json({"events": found.n_events, "count": found.totals["predictions"]} | rows)
+        elif place is not None:
+            out.print(f"predictions in {place}", highlight=False, soft_wrap=True, markup=False)
+        else:
+            _show("predictions", found.tables["predictions"], found.totals["predictions"])
+        return
     stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
     with Progress(console=err, transient=True) as bar:
         task = bar.add_task("Predicting", total=len(stream))
-        found = sq.forecast(
+        forecasts = sq.forecast(
             known, stream, hierarchy=concepts, strategy=strategy, progress=lambda done, _: bar.update(task, completed=done)
         )
-    n_predictions = found.table.num_rows
-    tables = {"predictions": found.table.slice(0, limit), "outcomes": found.outcomes, "quality": found.quality}
+    n_predictions = forecasts.table.num_rows
+    tables = {"predictions": forecasts.table.slice(0, limit), "outcomes": forecasts.outcomes, "quality": forecasts.quality}
     if folder is not None:
         for name, place in _places(folder, list(tables), file_format).items():
             _write(tables[name], place)
@@ -300,7 +329,38 @@ def forecast(
         return
     if folder is None:
         _show("predictions", tables["predictions"].slice(0, SHOWN_ROWS if limit is None else limit), n_predictions)
-    _show("quality", found.quality.slice(0, SHOWN_ROWS), found.quality.num_rows)
+    _show("quality", forecasts.quality.slice(0, SHOWN_ROWS), forecasts.quality.num_rows)
+
+
+def _forecast_on_spark(
+    rules: Rules,
+    events: str,
+    place: Path | None,
+    type_column: str,
+    time_column: str,
+    unit: str,
+    concepts: Hierarchy | None,
+    strategy: str,
+    limit: int | None,
+) -> _Found:
+    import seqube.spark as sqs
+    from seqube.spark import batch, forecasting, ingest
+    from seqube.spark.failures import spark_errors
+
+    with err.status("Starting Spark"):
+        spark = sqs.session()
+    with err.status("Reading events"), spark_errors(events):
+        source = ingest.read_source(ingest.read_files(spark, events), type_column, time_column, unit)
+        n_events, reasons, _ = source.tally()
+    with err.status(f"Predicting over {n_events:,} events"), spark_errors(events):
+        frame = forecasting.forecast(rules, source, concepts, strategy).persist()
+        n_predictions = frame.count()
+        chosen = frame if limit is None else frame.limit(limit)
+        if place is not None:
+            batch.write_frame(chosen, str(place.resolve()), place.suffix[1:])
+        shown = chosen.limit(0 if place else n_predictions if limit is not None else SHOWN_ROWS).toArrow()
+        frame.unpersist()
+    return _Found(n_events, reasons, {"predictions": n_predictions}, {"predictions": shown}, {})
 
 
 @program.command()
@@ -317,16 +377,30 @@ def mine(
     type_column: TypeColumn = "type",
     time_column: TimeColumn = "ts",
     unit: Unit = "ms",
+    on_spark: OnSpark = False,
 ) -> None:
     """Learn episode rules from events, and write them as a file that `forecast` reads."""
-    import seqube as sq
+    columns: dict[str, Any] = {"type": type_column, "time": time_column, "unit": unit}
+    wanted: dict[str, Any] = {"horizon": horizon, "max_events": max_events, "limit": limit, "partition_by": partition_by or ()}
+    with err.status("Reading events") as status:
 
-    stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
-    with err.status(f"Learning from {len(stream):,} events"):
-        rules = sq.mine(
-            stream, window, min_support, min_confidence,
-            horizon=horizon, max_events=max_events, limit=limit, partition_by=partition_by or (),
-        )  # fmt: skip
+        def show(size: int, n_episodes: int) -> None:
+            status.update(f"Counting {n_episodes:,} episodes of {size} events")
+
+        if on_spark:
+            import seqube.spark as sqs
+            from seqube.spark.failures import spark_errors
+            from seqube.spark.ingest import read_files
+
+            with spark_errors(events):
+                frame = read_files(sqs.session(), events)
+                rules = sqs.mine(frame, window, min_support, min_confidence, progress=show, **columns, **wanted)
+        else:
+            import seqube as sq
+
+            stream = sq.Events(events, **columns)
+            status.update(f"Learning from {len(stream):,} events")
+            rules = sq.mine(stream, window, min_support, min_confidence, progress=show, **wanted)
     rules.save(path)
     out.print(f"{len(rules):,} rules in {path}", highlight=False, soft_wrap=True, markup=False)
 
@@ -390,7 +464,8 @@ def _counted(counts: Any) -> str:
         for name in ("read", "used", "irrelevant", "late", "quarantined")
         if (value := getattr(counts, name)) is not None
     ]
-    return ", ".join(parts) + "".join(f"; {name}: {n:,}" for name, n in (counts.matches or {}).items())
+    found = {**(counts.matches or {}), **({"forecasts": counts.forecasts} if counts.forecasts else {})}
+    return ", ".join(parts) + "".join(f"; {name}: {n:,}" for name, n in found.items())
 
 
 @program.command()

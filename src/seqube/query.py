@@ -162,7 +162,7 @@ def prepare(
         raise PlanError(f"strategy {strategy!r} does not apply to this query\n  hint: one of {', '.join(STRATEGIES)}")
     if events is not None:
         check(bound, events.schema)
-        _check_types(bound, events.type_names, hierarchy)
+        check_types(bound, events.type_names, hierarchy)
     if not bound.aggregates:
         if events is None:
             return plan_matches(bound, hierarchy, strategy)
@@ -210,7 +210,7 @@ def _by_name(query: str | Query | Workload) -> Workload:
 # ---------------------------------------------------------------- misspelt types
 
 
-def _check_types(query: Query, present: Iterable[str], hierarchy: Hierarchy | None) -> None:
+def check_types(query: Query, present: Iterable[str], hierarchy: Hierarchy | None) -> None:
     """Refuse a type that no event has when it looks like a misspelling of one that some have.
 
     A type without events is nothing wrong: a quiet day has no matches. So it is only called unknown when it differs in case alone

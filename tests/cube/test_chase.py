@@ -15,7 +15,8 @@ import oracle
 import seqube as sq
 from cube.workloads import workloads
 from properties.test_matching import counted, show, table
-from seqube.events import Statistics
+from seqube.events import Events, Statistics
+from seqube.generate import generate
 from seqube.language import parse
 from seqube.plan.chase import STRATEGIES, Edge, Estimates, Optimizer, cheapest
 from strategies import hierarchies, streams
@@ -186,4 +187,6 @@ def test_a_workload_shares_where_it_pays_without_being_asked() -> None:
     assert "long: from short, downwards" in explained
     assert "query count\n" in explained
     results = sq.run(texts, stream)
-    assert {name: results[name].table.num_rows for name in texts} == {name: len(sq.run(text, stream)) for name, text in texts.items()}
+    assert {name: results[name].table.num_rows for name in texts} == {
+        name: len(sq.run(text, stream)) for name, text in texts.items()
+    }

@@ -13,7 +13,7 @@ import pytest
 
 import seqube as sq
 from seqube.generate import generate
-from seqube.spark.pipeline import hold_checkpoint
+from seqube.spark.checkpoint import hold
 
 QUERIES = [
     "SEQ(Recycle r, Wash w, Operate o, [id]) WITHIN 2 hours",
@@ -76,10 +76,10 @@ def test_a_checkpoint_belongs_to_one_pipeline_at_a_time(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()
-    code = f"from seqube.spark.pipeline import hold_checkpoint\nwith hold_checkpoint({str(one)!r}): print('held')"
-    with hold_checkpoint(str(one)), hold_checkpoint(str(two)):
-        with pytest.raises(sq.DataError, match=r"another pipeline is running on the checkpoint .*one\n  hint: stop it"):
-            hold_checkpoint(str(one)).__enter__()
+    code = f"from seqube.spark.checkpoint import hold\nwith hold({str(one)!r}): print('held')"
+    with hold(str(one)), hold(str(two)):
+        with pytest.raises(sq.DataError, match=r"the checkpoint .*one is in use by process \d+"):
+            hold(str(one)).__enter__()
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        assert "another pipeline is running" in done.stderr
+        assert "is in use by process" in done.stderr
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "held\n"

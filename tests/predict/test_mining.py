@@ -94,7 +94,8 @@ def test_counts_of_slices_add_up(stream: Stream, cuts: list[int]) -> None:
     def piece(low: int, high: int) -> Slice:
         near = (times >= low - within) & (times < high + horizon)
         closed = times[near] <= newest + 1 - horizon
-        return Slice(times[near], symbols[near], closed, low, high, horizon, len(names))
+        own = (times[near] >= low) & (times[near] < high)
+        return Slice(times[near], symbols[near], closed, own, horizon, len(names))
 
     class Sum:
         def __init__(self, pieces: list[Slice]) -> None:

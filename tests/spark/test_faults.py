@@ -1,15 +1,18 @@
-"""Killed at random moments and started again, a pipeline writes what it would have written: nothing lost, nothing twice."""
+"""What goes wrong around a pipeline ends in a clear error or in the quarantine; once mended and started again, nothing is lost."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,64 +21,281 @@ from test_pipeline import FREE, PAIRS, WAITS, add_file, expected, results, write
 
 import seqube as sq
 from seqube.generate import generate
+from seqube.spark.checkpoint import hold
+from seqube.spark.declaration import read_declaration
+from seqube.spark.pipeline import Counts, run_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 KILLS = int(os.environ.get("SEQUBE_KILLS", "3"))  # `make soak` asks for more
 QUERIES = {"pairs": PAIRS, "waits": WAITS, "free": FREE}
+COMMAND = [sys.executable, "-m", "seqube", "pipeline"]
 
 
-def run(file: Path) -> subprocess.Popen[bytes]:
-    """The pipeline in processes of its own, which can be killed together."""
-    command = [sys.executable, "-m", "seqube", "pipeline", str(file)]
-    return subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def with_end(table: pa.Table) -> pa.Table:
+    """The events, and one long after them that brings the watermark past all others."""
+    last = table.slice(table.num_rows - 1).to_pylist()[0]
+    end = {**last, "type": "End", "ts": last["ts"].replace(year=2027)}
+    return pa.concat_tables([table, pa.Table.from_pylist([end], table.schema)])
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+@pytest.fixture(scope="module")
+def day() -> pa.Table:
+    return with_end(generate("hospital", 900, seed=8))
+
+
+def thirds(table: pa.Table) -> list[pa.Table]:
+    n = table.num_rows // 3
+    return [table.slice(0, n), table.slice(n, n), table.slice(2 * n)]
+
+
+def quarantined(folder: Path) -> list[dict[str, object]]:
+    files = sorted((folder / "out" / "quarantine").rglob("*.parquet"))
+    return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+
+
+def check_all(folder: Path, table: pa.Table, queries: dict[str, str]) -> None:
+    """The sink is that of a run without a fault: nothing lost, nothing twice."""
+    for name, query in queries.items():
+        wanted = expected(table, query)
+        assert results(folder, name) == wanted, name
+        assert sum(wanted.values()) > 0
+
+
+# ---------------------------------------------------------------- what comes in
+
+
+def test_a_file_that_cannot_be_read(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
+    """It stops the stream; repaired, it is read as if nothing had been."""
+    first, second, third = thirds(day)
+    add_file(tmp_path, "1", first)
+    add_file(tmp_path, "2", second)
+    broken = tmp_path / "in" / "2.parquet"
+    whole = broken.read_bytes()
+    middle = len(whole) // 2
+    broken.write_bytes(whole[: middle - 200] + bytes(400) + whole[middle + 200 :])  # its footer is in order, its pages are not
+    os.utime(broken, (2_000, 2_000))
+    file = write_pipeline(tmp_path, {"pairs": PAIRS})
+    for _ in range(2):
+        with pytest.raises(sq.DataError, match=r"(?s)cannot be read.*2\.parquet.*nothing is lost"):
+            run_stream(read_declaration(file))
+    broken.write_bytes(whole)
+    os.utime(broken, (2_000, 2_000))
+    add_file(tmp_path, "3000", third)
+    run_stream(read_declaration(file))
+    check_all(tmp_path, day, {"pairs": PAIRS})
+
+
+def test_rows_that_are_poison(spark: SparkSession, tmp_path: Path) -> None:
+    """Times at the edge of 64 bits, values of no kind, lines that are no rows: all in the quarantine, none stops the stream."""
+    times = [10, 20, 2**63 - 1, -(2**63), 10**17, None, 30, 40]
+    rows = [{"type": "AB"[number % 2], "ts": moment, "id": 1} for number, moment in enumerate(times)]
+    lines = [json.dumps(row) for row in rows]
+    lines[2:2] = [
+        '{"type": "A", "ts": "soon", "id": 1}',
+        '{"type": "B", "ts": 15, "id"',
+        '{"type": "A", "ts": 16, "id": -5}',
+        "\0\0",
+    ]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text("\n".join(lines) + "\n")
+    columns = {"type": "string", "ts": "bigint", "id": {"type": "bigint", "min": 0}}
+    source = {"format": "json", "path": "in", "unit": "s", "lateness": "1 second"}
+    query = "SEQ(A a, B b, [id]) WITHIN 15 RETURN a.ts AS first, b.ts AS last"
+    file = write_pipeline(tmp_path, {"q": query}, source=source, schema=columns)
+    counts = run_stream(read_declaration(file))
+    assert counts.read == 12
+    assert (counts.used, counts.quarantined) == (4, 8)
+    reasons = Counter(row["reason"] for row in quarantined(tmp_path))
+    assert reasons == {
+        "time is out of range": 3,
+        "no time": 1,
+        "the line does not fit the declared columns": 3,
+        "id is less than 0": 1,
+    }
+    (tmp_path / "in" / "2.json").write_text('{"type": "End", "ts": 1000, "id": 1}\n')
+    run_stream(read_declaration(file))
+    good = pa.table({"type": ["A", "B", "A", "B"], "ts": [10, 20, 30, 40], "id": [1] * 4})
+    assert results(tmp_path, "q") == Counter(repr(row) for row in sq.run(query, good, unit="s").table.to_pylist())
+
+
+def test_columns_that_change_between_restarts(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
+    """A column more or less is taken as it comes; one of another type stops the stream before it reads a row."""
+    first, second, third = thirds(day)
+    source = {"format": "parquet", "path": "in", "lateness": "1 minute", "options": {"maxFilesPerTrigger": 1, "mergeSchema": True}}
+    file = write_pipeline(tmp_path, {"pairs": PAIRS}, source=source)
+    add_file(tmp_path, "1", first)
+    run_stream(read_declaration(file))
+
+    add_file(tmp_path, "2", second.append_column("colour", pa.array(["red"] * second.num_rows)).drop_columns(["weight"]))
+    run_stream(read_declaration(file))
+
+    # Another type in one file: that file, not what was there before, is wrong.
+    wrong = third.set_column(third.schema.get_field_index("id"), "id", third.column("id").cast(pa.string()))
+    add_file(tmp_path, "3", wrong)
+    with pytest.raises(sq.DataError, match="the columns of its files do not fit together"):
+        run_stream(read_declaration(file))
+    add_file(tmp_path, "3", third)
+    run_stream(read_declaration(file))
+    check_all(tmp_path, day, {"pairs": PAIRS})
+
+    # Another type in all of them: what was remembered would not be found again.
+    for path in (tmp_path / "in").glob("*.parquet"):
+        table = pq.ParquetFile(path).read()
+        add_file(
+            tmp_path, path.stem, table.set_column(table.schema.get_field_index("id"), "id", table.column("id").cast(pa.string()))
+        )
+    with pytest.raises(sq.DataError, match="columns of other types: id was 'bigint' and is 'string'"):
+        run_stream(read_declaration(file))
+
+
+# ---------------------------------------------------------------- the checkpoint
+
+
+def test_checkpoints_of_others_are_refused(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
+    add_file(tmp_path, "1", day)
+    run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS})))
+    sinks = {"matches": "elsewhere"}
+    with pytest.raises(sq.DataError, match=r"belongs to another pipeline: matches was .*out/matches"):
+        run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, sinks=sinks)))
+    seconds = write_pipeline(tmp_path, {"pairs": PAIRS}, source={"path": "in", "unit": "s"})
+    with pytest.raises(sq.DataError, match="belongs to another source: unit was 'ms' and is 's'"):
+        run_stream(read_declaration(seconds))
+    # One that some other program of Spark made.
+    (tmp_path / "out" / "checkpoint" / "seqube.json").unlink()
+    with pytest.raises(sq.DataError, match="no checkpoint of ours"):
+        run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS})))
+    check_all(tmp_path, day, {"pairs": PAIRS})
+
+
+def test_one_stream_at_a_time_uses_a_checkpoint(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
+    add_file(tmp_path, "1", day)
+    declared = read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}))
+    assert declared.checkpoint is not None
+    program = (
+        f"import time\nfrom seqube.spark.checkpoint import hold\nwith hold({declared.checkpoint!r}):\n print(1, flush=True)\n "
+    )
+    other = subprocess.Popen([sys.executable, "-c", program + "time.sleep(600)"], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"1\n"
+        with pytest.raises(sq.DataError, match=f"in use by process {other.pid}"):
+            run_stream(declared)
+    finally:
+        other.kill()
+        other.wait()
+    run_stream(declared)  # the lock went with the process that was killed
+    check_all(tmp_path, day, {"pairs": PAIRS})
+    with hold(declared.checkpoint):  # and with the stream that ended
+        pass
+
+
+# ---------------------------------------------------------------- interrupted, killed, out of space
+
+
+def test_ctrl_c_stops_and_a_restart_goes_on(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
+    for number, part in enumerate(thirds(day)):
+        add_file(tmp_path, str(number), part)
+    declared = read_declaration(write_pipeline(tmp_path, QUERIES, trigger="1 second"))
+
+    def press(number: int, counts: Counts) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    first = run_stream(declared, press)
+    assert first.read is not None
+    assert 0 < first.read < day.num_rows
+    rest = read_declaration(write_pipeline(tmp_path, QUERIES))
+    run_stream(rest)
+    check_all(tmp_path, day, QUERIES)
+
+
+def start(file: Path) -> subprocess.Popen[bytes]:
+    """The pipeline in processes of its own, which can be signalled together as a terminal does it."""
+    return subprocess.Popen([*COMMAND, str(file)], start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def wait_for(process: subprocess.Popen[bytes], folder: Path, n: int) -> None:
+    """Until the pipeline has written so many entries of its log, or has ended."""
+    deadline = time.monotonic() + 180
+    while process.poll() is None and len(list(folder.glob("[0-9]*"))) < n and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_terminal(tmp_path: Path, day: pa.Table) -> None:
+    for number, part in enumerate(thirds(day)):
+        add_file(tmp_path, str(number), part)
+    process = start(write_pipeline(tmp_path, {"pairs": PAIRS}, trigger="1 second"))
+    wait_for(process, tmp_path / "out" / "checkpoint" / "commits", 1)
+    os.killpg(process.pid, signal.SIGINT)
+    said, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors.decode()
+    assert b"read" in said
+    assert b"Traceback" not in errors
+    process = start(write_pipeline(tmp_path, {"pairs": PAIRS}))
+    _, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, errors.decode()
+    check_all(tmp_path, day, {"pairs": PAIRS})
 
 
 @pytest.mark.slow
 def test_killed_at_random_moments(tmp_path: Path) -> None:
-    table = generate("hospital", 6_000, seed=11)
-    last = table.slice(table.num_rows - 1).to_pylist()[0]
-    end = pa.Table.from_pylist([{**last, "type": "End", "ts": last["ts"].replace(year=2027)}], table.schema)
-    bad = pa.Table.from_pylist([{**last, "type": None}] * 7, table.schema)
+    events = generate("hospital", 6_000, seed=11)
+    table = with_end(events)
+    bad = pa.Table.from_pylist([{**events.slice(0, 1).to_pylist()[0], "type": None}] * 7, table.schema)
     n_files = 4 * KILLS + 4
     step = -(-table.num_rows // n_files)
     for number in range(n_files):
         add_file(tmp_path, str(number), pa.concat_tables([table.slice(number * step, step), bad]))
-    add_file(tmp_path, str(n_files), end)
     file = write_pipeline(tmp_path, QUERIES)
+    logs = tmp_path / "out" / "checkpoint"
 
     chance = random.Random(7)
-    seconds = 45.0  # about how long a start takes on a busy machine; what matters is that kills fall everywhere
     for _ in range(KILLS):
-        process = run(file)
-        began = time.monotonic()
-        commits = tmp_path / "out" / "checkpoint" / "commits"
-        n_before = len(list(commits.glob("[0-9]*")))
-        while process.poll() is None and len(list(commits.glob("[0-9]*"))) <= n_before and time.monotonic() - began < 4 * seconds:
-            time.sleep(0.05)
-        time.sleep(chance.uniform(0, 4))
+        process = start(file)
+        # In the middle of a micro-batch, or at any time after one has been committed.
+        log = logs / chance.choice(["offsets", "commits"])
+        wait_for(process, log, len(list(log.glob("[0-9]*"))) + 1)
+        time.sleep(chance.uniform(0, 3))
         if process.poll() is None:
-            kill(process)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
         else:
-            assert process.returncode == 0, process.stderr.read().decode()  # type: ignore[union-attr]
-    process = run(file)
-    _, said = process.communicate(timeout=600)
-    assert process.returncode == 0, said.decode()
-
-    for name, query in QUERIES.items():
-        assert results(tmp_path, name) == expected(table, query), name
-        assert sum(expected(table, query).values()) > 0
-    quarantined = sum(pq.ParquetFile(path).metadata.num_rows for path in (tmp_path / "out" / "quarantine").rglob("*.parquet"))
-    assert quarantined == 7 * n_files
-    assert ids_are_distinct(tmp_path)
-    assert len(sq.run(PAIRS, table)) > 0
-
-
-def ids_are_distinct(folder: Path) -> bool:
+            assert process.returncode == 0, process.communicate()[1].decode()
+    process = start(file)
+    _, errors = process.communicate(timeout=1_200)
+    assert process.returncode == 0, errors.decode()
+    check_all(tmp_path, table, QUERIES)
+    assert len(quarantined(tmp_path)) == 7 * n_files
     ids: Counter[int] = Counter()
-    for path in (folder / "out" / "matches" / "pairs").rglob("*.parquet"):
+    for path in (tmp_path / "out" / "matches" / "pairs").rglob("*.parquet"):
         ids.update(pq.ParquetFile(path).read(columns=["match_id"]).column(0).to_pylist())
-    return max(ids.values()) == 1
+    assert max(ids.values()) == 1
+
+
+@pytest.mark.slow
+def test_no_space_left_for_the_sink(tmp_path: Path) -> None:
+    """On a small disk of its own, which is then made larger."""
+    apart = ["unshare", "--map-root-user", "--mount"]
+    small = "mount -t tmpfs -o size=64k tmpfs"
+    (tmp_path / "out").mkdir()
+    if shutil.which("unshare") is None or subprocess.run([*apart, *small.split(), str(tmp_path / "out")], check=False).returncode:
+        pytest.skip("no small disk can be mounted here")
+    table = with_end(generate("hospital", 6_000, seed=11))
+    for number, part in enumerate(thirds(table)):
+        add_file(tmp_path, str(number), part)
+    file = write_pipeline(tmp_path, QUERIES, checkpoint="checkpoint")
+    script = f"""
+        {small} out
+        {" ".join(COMMAND)} {file} 2> errors; echo $? > code
+        mount -o remount,size=1g out
+        {" ".join(COMMAND)} {file} || exit 1
+        cp -r out kept
+    """
+    subprocess.run([*apart, "sh", "-c", script], cwd=tmp_path, check=True, timeout=900, stdout=subprocess.DEVNULL)
+    assert (tmp_path / "code").read_text().strip() == "1"
+    assert "no space left" in (tmp_path / "errors").read_text()
+    (tmp_path / "out").rmdir()
+    (tmp_path / "kept").rename(tmp_path / "out")
+    check_all(tmp_path, table, QUERIES)

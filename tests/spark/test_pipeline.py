@@ -53,8 +53,10 @@ def add_file(folder: Path, name: str, table: pa.Table) -> None:
     draft.replace(folder / "in" / f"{name}.parquet")
 
 
-def results(folder: Path, query: str) -> Counter[str]:
-    files = sorted((folder / "out" / "matches" / query).rglob("*.parquet"))
+def results(folder: Path, query: str, since: int = 0) -> Counter[str]:
+    """What a query has written, since a micro-batch."""
+    folders = sorted((folder / "out" / "matches" / query).iterdir())
+    files = [file for batch in folders if int(batch.name[6:]) >= since for file in batch.glob("*.parquet")]
     rows = [row for file in files for row in pq.ParquetFile(file).read().drop_columns(["match_id"]).to_pylist()]
     return Counter(repr({name: plain(value) for name, value in row.items()}) for row in rows)
 
@@ -76,22 +78,30 @@ def test_stop_restart_and_changes_in_between(spark: SparkSession, tmp_path: Path
     n = day.num_rows
     add_file(tmp_path, "1", day.slice(0, n // 3))
     add_file(tmp_path, "2", day.slice(n // 3, n // 3))
-    first = run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS, "waits": WAITS, "gone": FREE})))
+    first = run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS, "waits": WAITS, "free": FREE, "gone": FREE})))
     assert first.read == 2 * (n // 3)
+    n_batches = len(list((tmp_path / "out" / "checkpoint" / "commits").glob("[0-9]*")))
 
     # A query is added, one replaced, one removed; the others go on as if nothing had happened.
     add_file(tmp_path, "3", day.slice(2 * (n // 3)))
     replaced = FREE.replace("2 min", "1 min")
-    file = write_pipeline(tmp_path, {"pairs": PAIRS, "waits": WAITS, "free": replaced})
+    file = write_pipeline(tmp_path, {"pairs": PAIRS, "waits": WAITS, "free": replaced, "new": PAIRS})
     second = run_stream(read_declaration(file))
     total = first + second
     assert total.read == n == total.used + total.irrelevant + total.late + total.quarantined  # type: ignore[operator]
     assert results(tmp_path, "pairs") == expected(day, PAIRS)
     assert results(tmp_path, "waits") == expected(day, WAITS)
-    assert results(tmp_path, "free") == expected(day.slice(2 * (n // 3)), replaced)
+    rest = day.slice(2 * (n // 3))
+    assert results(tmp_path, "free", since=n_batches) == expected(rest, replaced)
+    assert results(tmp_path, "new") == expected(rest, PAIRS)
     metrics = [json.loads(path.read_text()) for path in sorted((tmp_path / "out" / "metrics").glob("*.json"))]
     assert sum(sum(row["matches"].values()) for row in metrics) == sum(total.matches.values())  # type: ignore[union-attr]
     assert metrics[-1]["state_rows"] == 0  # the window has left everything behind
+    for row in metrics:
+        assert row["read"] == row["used"] + row["irrelevant"] + row["late"] + row["quarantined"]
+        assert (row["state_bytes"] > 0) == (row["state_rows"] > 0)
+    assert max(row["state_rows"] for row in metrics) > 100
+    assert metrics[1]["watermark_lag_seconds"] >= 60  # the lateness
 
     # Once more, with nothing new: nothing is written again.
     assert sum((run_stream(read_declaration(file)).matches or {}).values()) == 0
@@ -128,8 +138,8 @@ def test_all_mistakes_are_shown_at_once(tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text(
         "source:\n  fromat: csv\n  path: in\n  unit: year\nschema:\n  id: {type: number}\n"
-        "queries:\n  a: SEQ(A a, B b\n  b: SEQ(A a) WITHIN 5\nhierarchy: none.yaml\n"
-        "sinks:\n  late: {path: x, format: xlsx}\ntrigger: soon\n"
+        "queries:\n  a: SEQ(A a, B b\n  b: SEQ(A a, Lamp x) WITHIN 5\nhierarchy: none.yaml\n"
+        "sinks:\n  late: {path: x, format: xlsx}\ntrigger: soon\nrules: [{predicate: A, within: 5}]\n"
     )
     with pytest.raises(sq.SchemaError) as caught:
         read_declaration(file)
@@ -145,18 +155,47 @@ def test_all_mistakes_are_shown_at_once(tmp_path: Path) -> None:
         "there is no sink for matches (line 11",
         "unknown format 'xlsx'",
         "'soon' is no length of time (line 13",
+        "there is no sink for forecasts (line 11",
+        "in the rules: rule 1",
+        "(line 14, column 1)",
     ):
         assert words in said, words
 
 
+def test_types_that_no_event_may_have(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    schema = {"type": {"type": "string", "allowed": ["Lamp", "Door"]}}
+    hierarchy = {"Thing": ["Lamp", "Door"]}
+    queries = {"right": "SEQ(Thing a, Door b) WITHIN 5", "wrong": "SEQ(Thing a,\n    Dor b) WITHIN 5"}
+    file = write_pipeline(tmp_path, queries, schema=schema, hierarchy=hierarchy)
+    with pytest.raises(sq.SchemaError, match=r"in the query 'wrong', line 2, column 5: unknown event type 'Dor'") as caught:
+        read_declaration(file)
+    assert "did you mean 'Door'" in str(caught.value)
+    assert "'right'" not in str(caught.value).split("\n", 1)[0]
+
+
+def test_rules_in_a_batch(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
+    rules = [{"name": "r", "predicate": "Recycle -> Wash", "consequent": "Operate", "within": "30 min", "horizon": "2 h",
+              "probability": 0.5, "partition_by": "id"}]  # fmt: skip
+    add_file(tmp_path, "1", day)
+    sinks = {"matches": "out/matches", "forecasts": "out/forecasts"}
+    counts = run_once(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, rules=rules, sinks=sinks)))
+    expected_rows = sq.forecast({"rules": rules}, day).table
+    found = [row for path in (tmp_path / "out" / "forecasts").rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
+    assert Counter(repr(plain(row)) for row in found) == Counter(repr(row) for row in expected_rows.to_pylist())
+    assert counts.forecasts == expected_rows.num_rows > 0
+
+
 def test_sources_that_are_not_what_was_declared(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
-    with pytest.raises(sq.DataError, match=r"there is no .*in"):
-        run_once(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS})))
+    with pytest.raises(sq.SchemaError, match=r"there is no .*in \(line 1, column"):
+        read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}))
     add_file(tmp_path, "1", day.slice(0, 10))
     with pytest.raises(sq.SchemaError, match="no column 'colour'"):
         run_once(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, schema={"colour": "string"})))
     with pytest.raises(sq.SchemaError, match="'id' is declared string and holds bigint"):
         run_once(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, schema={"id": "string"})))
+    with pytest.raises(sq.QueryError, match="did you mean 'Recycle'"):
+        run_once(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS.replace("Recycle", "Recicle")})))
     (tmp_path / "in" / "2.parquet").write_bytes(b"PAR1 this is no Parquet PAR1")
     with pytest.raises(sq.DataError, match="cannot be read"):
         run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS})))

@@ -6,8 +6,8 @@ if all its parts with one event less are frequent. A rule "episode => type" is g
 occurrences before the horizon, and at least `min_confidence` of those whose interval lies in the past; that share is its
 probability, so over the same events `forecast(...).quality` observes exactly what the rule states.
 
-Counting is kept apart from searching, and adds up: a `Slice` counts the occurrences that end in its own stretch of time, given the
-events of one window before it and one horizon after it. Whoever has many slices (of time, or of keys) adds their counts.
+Counting is kept apart from searching, and adds up: a `Slice` counts the occurrences that end with its own events, given those of
+one window before them and one horizon after them. Whoever has many slices (of time, or of keys) adds their counts.
 
 Cost: per level, one pass of the index over all candidates; then a search per frequent episode, occurrence and type.
 
@@ -20,7 +20,7 @@ Cost: per level, one pass of the index over all candidates; then a search per fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple, Protocol
@@ -39,6 +39,8 @@ from seqube.predict.index import match_index
 from seqube.predict.matcher import lay_end_to_end
 from seqube.predict.rules import Rule, Rules
 from seqube.predict.ruletext import Vertex, read_length, write_length
+
+Progress = Callable[[int, int], None]  # events in an episode, episodes that are counted
 
 MOST_CANDIDATES = 2_000_000
 _BATCH = 20_000_000  # occurrences held at once
@@ -59,18 +61,19 @@ def mine(
     type: str = "type",
     time: str = "ts",
     unit: str = "ms",
+    progress: Progress | None = None,
 ) -> Rules:
     """Rules over event types that held in these events, the most certain first.
 
     `min_support` counts occurrences, or is a share of all events if below 1. `horizon` is `window` unless given: predicate and
     consequent together then lie within the window. `max_events` is the size of the largest predicate,
-    `limit` the number of rules to give at most.
+    `limit` the number of rules to give at most. `progress` is told each size of episodes and how many of it are counted.
     """
     stream = Events(events, type, time, unit)
     aim = read_aim(stream.unit, window, min_support, min_confidence, horizon, max_events, kinds, partition_by, limit)
     names = sorted(stream.type_names)  # so that the order of rules does not depend on the order of rows
     newest = int(stream.times[-1]) if len(stream) else 0
-    return aim.find(_Slices(list(cut_slices(stream, names, aim, newest)), len(names)), names, len(stream))
+    return aim.find(_Slices(list(cut_slices(stream, names, aim, newest)), len(names)), names, len(stream), progress)
 
 
 @dataclass(frozen=True)
@@ -91,10 +94,10 @@ class Aim:
         """The support that is asked for, as a number of occurrences."""
         return int(self.min_support) if self.min_support >= 1 else max(1, int(np.ceil(self.min_support * n_events)))
 
-    def find(self, counter: Counter, names: Sequence[str], n_events: int) -> Rules:
+    def find(self, counter: Counter, names: Sequence[str], n_events: int, progress: Progress | None = None) -> Rules:
         """The rules that hold. `names` are what the counter's symbols stand for, `n_events` counts those of every type."""
-        within, horizon = self.ticks
-        found = search(counter, min(within, horizon - 1), self.least(n_events), self.min_confidence, self.max_events, self.kinds)
+        within, least = min(self.ticks[0], self.ticks[1] - 1), self.least(n_events)
+        found = search(counter, within, least, self.min_confidence, self.max_events, self.kinds, progress)
         return Rules(_write_rule(pattern, names, self) for pattern in found[: self.limit])
 
 
@@ -154,19 +157,20 @@ class Counter(Protocol):
 
 @dataclass(frozen=True)
 class Slice:
-    """A stretch of a stream. Occurrences that end in [low, high) are its own; its events reach a window back and a horizon on."""
+    """A stretch of a stream: events of its own, and those of a window before and a horizon after them.
+
+    Occurrences that end with its own events are its own; events of equal time are all its own, or none is.
+    """
 
     times: Ints
     symbols: Codes
     closed: npt.NDArray[np.bool_]  # by event: whether an interval of an occurrence that starts there lies in the past
-    low: int
-    high: int
+    own: npt.NDArray[np.bool_]
     horizon: int
     n_symbols: int
 
     def totals(self) -> Ints:
-        own = (self.times >= self.low) & (self.times < self.high)
-        return np.bincount(self.symbols[own], minlength=self.n_symbols).astype(np.int64)
+        return np.bincount(self.symbols[self.own], minlength=self.n_symbols).astype(np.int64)
 
     def count(self, episodes: Episodes) -> Ints:
         return np.bincount(self._match(episodes).rules, minlength=episodes.n_rules).astype(np.int64)
@@ -183,9 +187,9 @@ class Slice:
         return np.diff(bounds), hits
 
     def _match(self, episodes: Episodes) -> Found:
-        until = int(np.searchsorted(self.times, self.high))
+        until = int(np.max(np.flatnonzero(self.own), initial=-1)) + 1
         found = match_index(self.times[:until], self.symbols[:until], np.ones(until, np.bool_), _NO_SEEDS, episodes)
-        own = found.ends >= self.low
+        own = self.own[np.searchsorted(self.times, found.ends)]
         return Found(found.rules[own], found.starts[own], found.ends[own])
 
 
@@ -244,8 +248,8 @@ def cut_slices(
 ) -> Iterator[Slice]:
     """Events as one slice; with keys, their streams laid end to end (in as many slices as 64 bits ask for).
 
-    `names` ascend; events of other types do not count. `newest` is the time of the last event of the whole stream. Without keys,
-    the events may be those of a stretch [low, high) and of what it needs around it.
+    `names` ascend; events of other types do not count. `newest` is the time of the last event of the whole stream. The events may
+    be those of a stretch [low, high) and of what it needs around it.
     """
     within, horizon = aim.ticks
     ranks = {name: rank for rank, name in enumerate(names)}
@@ -259,12 +263,11 @@ def cut_slices(
         return
     times = events.times
     closed = times <= newest + 1 - horizon
-    if not aim.partition_by:
-        yield Slice(times[rows], symbols[rows], closed[rows], low, newest + 1 if high is None else high, horizon, len(names))
-        return
-    for chosen, line in lay_end_to_end(times[rows], keys[rows], max(within, horizon) + 1):
-        own = rows[chosen]
-        yield Slice(line, symbols[own], closed[own], int(line[0]), int(line[-1]) + 1, horizon, len(names))
+    own = (times >= low) & (times < (newest + 1 if high is None else high))
+    lines = lay_end_to_end(times[rows], keys[rows], max(within, horizon) + 1) if aim.partition_by else [(slice(None), times[rows])]
+    for chosen, line in lines:
+        laid = rows[chosen]
+        yield Slice(line, symbols[laid], closed[laid], own[laid], horizon, len(names))
 
 
 # ---------------------------------------------------------------- searching
@@ -285,7 +288,13 @@ class Pattern(NamedTuple):
 
 
 def search(
-    counter: Counter, within: int, min_support: int, min_confidence: float, max_events: int, kinds: tuple[str, ...]
+    counter: Counter,
+    within: int,
+    min_support: int,
+    min_confidence: float,
+    max_events: int,
+    kinds: tuple[str, ...],
+    progress: Progress | None = None,
 ) -> list[Pattern]:
     """All patterns with enough support and confidence, the most certain first."""
     totals = counter.totals()
@@ -295,8 +304,10 @@ def search(
     for kind in kinds:
         is_chain = kind == "serial"
         level = singles
-        for _ in range(1, max_events):
+        for size in range(2, max_events + 1):
             level = _grow(level, is_chain)
+            if progress:
+                progress(size, len(level))
             if len(level) > MOST_CANDIDATES:
                 raise PlanError(f"{len(level):,} episodes would have to be counted\n  hint: raise min_support or lower max_events")
             supports = [counter.count(line_up(batch, is_chain, within, len(totals))) for batch in _batches(level, totals)]

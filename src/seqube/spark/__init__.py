@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from seqube.events import Hierarchy
     from seqube.language import Query
     from seqube.language.tree import Window
+    from seqube.plan.explain import Explanation
     from seqube.predict import Rule, Rules
+    from seqube.predict.mining import Progress
     from seqube.spark.batch import Tables
 
-__all__ = ["forecast", "mine", "quarantine", "register", "run", "session"]
+__all__ = ["explain", "forecast", "mine", "quarantine", "register", "run", "session"]
 
 
 @overload
@@ -81,6 +83,27 @@ def run(
     return tables if isinstance(query, Mapping) else tables[""]
 
 
+def explain(
+    query: str | Query | Mapping[str, str | Query],
+    events: DataFrame,
+    *,
+    type: str = "type",
+    time: str = "ts",
+    unit: str = "ms",
+    hierarchy: Hierarchy | None = None,
+    strategy: str = "auto",
+) -> Explanation:
+    """How Spark runs a query over a DataFrame: how it is split and what that means for scale, what is left out before the shuffle.
+
+    Nothing is read for it.
+    """
+    from seqube.spark import explanation, ingest
+
+    source = ingest.read_source(events, type, time, unit)
+    queries = query if isinstance(query, Mapping) else {"": query}
+    return explanation.explain({name: ingest.prepare(text, source, hierarchy, strategy) for name, text in queries.items()}, source)
+
+
 def forecast(
     rules: Rules | Rule | Iterable[Rule] | Mapping[str, Any] | str | Path,
     events: DataFrame,
@@ -90,18 +113,31 @@ def forecast(
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
+    lateness: str = "10 seconds",
     slices: int | None = None,
 ) -> DataFrame:
     """Every useful prediction of these rules over a DataFrame of events, with the columns of `seqube.forecast(...).table`.
 
     Rules may also be a rule file's path or content. Rules with `partition_by` are spread by their key, others by slices of time;
     `slices` asks for so many of them, or tasks, instead of as many as the data suggests.
+
+    A streaming DataFrame gives a streaming DataFrame. Events may come out of order by `lateness`; a prediction comes when the
+    watermark has passed the end of its occurrence.
     """
+    from seqube.errors import PlanError
     from seqube.predict.forecasts import read_rules
     from seqube.spark import forecasting, ingest
 
     source = ingest.read_source(events, type, time, unit)
-    return forecasting.forecast(read_rules(rules), source, hierarchy, strategy, slices)
+    known = read_rules(rules)
+    if not events.isStreaming:
+        return forecasting.forecast(known, source, hierarchy, strategy, slices)
+    if not known:
+        raise PlanError("there are no rules to watch the stream for\n  hint: give at least one")
+    from seqube.spark.stream import watch_stream
+
+    shares = forecasting.share_rules(known, source.schema, hierarchy, strategy)
+    return watch_stream({}, source, lateness, shares=shares).forecasts()
 
 
 def mine(
@@ -119,6 +155,7 @@ def mine(
     time: str = "ts",
     unit: str = "ms",
     slices: int | None = None,
+    progress: Progress | None = None,
 ) -> Rules:
     """Rules over event types that held in a DataFrame of events, as `seqube.mine` finds them; the counting is done on Spark."""
     from seqube.predict.mining import read_aim
@@ -126,7 +163,7 @@ def mine(
 
     source = ingest.read_source(events, type, time, unit)
     lengths = (source.schema.unit, window, min_support, min_confidence, horizon)
-    return forecasting.mine(source, read_aim(*lengths, max_events, kinds, partition_by, limit), slices)
+    return forecasting.mine(source, read_aim(*lengths, max_events, kinds, partition_by, limit), slices, progress)
 
 
 def quarantine(events: DataFrame, *, type: str = "type", time: str = "ts", unit: str = "ms") -> DataFrame:

@@ -4,11 +4,13 @@
     schema      column: {type, required, min, max, allowed}            what is expected of them
     hierarchy   a path, or the tree itself                             the concepts above the event types
     queries     name: text, or the path of a *.sqb file
-    sinks       matches, quarantine, late, metrics: {path, format}
+    rules       the path of a rule file, or its content                for predictions
+    sinks       matches, forecasts, quarantine, late, metrics: {path, format}
     trigger     how often a micro-batch is made, or `available now`: what is there, then stop
     checkpoint  where the stream remembers how far it is
 
-Relative paths start at the folder of the file. The hierarchy and the queries it names lie in that folder, or below.
+Relative paths start at the folder of the file; the hierarchy, the queries and the rules it names lie in that folder, or below.
+There are queries, or rules, or both. Where the schema says which types are allowed, queries may name no others.
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ from seqube.errors import Problem, QueryError, SchemaError, SequbeError, Span, d
 from seqube.events import Hierarchy
 from seqube.events.documents import parse_yaml
 from seqube.events.schema import UNITS
-from seqube.language import Query, parse, parse_file
+from seqube.language import Query, check, parse, parse_file
+from seqube.predict.rules import Rules
 
 FORMATS = ("parquet", "json", "csv", "orc")
-SINKS = ("matches", "quarantine", "late", "metrics")
+SINKS = ("matches", "forecasts", "quarantine", "late", "metrics")
 AVAILABLE_NOW = "available now"
 _PERIOD = re.compile(r"\s*\d+(\.\d+)?\s*(ms|milliseconds?|s|sec|seconds?|min|minutes?|h|hours?|d|days?)\s*")
 
@@ -63,6 +66,7 @@ class Declaration:
     schema: Mapping[str, Demand]
     hierarchy: Hierarchy | None
     queries: Mapping[str, Query]
+    rules: Rules
     sinks: Mapping[str, Place]
     trigger: str
     checkpoint: str | None
@@ -118,11 +122,9 @@ class _Reader:
     def read(self, document: Mapping[str, Any]) -> Declaration:
         known = ("source", "schema", "hierarchy", "queries", "rules", "sinks", "trigger", "checkpoint")
         self._known(document, known)
-        for section in ("source", "queries", "sinks"):
+        for section in ("source", "sinks", *(() if "rules" in document else ("queries",))):
             if section not in document:
                 self.fail(f"there is no {section!r}", hint=f"add '{section}:' to the file")
-        if "rules" in document:
-            self.fail("rules are not part of pipelines yet", "rules", hint="use seqube forecast")
         source = self._mapping(document, "source", ("format", "path", "type", "time", "unit", "lateness", "options"))
         options = source.get("options", {})
         if not isinstance(options, Mapping):
@@ -132,25 +134,33 @@ class _Reader:
         path = source.get("path")
         if path is not None:
             path = self._path(path, "source", "path")
+            if "://" not in path and not set("*?[{") & set(path) and not Path(path).exists():
+                self.fail(f"there is no {path}", "source", "path")
         elif format_ in FORMATS and "path" not in options and "source" in document:
             self.fail("the source has no path", "source", hint="path: the folder or file of events")
         unit = self._string(source, "unit", "ms", "source")
         if unit not in UNITS:
             self.fail(f"unknown time unit {unit!r}", "source", "unit", hint=f"one of {', '.join(UNITS)}")
         checkpoint = document.get("checkpoint")
+        type_column = self._string(source, "type", "type", "source")
+        schema, hierarchy = self._schema(document.get("schema") or {}), self._hierarchy(document.get("hierarchy"))
+        queries = self._queries(document.get("queries"))
+        if type_column in schema and schema[type_column].allowed:
+            self._check_types(queries, [*schema[type_column].allowed, *(hierarchy.names if hierarchy else ())])
         return Declaration(
             self.file,
             format_,
             path,
             {str(name): _option(value) for name, value in options.items()},
-            self._string(source, "type", "type", "source"),
+            type_column,
             self._string(source, "time", "ts", "source"),
             unit,
             self._period(source.get("lateness", "0 seconds"), "source", "lateness"),
-            self._schema(document.get("schema") or {}),
-            self._hierarchy(document.get("hierarchy")),
-            self._queries(document.get("queries")),
-            self._sinks(document.get("sinks")),
+            schema,
+            hierarchy,
+            queries,
+            self._rules(document.get("rules")),
+            self._sinks(document.get("sinks"), {"matches": "queries" in document, "forecasts": "rules" in document}),
             self._trigger(document.get("trigger", "1 second")),
             None if checkpoint is None else self._path(checkpoint, "checkpoint"),
         )
@@ -220,6 +230,26 @@ class _Reader:
                 self._fail_query(error, f"in the query {name!r}", "queries", str(name))
         return found
 
+    def _check_types(self, queries: Mapping[str, Query], known: list[str]) -> None:
+        for name, query in queries.items():
+            try:
+                check(query, None, known)
+            except QueryError as error:
+                self._fail_query(error, f"in the query {name!r}", "queries", name)
+
+    def _rules(self, section: Any) -> Rules:
+        if section is None:
+            return Rules()
+        try:
+            if isinstance(section, str) or (isinstance(section, list) and section):
+                return Rules.load(self._beside(section)) if isinstance(section, str) else Rules.from_dict({"rules": section})
+            self.fail("rules are the path of a rule file, or a list of rules", "rules")
+        except QueryError as error:
+            self._fail_query(error, f"in {section}" if isinstance(section, str) else "in the rules", "rules")
+        except SequbeError as error:
+            self.fail(str(error), "rules")
+        return Rules()
+
     def _check_name(self, name: str, *path: str) -> None:
         if not re.fullmatch(r"[\w-][\w.-]*", name):
             self.fail(f"{name!r} cannot name a query: results are in a folder of that name", *path, hint="letters, digits, _ and -")
@@ -229,7 +259,7 @@ class _Reader:
             there = f", line {problem.at.line}, column {problem.at.column}" if problem.at else ""
             self.fail(f"{where}{there}: {problem.message}", *path, hint=problem.hint)
 
-    def _sinks(self, section: Any) -> dict[str, Place]:
+    def _sinks(self, section: Any, needed: Mapping[str, bool]) -> dict[str, Place]:
         found: dict[str, Place] = {}
         if section is None:
             return found
@@ -237,8 +267,9 @@ class _Reader:
             self.fail("sinks are a mapping", "sinks", hint="matches: {path: out/matches}")
             return found
         self._known(section, SINKS, "sinks")
-        if "matches" not in section:
-            self.fail("there is no sink for matches", "sinks", hint="matches: {path: out/matches}")
+        for name, is_needed in needed.items():
+            if is_needed and name not in section:
+                self.fail(f"there is no sink for {name}", "sinks", hint=f"{name}: {{path: out/{name}}}")
         for name, declared in section.items():
             place = {"path": declared} if isinstance(declared, str) else declared
             if not isinstance(place, Mapping) or not isinstance(place.get("path"), str):

@@ -29,7 +29,7 @@ from seqube.language.tree import attributes
 from seqube.predict.episodes import Codes, Episodes, Ints, Seeds, line_up
 from seqube.predict.forecasts import Forecaster, find_halo
 from seqube.predict.matcher import choose_strategy
-from seqube.predict.mining import Aim, Slice, cut_slices
+from seqube.predict.mining import Aim, Progress, Slice, cut_slices
 from seqube.predict.rules import Rule, Rules
 from seqube.predict.ruletext import read_condition
 from seqube.spark import ingest
@@ -41,9 +41,10 @@ from seqube.spark.routing import Task
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-SLICES = "low long, high long, blob binary"
+SLICES = "blob binary"
 COUNTS = "answer int, place long, n long"
 _MOMENT, _SYMBOL, _NO_SEEDS = np.zeros(1, np.int64), np.zeros(1, np.int32), Seeds(np.empty(0, np.int32), np.empty(0, np.int64))
+_YES = np.ones(1, np.bool_)
 _ONE = line_up(np.zeros((1, 1), np.int32), True, 0, 1)
 
 
@@ -69,6 +70,9 @@ class Share:
         names = {vertex.type for rule in self.rules for vertex in rule.vertices}
         return frozenset().union(*(self.hierarchy.covers(name) for name in names)) if self.hierarchy else frozenset(names)
 
+    def wants(self, source: Source) -> Column:
+        return _is_of(source, self.types)
+
     def make_forecaster(self) -> Forecaster:
         return Forecaster(self.rules, self.schema, self.hierarchy, self.strategy)
 
@@ -84,6 +88,8 @@ class Share:
 
 def share_rules(rules: Rules, schema: Schema, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> list[Share]:
     """The rules by their partition, checked against the columns they are for."""
+    # What workers will load is compiled here, because they must not all write the cache at once.
+    choose_strategy(strategy)(_MOMENT, _SYMBOL, _YES, _NO_SEEDS, _ONE)
     rows = describe_rows(rules, schema, hierarchy, strategy)
     members: dict[tuple[str, ...], list[Rule]] = {}
     for rule in rules:
@@ -152,11 +158,6 @@ def forecast(
     """The predictions of rules over a source; `slices` asks for that many slices of time (or tasks, with a key)."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    if source.frame.isStreaming:
-        raise PlanError(
-            "forecasts do not run over streams of Spark yet\n"
-            "  hint: write the stream to a table and forecast that, or step a seqube.predict.forecasts.Forecaster"
-        )
     rows = from_arrow_schema(describe_rows(rules, source.schema, hierarchy, strategy))
     if not rules:
         return source.frame.sparkSession.createDataFrame([], rows)
@@ -166,9 +167,7 @@ def forecast(
         Group(number, share.key, False, False, {}, find_halo(share.rules, source.schema.unit), 0)
         for number, share in enumerate(shares)
     ]
-    blobs, tasks = _spread(source, columns, groups, [_is_of(source, share.types) for share in shares], slices)
-    # What workers will load is compiled here, because they must not all write the cache at once.
-    choose_strategy(strategy)(_MOMENT, _SYMBOL, np.ones(1, np.bool_), _NO_SEEDS, _ONE)
+    blobs, tasks = _spread(source, columns, groups, [share.wants(source) for share in shares], slices)
     return blobs.mapInArrow(lambda batches: predict(batches, columns, tasks, shares), rows)
 
 
@@ -199,7 +198,7 @@ def _spread(
 # ---------------------------------------------------------------- mining
 
 
-def mine(source: Source, aim: Aim, slices: int | None = None) -> Rules:
+def mine(source: Source, aim: Aim, slices: int | None = None, progress: Progress | None = None) -> Rules:
     """The rules that hold in a source; `slices` asks for that many slices of time (or tasks, with a key)."""
     if source.frame.isStreaming:
         raise PlanError("rules are learnt from history, not from a stream\n  hint: mine a table that the stream was written to")
@@ -214,14 +213,13 @@ def mine(source: Source, aim: Aim, slices: int | None = None) -> Rules:
     if not names:
         return Rules()
     columns = Columns(_narrow(schema, aim.partition_by))
-    # The streams of keys are laid end to end, which leaves no stretch of time to own: tasks of keys are not cut.
-    group = Group(0, aim.partition_by, False, bool(aim.partition_by), {}, *aim.ticks)
+    group = Group(0, aim.partition_by, False, False, {}, *aim.ticks)
     blobs, tasks = _spread(source, columns, [group], [_is_of(source, names)], slices)
     kept = blobs.mapInArrow(lambda batches: write_slices(batches, columns, tasks, names, aim, newest), SLICES).persist()
-    Slice(_MOMENT, _SYMBOL, np.ones(1, np.bool_), 0, 1, 1, 1).follow(_ONE, _SYMBOL)  # compiled here, as above
+    Slice(_MOMENT, _SYMBOL, _YES, _YES, 1, 1).follow(_ONE, _SYMBOL)  # compiled here, as above
     counter = SliceCounter(kept, aim.ticks[1], len(names))
     try:
-        return aim.find(counter, names, n_events)
+        return aim.find(counter, names, n_events, progress)
     finally:
         kept.unpersist()
 
@@ -243,9 +241,9 @@ def write_slices(
     for task, events in _tasks(batches, columns, tasks):
         high = newest if task.upto == HIGHEST else task.upto
         for piece in cut_slices(events, names, aim, newest, task.after + 1, high + 1):
-            arrays = {"times": piece.times, "symbols": piece.symbols, "closed": piece.closed}
+            arrays = {"times": piece.times, "symbols": piece.symbols, "closed": piece.closed, "own": piece.own}
             blob = write_blob(pa.table({name: pa.array(values) for name, values in arrays.items()}))
-            yield pa.RecordBatch.from_pydict({"low": [piece.low], "high": [piece.high], "blob": [blob]})
+            yield pa.RecordBatch.from_pydict({"blob": [blob]})
 
 
 def count_slices(
@@ -253,11 +251,11 @@ def count_slices(
 ) -> Iterator[pa.RecordBatch]:
     """Slices -> the counts of each that are not zero; several arrays of counts are told apart by their number."""
     for batch in batches:
-        for low, high, blob in zip(*(batch.column(k) for k in range(3)), strict=True):
+        for blob in batch.column(0):
             table = pa.ipc.open_stream(blob.as_buffer()).read_all().combine_chunks()
             # Copies, because the loops are compiled for arrays that may be written to.
-            times, symbols, closed = (np.array(column) for column in table.columns)
-            piece = Slice(times, symbols, closed, low.as_py(), high.as_py(), horizon, n_symbols)
+            times, symbols, closed, own = (np.array(column) for column in table.columns)
+            piece = Slice(times, symbols, closed, own, horizon, n_symbols)
             for number, counts in enumerate(count(piece)):
                 flat = counts.ravel()
                 places = np.flatnonzero(flat)

@@ -39,6 +39,8 @@ TEXT = "#text"  # a time column of texts as it came
 REASON = "#reason"  # why a row is no event; null for events
 SEQUENCE = "#sequence"  # the order of the input, where ties are numbered
 IDENTITY = "#id"  # a hash of the whole event, from which match ids are made
+SOME_TYPES = 10_000  # with more of them, nobody can say which one was meant
+LAST_MOMENT_US = 9_151_488_000_000_000  # 2260: what a stream waits for must lie before the last moment that pandas knows
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -82,10 +84,15 @@ class Source:
         reason = "reason" if "reason" not in self.names else "reason_"
         return self.frame.where(F.isnotnull(column(REASON))).select(*shown, column(REASON).alias(reason))
 
-    def tally(self) -> tuple[int, dict[str, int]]:
-        """How many rows are events, and how many are not, by reason."""
-        counts = {row[0]: row[1] for row in self.frame.groupBy(column(REASON)).count().collect()}
-        return counts.pop(None, 0), counts
+    def tally(self) -> tuple[int, dict[str, int], list[str]]:
+        """How many rows are events, how many are not, by reason, and the types of events (some, where there are very many)."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        names = F.slice(F.collect_set(column(self.type_column).cast("string")), 1, SOME_TYPES)
+        counted = self.frame.groupBy(column(REASON)).agg(F.count(F.lit(1)).alias("n"), names.alias("types")).collect()
+        found = {row[REASON]: (row["n"], row["types"]) for row in counted}
+        n_events, types = found.pop(None, (0, []))
+        return n_events, {reason: n for reason, (n, _) in found.items()}, types
 
     @property
     def type_column(self) -> str:
@@ -118,10 +125,13 @@ def read_source(frame: DataFrame, type: str, time: str, unit: str, checks: Seque
         value = moment.cast("double")
         faults.append((F.isnan(value) | (F.abs(value) == float("inf")) | (F.floor(value).cast("double") != value), NOT_WHOLE))
         faults.append((F.abs(value) > 2.0**53, OUT_OF_RANGE))
+    schema = Schema(columns, type, time, unit)
+    last = LAST_MOMENT_US * 1_000 // UNITS[schema.unit] if frame.isStreaming else 2**63 - 2
+    faults.append((~clock(Source(frame, schema)).between(-last, last), OUT_OF_RANGE))
     reason = F.lit(None).cast("string")
     for fails, text in reversed([*((demand.fails, demand.reason) for demand in checks), *faults]):
         reason = F.when(fails, F.lit(text)).otherwise(reason)
-    return Source(frame.withColumn(REASON, reason), Schema(columns, type, time, unit))
+    return Source(frame.withColumn(REASON, reason), schema)
 
 
 def _parse_moment(text: Column) -> Column:
@@ -147,7 +157,8 @@ def read_files(spark: SparkSession, path: str) -> DataFrame:
     reader = spark.read.format(kind)
     if kind == "csv":
         reader = reader.options(header="true", inferSchema="true", mode="PERMISSIVE")
-    return reader.load(path)
+    # Relative to this process: the JVM may have been started elsewhere.
+    return reader.load(path if "://" in path else str(place.resolve()))
 
 
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".orc": "orc"}
@@ -182,6 +193,14 @@ def prepare(query: str | Query, source: Source, hierarchy: Hierarchy | None = No
     bound = parse(query) if isinstance(query, str) else query
     check(bound, source.schema)
     return plan(bound, None, hierarchy, strategy)
+
+
+def check_types(query: Query, present: Sequence[str], hierarchy: Hierarchy | None) -> None:
+    """Refuse a misspelt type, as runs in one process do, where the types of all events are known."""
+    from seqube.query import check_types
+
+    if 0 < len(present) < SOME_TYPES:
+        check_types(query, present, hierarchy)
 
 
 # ---------------------------------------------------------------- clocks

@@ -10,24 +10,25 @@ Counts always add up: read = used + irrelevant + late + quarantined.
 from __future__ import annotations
 
 import json
+import operator
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqube.errors import DataError, SchemaError, SequbeError
-from seqube.spark import batch, ingest
+from seqube.errors import DataError, PlanError, SchemaError
+from seqube.spark import batch, forecasting, ingest
+from seqube.spark.checkpoint import claim, hold
 from seqube.spark.declaration import AVAILABLE_NOW, Declaration, Demand, Place
+from seqube.spark.failures import spark_errors
+from seqube.spark.forecasting import Share
 from seqube.spark.ingest import REASON, Check, Source
 from seqube.spark.session import session
 from seqube.spark.stream import LATE, MATCH, PROGRESS, REJECTED, Stream, watch_stream
-
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks
-    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -47,6 +48,7 @@ class Counts:
     late: int = 0
     quarantined: int = 0
     matches: Mapping[str, int] | None = None
+    forecasts: int = 0
 
     def __add__(self, other: Counts) -> Counts:
         def total(one: int | None, two: int | None) -> int | None:
@@ -60,6 +62,7 @@ class Counts:
             self.late + other.late,
             self.quarantined + other.quarantined,
             {name: (self.matches or {}).get(name, 0) + (other.matches or {}).get(name, 0) for name in names},
+            self.forecasts + other.forecasts,
         )
 
 
@@ -71,21 +74,28 @@ def run_once(declared: Declaration) -> Counts:
     spark = session()
     source = open_source(spark, declared, streaming=False)
     plans = {name: ingest.prepare(query, source, declared.hierarchy) for name, query in declared.queries.items()}
+    shares = forecasting.share_rules(declared.rules, source.schema, declared.hierarchy) if declared.rules else []
     for name in plans:
-        _refuse_stream_results(declared, name)
-    with _errors(declared):
-        counts = _count(source, plans)
-        tables = batch.find(plans, source, with_ids=True)
+        _refuse_stream_results(declared.sinks["matches"].path, name)
+    if shares:
+        _refuse_stream_results(declared.sinks["forecasts"].path, "")
+    with spark_errors(declared.path):
+        counts, types = _count(source, plans, shares)
+        for query in declared.queries.values():
+            ingest.check_types(query, types, declared.hierarchy)
         found = {}
-        for name in plans:
-            frame = tables[name].cache()
-            found[name] = frame.count()
-            _write(frame, declared.sinks["matches"], name, "batch=once")
-            frame.unpersist()
-        tables.unpersist()
+        if plans:
+            tables = batch.find(plans, source, with_ids=True)
+            for name in plans:
+                found[name] = _write_once(tables[name], declared.sinks["matches"], name)
+            tables.unpersist()
+        n_forecasts = 0
+        if shares:
+            predictions = forecasting.forecast(declared.rules, source, declared.hierarchy)
+            n_forecasts = _write_once(predictions, declared.sinks["forecasts"], "")
         if counts.quarantined and "quarantine" in declared.sinks:
             _write(source.quarantined(), declared.sinks["quarantine"], "", "batch=once")
-    counts = replace(counts, matches=found)
+    counts = replace(counts, matches=found, forecasts=n_forecasts)
     _write_metrics(declared, "once", asdict(counts))
     return counts
 
@@ -95,10 +105,22 @@ def run_stream(declared: Declaration, report: Report | None = None, stop: Callab
     if declared.checkpoint is None:
         raise SchemaError(f"{declared.file}: a stream needs a place to remember how far it is\n  hint: checkpoint: out/checkpoint")
     spark = session()
-    _claim(declared)
+    if ".connect." in type(spark).__module__:
+        raise PlanError(
+            "a pipeline writes its sinks in this process, and through Spark Connect a stream is written elsewhere\n"
+            "  hint: run it where the driver runs, or with --once, or write what seqube.spark.run gives yourself"
+        )
+    # After the session, which has a way with Ctrl-C of its own.
+    with hold(declared.checkpoint), _interruptible() as interrupted:
+        return _run_stream(spark, declared, report, lambda: interrupted() or stop())
+
+
+def _run_stream(spark: SparkSession, declared: Declaration, report: Report | None, stop: Callable[[], bool]) -> Counts:
     source = open_source(spark, declared, streaming=True)
+    claim(declared, {field.name: field.dataType.simpleString() for field in source.frame.schema if field.name in source.names})
     plans = {name: ingest.prepare(query, source, declared.hierarchy) for name, query in declared.queries.items()}
-    stream = watch_stream(plans, source, declared.lateness, with_ids=True, whole_rows=True)
+    shares = forecasting.share_rules(declared.rules, source.schema, declared.hierarchy) if declared.rules else []
+    stream = watch_stream(plans, source, declared.lateness, with_ids=True, whole_rows=True, shares=shares)
     counted: dict[int, Counts] = {}
 
     def write(out: DataFrame, number: int) -> None:
@@ -108,10 +130,12 @@ def run_stream(declared: Declaration, report: Report | None = None, stop: Callab
     timed = (
         writer.trigger(availableNow=True) if declared.trigger == AVAILABLE_NOW else writer.trigger(processingTime=declared.trigger)
     )
-    with _errors(declared), hold_checkpoint(declared.checkpoint):
+    with spark_errors(declared.path):
         query = timed.start()
-        with _interruptible() as interrupted:
-            return _follow(query, counted, declared, report, lambda: interrupted() or stop())
+        try:
+            return _follow(query, counted, declared, report, stop)
+        finally:
+            query.stop()
 
 
 def _follow(
@@ -141,10 +165,9 @@ def _follow(
     while query.isActive and not stop():
         query.awaitTermination(POLL_SECONDS)  # type: ignore[arg-type]
         drain()
-    if query.isActive:
-        query.stop()
-    elif query.exception() is not None:
+    if query.exception() is not None:
         raise query.exception()  # type: ignore[misc]
+    query.stop()
     drain()
     return total
 
@@ -156,8 +179,6 @@ def _timing(progress: Any) -> dict[str, Any]:
     state = {"state_rows": observed["state_rows"], "state_bytes": observed["state_bytes"]} if observed else {}
     lag = None
     if watermark and newest:
-        from datetime import datetime
-
         lag = (datetime.fromisoformat(newest) - datetime.fromisoformat(watermark)).total_seconds()
     return {
         "at": progress.timestamp,
@@ -201,7 +222,7 @@ def _load(spark: SparkSession, declared: Declaration, streaming: bool) -> DataFr
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **options}
     elif text:
         options = {"inferSchema": "true", **options}
-    with _errors(declared):
+    with spark_errors(declared.path):
         if schema is None and streaming and declared.path is not None:  # a stream of files wants to know its columns beforehand
             schema = spark.read.format(declared.format).options(**options).load(declared.path).schema
         reader = spark.readStream if streaming else spark.read
@@ -239,15 +260,21 @@ def _demands(name: str, demand: Demand, value: Column) -> Iterator[Check]:
         yield Check(f"{name} is none of {', '.join(map(str, demand.allowed))}", ~value.isin(*demand.allowed))
 
 
-def _count(source: Source, plans: Mapping[str, Any]) -> Counts:
+def _count(source: Source, plans: Mapping[str, Any], shares: Sequence[Share]) -> tuple[Counts, list[str]]:
+    """What becomes of the rows, and the types of those that are events (some, where there are very many)."""
     from pyspark.sql import functions as F  # noqa: N812
 
     bad = F.isnotnull(ingest.column(REASON))
-    used = ~bad & ingest.relevant(plans.values(), source)
+    wanted = [ingest.relevant(plans.values(), source), *(share.wants(source) for share in shares)]
+    used = ~bad & reduce(operator.or_, wanted)
+    name = ingest.column(source.type_column).cast("string")
     row = source.frame.agg(
-        F.count(F.lit(1)).alias("read"), F.count(F.when(bad, 1)).alias("bad"), F.count(F.when(used, 1)).alias("used")
+        F.count(F.lit(1)).alias("read"),
+        F.count(F.when(bad, 1)).alias("bad"),
+        F.count(F.when(used, 1)).alias("used"),
+        F.slice(F.collect_set(F.when(~bad, name)), 1, ingest.SOME_TYPES).alias("types"),
     ).collect()[0]
-    return Counts(row["read"], row["used"], row["read"] - row["used"] - row["bad"], 0, row["bad"])
+    return Counts(row["read"], row["used"], row["read"] - row["used"] - row["bad"], 0, row["bad"]), row["types"]
 
 
 # ---------------------------------------------------------------- sinks
@@ -262,10 +289,13 @@ def _write_batch(out: DataFrame, number: int, stream: Stream, declared: Declarat
         rows = out.groupBy("kind", "query").agg(F.sum("n").alias("n")).collect()
         counts = {(row["kind"], row["query"]): row["n"] for row in rows if row["kind"] != PROGRESS}
         folder = f"batch={number:08d}"
-        matches = {name: counts.get((MATCH, name), 0) for name in stream.watches}
+        matches = {name: counts.get((MATCH, name), 0) for name in declared.queries}
+        n_forecasts = sum(n for (kind, name), n in counts.items() if kind == MATCH and name not in matches)
         for name, n_matches in matches.items():
             if n_matches:
                 _write(stream.matches(name, out), declared.sinks["matches"], name, folder)
+        if n_forecasts:
+            _write(stream.forecasts(out), declared.sinks["forecasts"], "", folder)
         totals = {kind: sum(n for (found, _), n in counts.items() if found == kind) for kind in (LATE, REJECTED)}
         if totals[LATE] and "late" in declared.sinks:
             _write(stream.late(out), declared.sinks["late"], "", folder)
@@ -273,13 +303,22 @@ def _write_batch(out: DataFrame, number: int, stream: Stream, declared: Declarat
             _write(stream.quarantined(out), declared.sinks["quarantine"], "", folder)
     finally:
         out.unpersist()
-    found = Counts(None, None, None, totals[LATE], totals[REJECTED], matches)
+    found = Counts(None, None, None, totals[LATE], totals[REJECTED], matches, n_forecasts)
     _write_metrics(declared, number, asdict(found))
     return found
 
 
 def _write(frame: DataFrame, sink: Place, name: str, folder: str) -> None:
     batch.write_frame(frame, "/".join(part for part in (sink.path, name, folder) if part), sink.format)
+
+
+def _write_once(frame: DataFrame, sink: Place, name: str) -> int:
+    """Write all of it, and say how many rows that are."""
+    frame = frame.cache()
+    n_rows = frame.count()
+    _write(frame, sink, name, "batch=once")
+    frame.unpersist()
+    return n_rows
 
 
 def _write_metrics(declared: Declaration, number: int | str, row: dict[str, Any]) -> None:
@@ -295,56 +334,13 @@ def _write_metrics(declared: Declaration, number: int | str, row: dict[str, Any]
     draft.replace(folder / f"{name}.json")
 
 
-def _refuse_stream_results(declared: Declaration, name: str) -> None:
-    folder = Path(declared.sinks["matches"].path) / name
+def _refuse_stream_results(path: str, name: str) -> None:
+    folder = Path(path) / name
     if folder.is_dir() and any(child.name.startswith("batch=") and child.name != "batch=once" for child in folder.iterdir()):
         raise DataError(f"{folder} holds the results of a stream, and --once would add them again\n  hint: give another path")
 
 
 # ---------------------------------------------------------------- running
-
-
-@contextmanager
-def hold_checkpoint(checkpoint: str) -> Iterator[None]:
-    """Keep other pipelines away from a checkpoint: each would skip what the other took. A lock goes with its process."""
-    if "://" in checkpoint or fcntl is None:
-        yield
-        return
-    with (Path(checkpoint) / ".seqube.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DataError(
-                f"another pipeline is running on the checkpoint {checkpoint}\n"
-                "  hint: stop it, or give this one a checkpoint of its own"
-            ) from None
-        yield
-
-
-def _claim(declared: Declaration) -> None:
-    """Make sure that a checkpoint is this pipeline's own: another source's offsets would skip or repeat events."""
-    assert declared.checkpoint is not None
-    if "://" in declared.checkpoint:
-        return
-    folder = Path(declared.checkpoint)
-    mark = folder / "seqube.json"
-    own = {name: getattr(declared, name) for name in ("format", "path", "type", "time", "unit")}
-    if mark.exists():
-        theirs = json.loads(mark.read_text(encoding="utf-8"))
-        changed = [name for name in own if theirs.get(name) != own[name]]
-        if changed:
-            what = ", ".join(f"{name} was {theirs.get(name)!r} and is {own[name]!r}" for name in changed)
-            raise DataError(
-                f"the checkpoint {folder} belongs to another source: {what}\n"
-                "  hint: give this pipeline a checkpoint of its own, or remove that one to begin anew"
-            )
-        return
-    if folder.exists() and any(folder.iterdir()):
-        raise DataError(f"the folder {folder} is not empty and no checkpoint of ours\n  hint: name an empty or new folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / ".seqube.json"
-    draft.write_text(json.dumps(own), encoding="utf-8")
-    draft.replace(mark)
 
 
 @contextmanager
@@ -366,43 +362,3 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _errors(declared: Declaration) -> Iterator[None]:
-    """Spark's errors in the user's words, with the one line that says what happened."""
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except SequbeError:
-        raise
-    except PySparkException as error:
-        raise DataError(_explain(str(error), declared)) from error
-
-
-_KNOWN = (
-    ("PATH_NOT_FOUND", "there is no {path}", "check source.path"),
-    ("UNABLE_TO_INFER_SCHEMA", "there are no events in {path} yet, and the columns are not declared", "declare them under schema"),
-    (
-        "No space left on device",
-        "a sink or the checkpoint has no space left",
-        "make room, and start again where it stopped",
-    ),
-    ("FAILED_READ_FILE", "a file of the source cannot be read: {line}", "repair or remove it and start again: nothing is lost"),
-    ("MALFORMED_RECORD", "a record of the source cannot be read: {line}", "declare all columns with types, then it is quarantined"),
-    (
-        "STATE_STORE",
-        "the state in the checkpoint cannot be continued: {line}",
-        "keep a checkpoint with the version that wrote it",
-    ),
-)
-
-
-def _explain(message: str, declared: Declaration) -> str:
-    for sign, words, hint in _KNOWN:
-        if sign in message:
-            line = next((line.strip() for line in message.splitlines() if sign in line), "")
-            return f"{words.format(path=declared.path, line=line[:300])}\n  hint: {hint}"
-    inner = [line.strip() for line in message.splitlines() if "Error: " in line or "[" in line]
-    return (inner[-1] if inner else message.splitlines()[0])[:600]

@@ -6,13 +6,12 @@ split by a bucket of the query's key, and goes to one task where there is none; 
     SELECT * FROM seqube(TABLE(trades), 'SEQ(A a, B b, [id]) WITHIN 5 min', type => 'ticker')
     SELECT * FROM seqube_by(TABLE(trades) PARTITION BY (region), 'SEQ(A a, B b) WITHIN 5 min')
 
-Cost: Spark hands such functions row after row, as Python objects, which is far slower than `seqube.spark.run`; the engine still
-sees columns. Invariant: the rows are those of `seqube.spark.run`.
+Cost: only the columns that the query needs travel, as Arrow; but Spark shuffles and sorts them row by row, and calls the function
+anew for every value of PARTITION BY. Invariant: the rows are those of `seqube.spark.run`.
 """
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,10 +20,11 @@ import pyarrow as pa
 
 from seqube.errors import SchemaError
 from seqube.events import Events
-from seqube.events.schema import Schema
+from seqube.events.schema import TIME, TYPE, Schema
 from seqube.language import check, parse
 from seqube.query import prepare
-from seqube.spark.batch import Answer, answer, match_task
+from seqube.spark.batch import Answer, answer, match_task, needed_schema
+from seqube.spark.blobs import conform
 from seqube.spark.ingest import arrow_columns
 from seqube.spark.routing import Task, shuffle_key
 
@@ -37,13 +37,17 @@ BUCKETS = 64
 def register(spark: SparkSession) -> None:
     """Make the functions `seqube` and `seqube_by` known to a session."""
     from pyspark.sql.functions import udtf
+    from pyspark.util import PythonEvalType
 
     for name, split_by_query in (("seqube", True), ("seqube_by", False)):
-        spark.udtf.register(name, udtf(_function(split_by_query)))  # type: ignore[arg-type]
+        function: Any = udtf(_function(split_by_query))
+        # Functions over Arrow may not say their columns by `analyze` where they are made, but where they are run it is understood.
+        function.evalType = PythonEvalType.SQL_ARROW_UDTF
+        spark.udtf.register(name, function)
 
 
 def _function(split_by_query: bool) -> Any:
-    from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn
+    from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn, SelectedColumn
 
     @dataclass
     class Planned(AnalyzeResult):
@@ -72,14 +76,16 @@ def _function(split_by_query: bool) -> Any:
         planned = prepare(bound, None)
         wanted = answer(planned, schema)
         key = shuffle_key(planned) if split_by_query else ()
-        places = {"type": schema.type_column, "ts": schema.time_column}
-        columns = ", ".join(f"`{places.get(name, name)}`" for name in key)
+        places = {TYPE: schema.type_column, TIME: schema.time_column}
+        columns = ", ".join(_quoted(places.get(name, name)) for name in key)
+        needed = needed_schema([planned], schema)
         return Planned(
             schema=from_arrow_schema(wanted.schema),
             withSinglePartition=split_by_query and not key,
             partitionBy=[PartitioningColumn(f"pmod(xxhash64({columns}), {BUCKETS})")] if key else [],
+            select=[SelectedColumn(_quoted(name), name) for name in needed.columns.names],
             wanted=wanted,
-            events=schema,
+            events=needed,
         )
 
     class Function:
@@ -88,39 +94,23 @@ def _function(split_by_query: bool) -> Any:
             assert planned.events is not None
             self._wanted = planned.wanted
             self._schema = planned.events
-            self._rows: list[Any] = []
+            self._batches: list[pa.RecordBatch] = []
 
         analyze = staticmethod(plan)
 
-        def eval(self, events: Any, query: str, type: str = "", time: str = "", unit: str = "") -> None:
-            self._rows.append(events)
+        def eval(self, events: pa.RecordBatch, query: Any, type: Any = None, time: Any = None, unit: Any = None) -> None:
+            self._batches.append(events)
 
-        def terminate(self) -> Iterator[tuple[Any, ...]]:
-            columns = [
-                pa.array([_taken(row[name], field.type) for row in self._rows], field.type)
-                for name, field in ((field.name, field) for field in self._schema.columns)
-            ]
+        def terminate(self) -> Iterator[pa.Table]:
             schema = self._schema
-            table = pa.Table.from_arrays(columns, schema=schema.columns)
-            events = Events(table, type=schema.type_column, time=schema.time_column, unit=schema.unit)
-            for found in match_task(events, Task(0, 0), self._wanted):
-                for row in found.to_pylist():
-                    yield tuple(_given(value) for value in row.values())
+            if self._batches:
+                table = conform(pa.Table.from_batches(self._batches), schema.columns)
+                events = Events(table, type=schema.type_column, time=schema.time_column, unit=schema.unit)
+                for found in match_task(events, Task(0, 0), self._wanted):
+                    yield pa.Table.from_batches([found])
 
     return Function
 
 
-def _taken(value: Any, kind: pa.DataType) -> Any:
-    """A value as Arrow takes it. Spark hands over instants as local times without a zone."""
-    if isinstance(value, datetime.datetime) and pa.types.is_timestamp(kind) and kind.tz is not None:
-        return value.astimezone(datetime.UTC)
-    return value.asDict(recursive=True) if hasattr(value, "asDict") else value
-
-
-def _given(value: Any) -> Any:
-    """A value as Spark takes it: structs as tuples, instants as local times without a zone."""
-    if isinstance(value, dict):
-        return tuple(_given(inner) for inner in value.values())
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.astimezone().replace(tzinfo=None)
-    return value
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

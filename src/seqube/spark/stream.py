@@ -6,15 +6,15 @@ What a bucket does is in `watch`; here it meets Spark. Its state is one small va
 writes one and reads those that the worker does not have at hand. Timers wake a bucket without new rows: when a waiting event is
 due, when a match that waits for its end is final, and when the window has left everything behind, so that its state can go.
 
-A query without a key has one bucket, and so one task.
+Rules of one partition are watched as a query is (`foresight`). A query without a key has one bucket, and so one task.
 Cost of a micro-batch: the new rows, and the events of the keys that have something new.
 Invariant: a micro-batch that is repeated after a crash writes what it would have written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,12 +29,14 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.spark import ingest
 from seqube.spark.batch import Columns, answer, needed_schema
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
+from seqube.spark.forecasting import Share
+from seqube.spark.foresight import RULES, Predictions, RuleWatch
 from seqube.spark.ingest import IDENTITY, REASON, SEQUENCE, TEXT, Source
 from seqube.spark.routing import Plan, matches_of, shuffle_key
 from seqube.spark.watch import FIRST, KEY, Held, Watch, adapt
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.stateful_processor import (
         ExpiredTimerInfo,
         MapState,
@@ -233,7 +235,11 @@ class Stream:
     raw: pa.Schema  # and these as they came
 
     def matches(self, name: str, out: DataFrame | None = None) -> DataFrame:
-        return self._read(out, MATCH, self.watches[name].wanted.schema, name)
+        return self._read(out, MATCH, self.watches[name].wanted.schema, [name])
+
+    def forecasts(self, out: DataFrame | None = None) -> DataFrame:
+        names = [name for name in self.watches if name.startswith(RULES)]
+        return self._read(out, MATCH, self.watches[names[0]].wanted.schema, names)
 
     def late(self, out: DataFrame | None = None) -> DataFrame:
         return self._read(out, LATE, self.whole)
@@ -243,13 +249,13 @@ class Stream:
         rows = self._read(out, REJECTED, pa.schema([*self.raw, pa.field(REASON, pa.string())]))
         return rows.withColumnRenamed(REASON, reason)
 
-    def _read(self, out: DataFrame | None, kind: str, schema: pa.Schema, name: str | None = None) -> DataFrame:
+    def _read(self, out: DataFrame | None, kind: str, schema: pa.Schema, names: Sequence[str] | None = None) -> DataFrame:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         out = self.out if out is None else out
         chosen = out.where(ingest.column("kind") == kind)
-        if name is not None:
-            chosen = chosen.where(ingest.column("query") == name)
+        if names is not None:
+            chosen = chosen.where(ingest.column("query").isin(*names))
         return chosen.select("blob").mapInArrow(lambda batches: unpack(batches, schema), from_arrow_schema(schema))
 
 
@@ -263,14 +269,26 @@ def _demand_rocksdb(spark: SparkSession) -> None:
 
 
 def watch_stream(
-    plans: Mapping[str, Plan], source: Source, lateness: str, *, with_ids: bool = False, whole_rows: bool = False
+    plans: Mapping[str, Plan],
+    source: Source,
+    lateness: str,
+    *,
+    with_ids: bool = False,
+    whole_rows: bool = False,
+    shares: Sequence[Share] = (),
 ) -> Stream:
-    """Put queries on a streaming DataFrame. `whole_rows`: late and quarantined rows come out with all their columns."""
+    """Put queries and rules on a streaming DataFrame. `whole_rows`: late and quarantined rows come out with all their columns."""
     from pyspark.sql import functions as F  # noqa: N812
 
     schema = source.schema
     _demand_rocksdb(source.frame.sparkSession)
     watches: dict[str, Watch] = {}
+    wanted: dict[str, tuple[Sequence[str], Column]] = {}  # the key that splits the events of each watch, and which those are
+
+    def arriving(keeping: Columns) -> Columns:
+        first = [FIRST] if len(plans) + len(shares) > 1 else []
+        return Columns(schema if whole_rows else keeping.schema, (*keeping.hidden, *first))
+
     for name, plan in plans.items():
         if isinstance(plan, AggregatePlan) and plan.emit.when == "total":
             raise PlanError(
@@ -279,18 +297,21 @@ def watch_stream(
         own = [SEQUENCE] if matches_of(plan).window.unit == "events" else [KEY] if shuffle_key(plan) else []
         own += [IDENTITY] if with_ids and not isinstance(plan, AggregatePlan) else []
         keeping = Columns(needed_schema([plan], schema), tuple(own))
-        arriving = replace(keeping, schema=schema) if whole_rows else keeping
-        arriving = replace(arriving, hidden=(*own, *([FIRST] if len(plans) > 1 else [])))
-        watches[name] = Watch(name, answer(plan, schema, with_ids), arriving, keeping)
+        watches[name] = Watch(name, answer(plan, schema, with_ids), arriving(keeping), keeping)
+        wanted[name] = shuffle_key(plan), ingest.relevant([plan], source)
+    for share in shares:
+        name = " ".join((RULES, *share.key))  # the same while the partition is, so that other rules do not lose their state
+        keeping = Columns(share.schema, (KEY,) if share.key else ())
+        watches[name] = RuleWatch(name, Predictions(share), arriving(keeping), keeping)
+        wanted[name] = share.key, share.wants(source)
 
     is_event = F.isnull(ingest.column(REASON))  # a row that is none has no say in what time it is
     moment = F.when(is_event, ingest.moment_of(ingest.clock(source), schema.unit)).otherwise(F.timestamp_micros(F.lit(0)))
     frame = source.frame.withColumn("#moment", moment).withWatermark("`#moment`", lateness)
-    columns = {name: f"#key{number}" for number, name in enumerate(plans)}
-    places = []
-    for name, plan in plans.items():
-        place = ingest.key_hash(shuffle_key(plan), source)
-        places.append(F.when(is_event & ingest.relevant([plan], source), place).alias(columns[name]))
+    columns = {name: f"#key{number}" for number, name in enumerate(watches)}
+    places = [
+        F.when(is_event & condition, ingest.key_hash(key, source)).alias(columns[name]) for name, (key, condition) in wanted.items()
+    ]
     hidden = {name for watch in watches.values() for name in watch.arriving.hidden}
     if IDENTITY in hidden:
         places.append(ingest.identity(source).alias(IDENTITY))

@@ -1,0 +1,76 @@
+"""The folder in which a stream remembers how far it is: whose it is, and that one stream at a time uses it.
+
+A mark in the folder says which source was read, in which types its columns came, and where matches were written. A stream that
+differs there would skip events, look for them in other buckets of its state, or leave half of its results elsewhere; it is refused
+before it reads a row. Queries and rules are no part of the mark: they may change, and each looks after its own state.
+
+A lock in the folder is held by the process that runs the stream, and goes with the process, however that ends. Mark and lock need a
+file system: a checkpoint that is named by a URL has neither, and to keep it apart is up to its owner.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from seqube.errors import DataError
+from seqube.spark.declaration import Declaration
+
+MARK, LOCK = "seqube.json", "seqube.lock"
+_OWN = "give this pipeline a checkpoint of its own, or remove that one to begin anew"
+
+
+@contextmanager
+def hold(checkpoint: str) -> Iterator[None]:
+    """Keep other streams away from a checkpoint."""
+    if "://" in checkpoint:
+        yield
+        return
+    folder = Path(checkpoint)
+    if not (folder / MARK).exists() and folder.exists() and any(path.name != LOCK for path in folder.iterdir()):
+        raise DataError(f"the folder {folder} is not empty and no checkpoint of ours\n  hint: name an empty or new folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise DataError(
+                f"the checkpoint {folder} is in use by process {file.read().strip()}: two streams would each do half of the work\n"
+                "  hint: stop that one first, or give this pipeline a checkpoint of its own"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def claim(declared: Declaration, columns: Mapping[str, str]) -> None:
+    """Make sure that a checkpoint is this pipeline's own, and mark it; `columns` are those of the source with their types."""
+    assert declared.checkpoint is not None
+    if "://" in declared.checkpoint:
+        return
+    mark = Path(declared.checkpoint) / MARK
+    own: dict[str, Any] = {name: getattr(declared, name) for name in ("format", "path", "type", "time", "unit")}
+    theirs = json.loads(mark.read_text(encoding="utf-8")) if mark.exists() else {}
+    _refuse(mark.parent, "another source", theirs, own, _OWN)
+    results = {name: declared.sinks[name].path for name in ("matches", "forecasts") if name in declared.sinks}
+    _refuse(mark.parent, "another pipeline", theirs, results, _OWN)
+    known = theirs.get("columns", {})
+    retyped = {name: kind for name, kind in columns.items() if name in known}
+    _refuse(mark.parent, "columns of other types", known, retyped, "cast the columns in the source, or begin anew elsewhere")
+    draft = mark.with_name(f".{MARK}")
+    draft.write_text(json.dumps({**theirs, **own, **results, "columns": {**known, **columns}}), encoding="utf-8")
+    draft.replace(mark)
+
+
+def _refuse(folder: Path, whose: str, theirs: Mapping[str, Any], own: Mapping[str, Any], hint: str) -> None:
+    changed = [name for name in own if theirs.get(name, own[name]) != own[name]]
+    if changed:
+        what = ", ".join(f"{name} was {theirs[name]!r} and is {own[name]!r}" for name in changed)
+        raise DataError(f"the checkpoint {folder} belongs to {whose}: {what}\n  hint: {hint}")

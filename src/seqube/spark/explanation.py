@@ -1,0 +1,101 @@
+"""How Spark runs a query: where its events meet, how that limits it, and what is left out before anything travels.
+
+The words follow from the plan alone, so nothing is read; which filters Parquet is asked for is what Spark itself says it will ask,
+because not every filter that is written down reaches the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator, Mapping
+
+from seqube.engine.state import ticks
+from seqube.language.writer import duration
+from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.explain import Explanation, Step, explain_aggregates, explain_matches
+from seqube.spark import ingest
+from seqube.spark.batch import HALO, SMALL, TASK_ROWS, needed_schema
+from seqube.spark.ingest import REASON, Source
+from seqube.spark.routing import Plan, matches_of, shuffle_key
+from seqube.spark.stream import BUCKETS
+
+_KEYLESS = "hint: a key lets many tasks share the work: PARTITION BY id, or [id] over all components, negated ones too"
+
+
+def explain(plans: Mapping[str, Plan], source: Source) -> Explanation:
+    """The plans, and above each how Spark runs it over this source."""
+    return Explanation.join({name: _explain(plan, source) for name, plan in plans.items()})
+
+
+def _explain(plan: Plan, source: Source) -> Explanation:
+    inner = explain_aggregates(plan) if isinstance(plan, AggregatePlan) else explain_matches(plan)
+    streaming = source.frame.isStreaming
+    key = shuffle_key(plan)
+    notes = [*(_as_stream(plan, key) if streaming else _as_batch(plan, key, source)), *_before_the_shuffle(plan, source)]
+    if not streaming:
+        notes.append("as a stream: " + next(_as_stream(plan, key)))
+    return Explanation(Step("on Spark, as a stream" if streaming else "on Spark, as a batch", tuple(notes), (inner.root,)))
+
+
+def _as_batch(plan: Plan, key: tuple[str, ...], source: Source) -> Iterator[str]:
+    """Where the events of a batch meet, and what is cut."""
+    window = matches_of(plan).window
+    counted = window.unit == "events"
+    sizes = f"a task for each {SMALL:,} to {TASK_ROWS:,} rows"
+    if key:
+        yield f"split by a hash of {', '.join(key)}: {sizes}"
+        whole = counted or isinstance(plan, AggregatePlan)
+        yield "a key too large for one task stays whole" if whole else "a key too large for one task is cut by time as well"
+        return
+    if isinstance(plan, AggregatePlan):
+        yield "not split: one task has all events, because a report may depend on any of them"
+        yield "hint: GROUP BY the key, and a task has many groups"
+        return
+    if counted:
+        yield f"events are numbered over the whole input first, then cut by number: two shuffles, {sizes}"
+        return
+    waits = f", and {_length(plan, source)} after it, because matches wait for their end" if matches_of(plan).waits else ""
+    yield f"cut by time: {sizes}, each at least {HALO} windows long"
+    yield f"a slice has the matches that end in it, and the events of {_length(plan, source)} before it{waits}"
+
+
+def _as_stream(plan: Plan, key: tuple[str, ...]) -> Iterator[str]:
+    """How the state of a stream is spread."""
+    if key:
+        yield f"state in {BUCKETS} buckets by a hash of {', '.join(key)}: at most {BUCKETS} tasks work at once"
+    else:
+        yield "state in one bucket: one task does all of its work, whatever the number of machines; queries run beside each other"
+        yield _KEYLESS
+
+
+def _length(plan: Plan, source: Source) -> str:
+    window = matches_of(plan).window
+    return duration(window.length) if window.unit == "us" else f"{ticks(window, source.schema.unit):,} {source.schema.unit}"
+
+
+def _before_the_shuffle(plan: Plan, source: Source) -> Iterator[str]:
+    """The columns and rows that travel, and what of that the files answer."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    columns = needed_schema([plan], source.schema).columns.names
+    yield f"columns that travel: {len(columns)} of {len(source.names)} ({', '.join(columns)})"
+    wanted = ingest.relevant([plan], source)
+    yield f"rows that travel: {_text(wanted)}"
+    if not source.frame.isStreaming:
+        chosen = source.frame.where(F.isnull(ingest.column(REASON))).where(wanted)
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            chosen.select(*map(ingest.column, columns)).explain(mode="formatted")
+        pushed = [filters for filters in re.findall(r"PushedFilters: \[(.*)\]", said.getvalue()) if filters]
+        yield (
+            f"the files are asked for: {'; '.join(pushed)}"
+            if pushed
+            else "the files are asked for all rows: nothing is pushed to them"
+        )
+
+
+def _text(condition: object) -> str:
+    """A condition of Spark as a person reads it."""
+    return re.sub(r"^Column<'(.*)'>$", r"\1", str(condition), flags=re.DOTALL)

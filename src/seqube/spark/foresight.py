@@ -1,0 +1,67 @@
+"""Rules on a streaming DataFrame: one bucket of the rules of one partition, kept and woken as a bucket of a query is.
+
+Events wait for the watermark and stay for the longest predicate window, in the chunks of `watch`. When some are due, predictions
+whose occurrence ends up to the watermark are made from the events of their keys, as a slice of time of a batch makes them: an
+occurrence that ends in a slice needs the events of one predicate window before it and no memory of what was reported. So a
+restart, or another cutting, cannot change them.
+
+Cost of a call: that of `watch`, and the loops of a forecast over the window of the keys that have something new.
+Invariant: predictions are those of the ordered stream; each comes once, when the watermark has passed the end of its occurrence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from seqube.events import Events
+from seqube.predict.forecasts import find_halo
+from seqube.spark.forecasting import Share, predict_task
+from seqube.spark.routing import Task
+from seqube.spark.watch import Held, Watch
+
+RULES = "#rules"  # what the "queries" that rules are begin with
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The rules of a watch, and the rows they give."""
+
+    share: Share
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.share.rows
+
+
+@dataclass(frozen=True)
+class RuleWatch(Watch):
+    """The rules of one partition on a stream, as workers need them."""
+
+    wanted: Predictions  # type: ignore[assignment]  # in the place of a query's answer
+
+    _counts_events = False
+    _waits = False
+    _period = None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when one of the rules does, or what they are about."""
+        share = self.wanted.share
+        concepts = sorted(share.types)
+        about = ([rule.to_dict() for rule in share.rules], concepts, share.schema.unit)
+        return hashlib.sha256(repr(about).encode()).hexdigest()
+
+    @cached_property
+    def _span(self) -> int:
+        return find_halo(self.wanted.share.rules, self.keeping.schema.unit)
+
+    @cached_property
+    def _ending(self) -> frozenset[str]:
+        return self.wanted.share.types
+
+    def _evaluate(self, held: Held, decided: int, events: Events) -> tuple[Held, pa.Table | None]:
+        return held, predict_task(events, Task(0, 0, decided, held.decided), self.wanted.share)
