@@ -95,8 +95,8 @@ ODD = _listed("\0 \ud800 \udfff \ufeff \u2028 \u200b \u202e \xa0 é \N{PILE OF P
 NUMBERS = [*_listed("0 -0 1e400 1e-400 0x7f 1_000 1.5 .5 5. -1 NaN inf"), "9" * 20, "9" * 5_000, str(2**63), str(-(2**63))]
 WORDS = _listed(
     "PATTERN SEQ AND OR NOT ! WHERE PARTITION BY GROUP GROUPBY AGG COUNT COUNT(*) SUM AVG MIN MAX HAVING WITHIN EMIT ON TRIGGER "
-    "EVERY TOTAL RETURN AS IN BETWEEN IS NULL TRUE FALSE EVENTS ms min hours ( ) [ ] , . = != <> < <= > >= + - * / % ' \" ` -- ; a b "
-    "A.x a.ts a.type [id] 5 ''"
+    "EVERY TOTAL RETURN AS IN BETWEEN IS NULL TRUE FALSE EVENTS ms min hours ( ) [ ] , . = != <> < <= > >= + - * / % ' \" ` -- ; "
+    "a b A.x a.ts a.type [id] 5 ''"
 )
 YAML_WORDS = [
     *_listed("&a *a *b --- ... | > >- { } [ ] # ~ ! ? : null yes = <<: ' \" \t 2001-99-99 1:99:99 0o9 0b"),
