@@ -64,14 +64,7 @@ QUERIES = [
 ]
 RULES = {
     "rules": [
-        {
-            "name": "jam",
-            "predicate": "Slow -> Stop",
-            "consequent": "Jam",
-            "within": "10 min",
-            "horizon": "1h30m",
-            "probability": 0.5,
-        },
+        {"name": "jam", "predicate": "A -> B", "consequent": "C", "within": "10 min", "horizon": "1h30m", "probability": 0.5},
         {
             "predicate": {"vertices": {"a": "Event A", "b": "Sensor WHERE flow > 40"}, "edges": [["a", "b"]]},
             "consequent": '"C, D"',
@@ -83,15 +76,7 @@ RULES = {
     ]
 }
 PIPELINE = {
-    "source": {
-        "format": "json",
-        "path": "in",
-        "type": "type",
-        "time": "ts",
-        "unit": "ms",
-        "lateness": "10 seconds",
-        "options": {"a": 1},
-    },
+    "source": {"format": "json", "path": "in", "type": "type", "time": "ts", "unit": "ms", "lateness": "9 s", "options": {"a": 1}},
     "schema": {"id": {"type": "bigint", "required": True, "min": 0, "max": 9}, "s": "string", "w": {"allowed": ["A", "B"]}},
     "hierarchy": {"P": ["A", "B"]},
     "queries": {"pairs": "SEQ(A a, B b) WITHIN 5 min", "more": "SEQ(A a, !B b) WITHIN 3"},
@@ -101,143 +86,23 @@ PIPELINE = {
 }
 HIERARCHY = {"Computer": ["DELL", "INTC", {"Chips": ["AMD", 7]}], "Finance": {"Funds": ["QQQ"], "Banks": None}, "Other": "X"}
 
-ODD = [
-    "\0",
-    "\ud800",
-    "\udfff",
-    "\ufeff",
-    "\u2028",
-    "\u200b",
-    "\u202e",
-    "\xa0",
-    "é",
-    "\N{PILE OF POO}",
-    "ﬁ",
-    "İ",
-    "ß",
-    "\x1b",
-    "\x7f",
-    "\x85",
-]
-NUMBERS = [
-    "0",
-    "-0",
-    "1e400",
-    "1e-400",
-    "9" * 20,
-    "9" * 5_000,
-    "0x7f",
-    "1_000",
-    "1.5",
-    ".5",
-    "5.",
-    "-1",
-    str(2**63),
-    str(-(2**63)),
-    "NaN",
-    "inf",
-]
-WORDS = [
-    "PATTERN",
-    "SEQ",
-    "AND",
-    "OR",
-    "NOT",
-    "!",
-    "WHERE",
-    "PARTITION",
-    "BY",
-    "GROUP",
-    "GROUPBY",
-    "AGG",
-    "COUNT",
-    "COUNT(*)",
-    "SUM",
-    "AVG",
-    "MIN",
-    "MAX",
-    "HAVING",
-    "WITHIN",
-    "EMIT",
-    "ON",
-    "TRIGGER",
-    "EVERY",
-    "TOTAL",
-    "RETURN",
-    "AS",
-    "IN",
-    "BETWEEN",
-    "IS",
-    "NULL",
-    "TRUE",
-    "FALSE",
-    "EVENTS",
-    "ms",
-    "min",
-    "hours",
-    "(",
-    ")",
-    "[",
-    "]",
-    ",",
-    ".",
-    "=",
-    "!=",
-    "<>",
-    "<",
-    "<=",
-    ">",
-    ">=",
-    "+",
-    "-",
-    "*",
-    "/",
-    "%",
-    "'",
-    '"',
-    "`",
-    "--",
-    ";",
-    "a",
-    "b",
-    "A.x",
-    "a.ts",
-    "a.type",
-    "[id]",
-    "5",
-    "''",
-]
+
+def _listed(text: str) -> list[str]:
+    return text.split(" ")
+
+
+ODD = _listed("\0 \ud800 \udfff \ufeff \u2028 \u200b \u202e \xa0 é \N{PILE OF POO} ﬁ İ ß \x1b \x7f \x85")
+NUMBERS = [*_listed("0 -0 1e400 1e-400 0x7f 1_000 1.5 .5 5. -1 NaN inf"), "9" * 20, "9" * 5_000, str(2**63), str(-(2**63))]
+WORDS = _listed(
+    "PATTERN SEQ AND OR NOT ! WHERE PARTITION BY GROUP GROUPBY AGG COUNT COUNT(*) SUM AVG MIN MAX HAVING WITHIN EMIT ON TRIGGER "
+    "EVERY TOTAL RETURN AS IN BETWEEN IS NULL TRUE FALSE EVENTS ms min hours ( ) [ ] , . = != <> < <= > >= + - * / % ' \" ` -- ; "
+    "a b A.x a.ts a.type [id] 5 ''"
+)
 YAML_WORDS = [
-    *[
-        "&a",
-        "*a",
-        "---",
-        "...",
-        "|",
-        ">",
-        ">-",
-        "{",
-        "}",
-        "[",
-        "]",
-        "#",
-        "~",
-        "null",
-        "yes",
-        "=",
-        "<<:",
-        "'",
-        '"',
-        "!",
-        "*b",
-        "2001-99-99",
-        "1:99:99",
-        "0o9",
-        "0b",
-    ],
+    *_listed("&a *a *b --- ... | > >- { } [ ] # ~ ! ? : null yes = <<: ' \" \t 2001-99-99 1:99:99 0o9 0b"),
     *("<<: *a", "!!python/object/apply:os.system ['true']", "!!binary x", "!!set {a, b}", "!!timestamp x", "!!int ''", "!!float x"),
-    *("!!bool x", "!!omap [a: 1]", "%YAML 9.9", "? [a, b]", "? {a: b}\n: c", "- - - -", "\t", "&a [*a]", "&a {x: *a}", "!!null x"),
-    *('"\\ud800"', '"\\U00110000"', '"\\x00"', "!<tag:yaml.org,2002:str> x", "? ", ": ", "!!str {a: b}", "!!seq a", "!!map a"),
+    *("!!bool x", "!!omap [a: 1]", "%YAML 9.9", "? [a, b]", "? {a: b}\n: c", "- - - -", "&a [*a]", "&a {x: *a}", "!!null x"),
+    *('"\\ud800"', '"\\U00110000"', '"\\x00"', "!<tag:yaml.org,2002:str> x", "!!str {a: b}", "!!seq a", "!!map a"),
 ]
 
 

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardening.fuzzing import CORPUS, READERS, Fault, attempt, cases, fuzz, seeds
+from seqube.errors import QueryError
+from seqube.language import parse
 
 
 @pytest.mark.parametrize("case", sorted(CORPUS.iterdir()), ids=lambda path: path.name)
@@ -23,6 +25,18 @@ def test_valid_texts_are_read(kind: str, tmp_path: Path) -> None:
     """The mutations start from something: most of the texts are right."""
     outcomes = [attempt(kind, text.encode(), tmp_path / "case") for text in seeds(kind)]
     assert outcomes.count("read") >= len(outcomes) - 1
+
+
+def test_thousands_of_problems_make_one_short_message(tmp_path: Path) -> None:
+    many = {"rules": "rules:\n" + "- consequent:\n" * 5_000, "query": f"SEQ(A a, B b) WITHIN 5 RETURN {', '.join(['z.q'] * 5_000)}"}
+    for kind, text in many.items():
+        assert attempt(kind, text.encode(), tmp_path / "case") == "QueryError"
+    with pytest.raises(QueryError) as caught:
+        parse(many["query"])
+    n_problems = len(caught.value.problems)
+    assert n_problems >= 5_000
+    assert len(str(caught.value)) < 20_000
+    assert str(caught.value).endswith(f"... and {n_problems - 50:,} more problems")
 
 
 def test_hostile_texts() -> None:

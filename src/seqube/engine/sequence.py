@@ -186,7 +186,6 @@ def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: in
         for i in range(max(level, 0), n_slots):
             chosen[i] = origins[current[i]]
     while True:
-        steps += 1
         if steps > STEPS:
             cursor[-3], cursor[-2], cursor[-1] = group, level, last
             return count
@@ -204,6 +203,7 @@ def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: in
             if tested:
                 chosen[top] = origins[last]
                 if not holds(clauses, top, chosen):
+                    steps += 1
                     level = -1
                     continue
             bound = lasts[last] - window if lasts[last] >= LOWEST + window else LOWEST
@@ -232,6 +232,7 @@ def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: in
             if tested:
                 chosen[level] = origins[c]
                 if not holds(clauses, level, chosen):
+                    steps += 1
                     continue
             level -= 1
             current[level] = max(low[c], floor[level]) - 1
@@ -253,7 +254,7 @@ def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: in
             value = ids[current[i]]
             for k in range(begin, count):
                 out[i, k] = value
-        steps += c - 1 - current[0]
+        steps += c - current[0]
         current[0] = c - 1
         if c >= stop[0]:
             level = 1
