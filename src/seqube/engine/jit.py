@@ -45,3 +45,9 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a loop over arrays: no Python objects, no GIL, integer wrap-around never relied upon, cached on disk."""
     compiled: Callable[P, R] = numba.njit(cache=True, nogil=True)(function)
     return compiled
+
+
+def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a piece of a kernel: its code is copied to wherever it is called, so that names cost nothing."""
+    compiled: Callable[P, R] = numba.njit(cache=True, nogil=True, forceinline=True)(function)
+    return compiled

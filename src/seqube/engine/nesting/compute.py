@@ -23,7 +23,7 @@ Cost: per own result, what the sub-queries cost and the combinations of their re
 
 from __future__ import annotations
 
-from seqube.engine.jit import kernel
+from seqube.engine.jit import kernel, kernel_part
 from seqube.engine.nesting.frames import (
     BEGIN,
     COUNTERS,
@@ -99,7 +99,6 @@ from seqube.engine.nesting.program import (
     WHEN,
     WHEN_END,
     WIDTHS,
-    Store,
     any_bound,
     at_or_after,
     bind,
@@ -126,44 +125,44 @@ KID_BEGIN, KID_END, KID_AT, KID_COUNTERS = range(4)  # the results of a child on
 
 
 @kernel
-def compute(p: Ints, s: Store, f: int) -> None:
+def compute(p: Ints, w: Ints, arena: Ints, f: int) -> None:
     """Go on with an evaluation from scratch."""
-    kind = word(p, KINDS, s.work[f + OF])
-    if s.work[f + LOW] >= s.work[f + HIGH]:
-        finish(s, 0)
+    kind = word(p, KINDS, w[f + OF])
+    if w[f + LOW] >= w[f + HIGH]:
+        finish(w, 0)
     elif kind == SCAN:
-        finish(s, _scan(p, s, f))
+        finish(w, _scan(p, w, arena, f))
     elif kind == ALTERNATIVES:
-        _choose(p, s, f)
+        _choose(p, w, arena, f)
     else:
-        _combine(p, s, f)
+        _combine(p, w, arena, f)
 
 
 # ---------------------------------------------------------------- intervals
 
 
-@kernel
-def narrow_kid(p: Ints, s: Store, c: int, low: int, high: int) -> tuple[int, int]:
+@kernel_part
+def narrow_kid(p: Ints, w: Ints, c: int, low: int, high: int) -> tuple[int, int]:
     """The query interval of a child: between its neighbours among the own events, else as inherited."""
     left, right = kid(p, c, KID_LEFT), kid(p, c, KID_RIGHT)
     if left >= 0:
-        low = word(p, AFTERS, bound(s, left))
+        low = word(p, AFTERS, bound(w, left))
     if right >= 0:
-        high = word(p, BEGINS, bound(s, right))
+        high = word(p, BEGINS, bound(w, right))
     return low, high
 
 
-@kernel
-def narrow_negation(p: Ints, s: Store, n: int, low: int, high: int) -> tuple[int, int]:
+@kernel_part
+def narrow_negation(p: Ints, w: Ints, n: int, low: int, high: int) -> tuple[int, int]:
     """The scope of a negation; empty where the OR branch that it stands in was not taken."""
-    if negation(p, n, WHEN) >= 0 and not any_bound(s, negation(p, n, WHEN), negation(p, n, WHEN_END)):
+    if negation(p, n, WHEN) >= 0 and not any_bound(w, negation(p, n, WHEN), negation(p, n, WHEN_END)):
         return 0, 0
     if negation(p, n, AFTER) >= 0:
-        low = word(p, AFTERS, last_bound(s, negation(p, n, AFTER), negation(p, n, AFTER_END)))
+        low = word(p, AFTERS, last_bound(w, negation(p, n, AFTER), negation(p, n, AFTER_END)))
     if negation(p, n, BEFORE) >= 0:
-        high = word(p, BEGINS, first_bound(s, negation(p, n, BEFORE), negation(p, n, BEFORE_END)))
+        high = word(p, BEGINS, first_bound(w, negation(p, n, BEFORE), negation(p, n, BEFORE_END)))
     if negation(p, n, AROUND) >= 0:
-        last = last_bound(s, negation(p, n, AROUND), negation(p, n, AROUND_END))
+        last = last_bound(w, negation(p, n, AROUND), negation(p, n, AROUND_END))
         low, high = max(low, word(p, OLDEST, last)), min(high, word(p, AFTERS, last))
     return low, high
 
@@ -171,10 +170,10 @@ def narrow_negation(p: Ints, s: Store, n: int, low: int, high: int) -> tuple[int
 # ---------------------------------------------------------------- single events, and OR
 
 
-@kernel
-def _scan(p: Ints, s: Store, f: int) -> int:
+@kernel_part
+def _scan(p: Ints, w: Ints, arena: Ints, f: int) -> int:
     """Push the events of a branch of OR that is a single event."""
-    w, node = s.work, s.work[f + OF]
+    node = w[f + OF]
     variable = word(p, BASES, node)
     low, high = max(w[f + LOW], w[f + SINCE]), min(w[f + HIGH], w[f + UNTIL])
     end = word(p, ROWS_AT, variable + 1)
@@ -182,39 +181,38 @@ def _scan(p: Ints, s: Store, f: int) -> int:
     for i in range(at_or_after(p, word(p, ROWS_AT, variable), end, low), end):
         if p[i] >= high:
             break
-        bind(s, variable, p[i])
-        if holds(p, s, word(p, PLACES, node)):
-            reserve(s, MEMBERS + 1)
+        bind(w, variable, p[i])
+        if holds(p, w, word(p, PLACES, node)):
+            reserve(w, arena, MEMBERS + 1)
             top = w[TOP]
-            s.arena[top + FIRST], s.arena[top + LAST], s.arena[top + MEMBERS] = p[i], p[i], p[i]
+            arena[top + FIRST], arena[top + LAST], arena[top + MEMBERS] = p[i], p[i], p[i]
             w[TOP] = top + MEMBERS + 1
             n += 1
     return n
 
 
-@kernel
-def _choose(p: Ints, s: Store, f: int) -> None:
+@kernel_part
+def _choose(p: Ints, w: Ints, arena: Ints, f: int) -> None:
     """OR: the results of one branch after the other."""
-    w, node = s.work, s.work[f + OF]
+    node = w[f + OF]
     if w[f + STAGE] == BEGIN:
         w[f + STAGE], w[f + NEXT] = BRANCH, word(p, KIDS_AT, node)
     else:
-        w[f + N_FOUND] += _widen(p, s, node, kid(p, w[f + NEXT], KID_NODE), w[f + OUT], w[RETURNED])
+        w[f + N_FOUND] += _widen(p, w, arena, node, kid(p, w[f + NEXT], KID_NODE), w[f + OUT], w[RETURNED])
         w[f + NEXT] += 1
     if w[f + NEXT] == word(p, KIDS_AT, node + 1):
-        finish(s, w[f + N_FOUND])
+        finish(w, w[f + N_FOUND])
         return
     w[f + OUT] = w[TOP]
-    ask(p, s, kid(p, w[f + NEXT], KID_NODE), w[f + LOW], w[f + HIGH], w[f + SINCE], w[f + UNTIL], NO_LIMIT)
+    ask(p, w, kid(p, w[f + NEXT], KID_NODE), w[f + LOW], w[f + HIGH], w[f + SINCE], w[f + UNTIL], NO_LIMIT)
 
 
-@kernel
-def _widen(p: Ints, s: Store, node: int, branch: int, begin: int, n: int) -> int:
+@kernel_part
+def _widen(p: Ints, w: Ints, arena: Ints, node: int, branch: int, begin: int, n: int) -> int:
     """Make n records of a branch records of its OR, and keep those that pass its predicates; how many."""
-    arena = s.arena
     narrow, wide = stride(p, branch), stride(p, node)
     shift, width = word(p, BASES, branch) - word(p, BASES, node), word(p, WIDTHS, branch)
-    reserve(s, n * (wide - narrow))
+    reserve(w, arena, n * (wide - narrow))
     for r in range(n - 1, -1, -1):  # they grow, so from the last one backwards
         source, target = begin + r * narrow, begin + r * wide
         for v in range(width - 1, -1, -1):
@@ -226,58 +224,58 @@ def _widen(p: Ints, s: Store, node: int, branch: int, begin: int, n: int) -> int
                 arena[target + MEMBERS + v] = -1
     out = begin
     for at in range(begin, begin + n * wide, wide):
-        bind_record(p, s, node, at)
-        if holds(p, s, word(p, PLACES, node)):
-            move_down(s, at, out, wide)
+        bind_record(p, w, arena, node, at)
+        if holds(p, w, word(p, PLACES, node)):
+            move_down(arena, at, out, wide)
             out += wide
-    s.work[TOP] = out
+    w[TOP] = out
     return (out - begin) // wide
 
 
 # ---------------------------------------------------------------- SEQ and AND
 
 
-@kernel
-def _combine(p: Ints, s: Store, f: int) -> None:
+@kernel_part
+def _combine(p: Ints, w: Ints, arena: Ints, f: int) -> None:
     """SEQ and AND; see the module's text for the stages."""
-    w, stage, answer = s.work, s.work[f + STAGE], s.work[RETURNED]
+    stage, answer = w[f + STAGE], w[RETURNED]
     if stage == BEGIN:
-        _find_own(p, s, f)
+        _find_own(p, w, arena, f)
         stage = COVERED
     if stage == COVERED:
-        if _ask_to_cover(p, s, f):
+        if _ask_to_cover(p, w, arena, f):
             w[f + STAGE] = COVERED
             return
         stage = NEXT_RESULT
     while True:
         if stage == JOIN:
-            if _bind_combination(p, s, f):
+            if _bind_combination(p, w, arena, f):
                 w[f + NEXT] = word(p, GAPS_AT, w[f + OF])
                 stage = ASK_LATE
             else:
-                _close_up(s, f)
+                _close_up(w, arena, f)
                 stage = NEXT_RESULT
         elif stage == ASK_LATE:
-            if _ask_gap(p, s, f, 1):
+            if _ask_gap(p, w, f, 1):
                 w[f + STAGE] = LATE
                 return
-            _push_combination(p, s, f)
+            _push_combination(p, w, arena, f)
             stage = JOIN
             if w[f + N_FOUND] >= w[f + LIMIT]:
-                _close_up(s, f)
+                _close_up(w, arena, f)
                 w[f + RESULT] = w[f + N_RESULTS]
                 stage = NEXT_RESULT
         elif stage == LATE:
             stage = JOIN if answer == 1 else ASK_LATE
         elif stage == NEXT_RESULT:
-            if not _bind_own(p, s, f):
-                _drop_own(s, f)
-                finish(s, w[f + N_FOUND])
+            if not _bind_own(p, w, arena, f):
+                _drop_own(w, arena, f)
+                finish(w, w[f + N_FOUND])
                 return
             w[f + NEXT] = word(p, GAPS_AT, w[f + OF])
             stage = ASK_EARLY
         elif stage == ASK_EARLY:
-            if _ask_gap(p, s, f, 0):
+            if _ask_gap(p, w, f, 0):
                 w[f + STAGE] = EARLY
                 return
             w[f + NEXT] = 0
@@ -285,10 +283,10 @@ def _combine(p: Ints, s: Store, f: int) -> None:
         elif stage == EARLY:
             stage = NEXT_RESULT if answer == 1 else ASK_EARLY
         elif stage == ASK_CHILD:
-            if _ask_child(p, s, f):
+            if _ask_child(p, w, f):
                 w[f + STAGE] = CHILD
                 return
-            _begin_join(s, f)
+            _begin_join(w, f)
             stage = JOIN
         else:  # CHILD
             w[f + COUNTERS + KID_COUNTERS * w[f + NEXT] + KID_END] = w[TOP]
@@ -299,10 +297,10 @@ def _combine(p: Ints, s: Store, f: int) -> None:
                 stage = NEXT_RESULT
 
 
-@kernel
-def _find_own(p: Ints, s: Store, f: int) -> None:
+@kernel_part
+def _find_own(p: Ints, w: Ints, arena: Ints, f: int) -> None:
     """Push the positions of a node's single events, for every way to choose them: a walk of nested ranges."""
-    w, node = s.work, s.work[f + OF]
+    node = w[f + OF]
     begin, n_own = word(p, OWN_AT, node), word(p, OWN_AT, node + 1) - word(p, OWN_AT, node)
     is_sequence = word(p, KINDS, node) == SEQUENCE
     index = f + COUNTERS  # the present one of every level
@@ -313,7 +311,7 @@ def _find_own(p: Ints, s: Store, f: int) -> None:
         least, most = w[f + LOW], w[f + HIGH]
         if is_sequence:
             if level > 0:
-                most = word(p, BEGINS, bound(s, own(p, begin + level - 1, OWN_VARIABLE)))
+                most = word(p, BEGINS, bound(w, own(p, begin + level - 1, OWN_VARIABLE)))
             if flags & IS_LAST:
                 least = max(least, w[f + SINCE])
             if flags & IS_FIRST:
@@ -325,76 +323,74 @@ def _find_own(p: Ints, s: Store, f: int) -> None:
         if i >= end or p[i] >= most:
             level -= 1
             continue
-        bind(s, variable, p[i])
+        bind(w, variable, p[i])
         if not is_sequence:
             twice = False
             for other in range(level):
-                twice = twice or bound(s, own(p, begin + other, OWN_VARIABLE)) == p[i]
+                twice = twice or bound(w, own(p, begin + other, OWN_VARIABLE)) == p[i]
             if twice:
                 continue
-        if not holds(p, s, own(p, begin + level, OWN_PLACE)):
+        if not holds(p, w, own(p, begin + level, OWN_PLACE)):
             continue
         if level < n_own - 1:
             level += 1
             w[index + level] = -1
             continue
-        reserve(s, n_own)
+        reserve(w, arena, n_own)
         for j in range(n_own):
-            s.arena[w[TOP] + j] = bound(s, own(p, begin + j, OWN_VARIABLE))
+            arena[w[TOP] + j] = bound(w, own(p, begin + j, OWN_VARIABLE))
         w[TOP] += n_own
     w[f + N_RESULTS] = (w[TOP] - w[f + MARK]) // n_own if n_own > 0 else 1
     w[f + OWN_END], w[f + OUT], w[f + REQUEST] = w[TOP], w[TOP], w[TOP]
     w[f + RESULT], w[f + NEXT] = 0, 0
 
 
-@kernel
-def _bind_own(p: Ints, s: Store, f: int) -> bool:
+@kernel_part
+def _bind_own(p: Ints, w: Ints, arena: Ints, f: int) -> bool:
     """Bind the next own result; False after the last one."""
-    w, node = s.work, s.work[f + OF]
+    node = w[f + OF]
     if w[f + RESULT] >= w[f + N_RESULTS]:
         return False
     begin, n_own = word(p, OWN_AT, node), word(p, OWN_AT, node + 1) - word(p, OWN_AT, node)
     at = w[f + MARK] + w[f + RESULT] * n_own
     for j in range(n_own):
-        bind(s, own(p, begin + j, OWN_VARIABLE), s.arena[at + j])
+        bind(w, own(p, begin + j, OWN_VARIABLE), arena[at + j])
     w[f + RESULT] += 1
     return True
 
 
-@kernel
-def _drop_own(s: Store, f: int) -> None:
+@kernel_part
+def _drop_own(w: Ints, arena: Ints, f: int) -> None:
     """Leave the instances found, which lie behind the own results, in place of these."""
-    w = s.work
     size = w[f + OUT] - w[f + OWN_END]
-    move_down(s, w[f + OWN_END], w[f + MARK], size)
+    move_down(arena, w[f + OWN_END], w[f + MARK], size)
     w[TOP] = w[f + MARK] + size
 
 
 # ---------------------------------------------------------------- what is asked of others
 
 
-@kernel
-def _ask_gap(p: Ints, s: Store, f: int, late: int) -> bool:
+@kernel_part
+def _ask_gap(p: Ints, w: Ints, f: int, late: int) -> bool:
     """Seek the next negation that can be told now, if there is one."""
-    w = s.work
     end = word(p, GAPS_AT, w[f + OF] + 1)
     while w[f + NEXT] < end:
         g = w[f + NEXT]
         w[f + NEXT] = g + 1
         if gap(p, g, GAP_IS_LATE) == late:
-            call(s, SEEK, gap(p, g, GAP_NEGATION), w[f + LOW], w[f + HIGH], 0, 0, 0)
+            call(w, SEEK, gap(p, g, GAP_NEGATION), w[f + LOW], w[f + HIGH], 0, 0, 0)
             return True
     return False
 
 
-@kernel
-def _ask_child(p: Ints, s: Store, f: int) -> bool:
+@kernel_part
+def _ask_child(p: Ints, w: Ints, f: int) -> bool:
     """Ask for the results of the next child, if there is one."""
-    w, node = s.work, s.work[f + OF]
+    node = w[f + OF]
     c = word(p, KIDS_AT, node) + w[f + NEXT]
     if c == word(p, KIDS_AT, node + 1):
         return False
-    low, high = narrow_kid(p, s, c, w[f + LOW], w[f + HIGH])
+    low, high = narrow_kid(p, w, c, w[f + LOW], w[f + HIGH])
     since, until = 0, p[N_POSITIONS]
     if word(p, KINDS, node) == SEQUENCE:
         if kid(p, c, KID_FLAGS) & IS_LAST:
@@ -402,14 +398,14 @@ def _ask_child(p: Ints, s: Store, f: int) -> bool:
         if kid(p, c, KID_FLAGS) & IS_FIRST:
             until = w[f + UNTIL]
     w[f + COUNTERS + KID_COUNTERS * w[f + NEXT] + KID_BEGIN] = w[TOP]
-    ask(p, s, kid(p, c, KID_NODE), low, high, since, until, NO_LIMIT)
+    ask(p, w, kid(p, c, KID_NODE), low, high, since, until, NO_LIMIT)
     return True
 
 
-@kernel
-def _ask_to_cover(p: Ints, s: Store, f: int) -> bool:
+@kernel_part
+def _ask_to_cover(p: Ints, w: Ints, arena: Ints, f: int) -> bool:
     """Have the next interval that balanced views must be complete for made ready, if there is one."""
-    w, node = s.work, s.work[f + OF]
+    node = w[f + OF]
     n_kids = word(p, KIDS_AT, node + 1) - word(p, KIDS_AT, node)
     n_gaps = word(p, GAPS_AT, node + 1) - word(p, GAPS_AT, node)
     while w[f + REQUEST] == w[TOP]:
@@ -417,14 +413,14 @@ def _ask_to_cover(p: Ints, s: Store, f: int) -> bool:
         if w[f + NEXT] == n_kids + n_gaps:
             return False
         w[f + NEXT] += 1
-        _collect_requests(p, s, f)
+        _collect_requests(p, w, arena, f)
     at = w[f + REQUEST]
     w[f + REQUEST] = at + 2
-    call(s, VIEW, _part(p, node, w[f + NEXT] - 1), s.arena[at], s.arena[at + 1], 0, 0, 0)
+    call(w, VIEW, _part(p, node, w[f + NEXT] - 1), arena[at], arena[at + 1], 0, 0, 0)
     return True
 
 
-@kernel
+@kernel_part
 def _part(p: Ints, node: int, i: int) -> int:
     """The sub-query that is part number i of a node: its children, then what its gaps negate; -1 if that cannot be told yet."""
     n_kids = word(p, KIDS_AT, node + 1) - word(p, KIDS_AT, node)
@@ -434,38 +430,37 @@ def _part(p: Ints, node: int, i: int) -> int:
     return negation(p, gap(p, g, GAP_NEGATION), NEGATED_NODE) if gap(p, g, GAP_IS_LATE) == 0 else -1
 
 
-@kernel
-def _collect_requests(p: Ints, s: Store, f: int) -> None:
+@kernel_part
+def _collect_requests(p: Ints, w: Ints, arena: Ints, f: int) -> None:
     """Push the intervals [low, high) that all own results ask the next part for, joined where they overlap.
 
     Nothing where its view is not balanced, or divided by an outer value, which only a single own result has.
     """
-    w, node = s.work, s.work[f + OF]
+    node = w[f + OF]
     i = w[f + NEXT] - 1
     part = _part(p, node, i)
     if part < 0 or word(p, MODES, part) != BALANCED or word(p, KINDS, part) == SCAN or view(p, part, VIEW_VARIABLE) >= 0:
         return
     n_kids = word(p, KIDS_AT, node + 1) - word(p, KIDS_AT, node)
-    while _bind_own(p, s, f):
+    while _bind_own(p, w, arena, f):
         if i < n_kids:
-            low, high = narrow_kid(p, s, word(p, KIDS_AT, node) + i, w[f + LOW], w[f + HIGH])
+            low, high = narrow_kid(p, w, word(p, KIDS_AT, node) + i, w[f + LOW], w[f + HIGH])
         else:
             sought = gap(p, word(p, GAPS_AT, node) + i - n_kids, GAP_NEGATION)
-            low, high = narrow_negation(p, s, sought, w[f + LOW], w[f + HIGH])
+            low, high = narrow_negation(p, w, sought, w[f + LOW], w[f + HIGH])
         if low < high:
-            _join_request(s, w[f + OWN_END], low, high)
+            _join_request(w, arena, w[f + OWN_END], low, high)
     w[f + RESULT] = 0
 
 
-@kernel
-def _join_request(s: Store, mark: int, low: int, high: int) -> None:
+@kernel_part
+def _join_request(w: Ints, arena: Ints, mark: int, low: int, high: int) -> None:
     """Join an interval into the requests from `mark` on: one that it touches grows."""
-    arena, w = s.arena, s.work
     for at in range(mark, w[TOP], 2):
         if low <= arena[at + 1] and arena[at] <= high:
             arena[at], arena[at + 1] = min(arena[at], low), max(arena[at + 1], high)
             return
-    reserve(s, 2)
+    reserve(w, arena, 2)
     arena[w[TOP]], arena[w[TOP] + 1] = low, high
     w[TOP] += 2
 
@@ -473,17 +468,16 @@ def _join_request(s: Store, mark: int, low: int, high: int) -> None:
 # ---------------------------------------------------------------- the join
 
 
-@kernel
-def _begin_join(s: Store, f: int) -> None:
-    w = s.work
+@kernel_part
+def _begin_join(w: Ints, f: int) -> None:
     w[f + JOINED], w[f + LEVEL] = w[TOP], 0
     w[f + COUNTERS + KID_AT] = w[f + COUNTERS + KID_BEGIN]
 
 
-@kernel
-def _bind_combination(p: Ints, s: Store, f: int) -> bool:
+@kernel_part
+def _bind_combination(p: Ints, w: Ints, arena: Ints, f: int) -> bool:
     """Bind the next combination of the children's results that agree: a counter per child, from left to right."""
-    w, node = s.work, s.work[f + OF]
+    node = w[f + OF]
     n_kids = word(p, KIDS_AT, node + 1) - word(p, KIDS_AT, node)
     base, end = word(p, BASES, node), word(p, BASES, node) + word(p, WIDTHS, node)
     level = w[f + LEVEL]
@@ -496,70 +490,69 @@ def _bind_combination(p: Ints, s: Store, f: int) -> bool:
                 level -= 1
                 continue
             w[counter + KID_AT] = at + stride(p, kid(p, c, KID_NODE))
-            bind_record(p, s, kid(p, c, KID_NODE), at)
-            if not _agrees(p, s, node, c, at) or not holds(p, s, kid(p, c, KID_PLACE)):
+            bind_record(p, w, arena, kid(p, c, KID_NODE), at)
+            if not _agrees(p, w, arena, node, c, at) or not holds(p, w, kid(p, c, KID_PLACE)):
                 continue
             level += 1
             if level < n_kids:
                 w[counter + KID_COUNTERS + KID_AT] = w[counter + KID_COUNTERS + KID_BEGIN]
                 continue
         level -= 1  # where to go on: at the last child, or below zero where there is none
-        first, last = first_bound(s, base, end), last_bound(s, base, end)
-        if last >= w[f + SINCE] and first < w[f + UNTIL] and holds(p, s, word(p, PLACES, node)):
+        first, last = first_bound(w, base, end), last_bound(w, base, end)
+        if last >= w[f + SINCE] and first < w[f + UNTIL] and holds(p, w, word(p, PLACES, node)):
             w[f + LEVEL], w[f + MATCH_FIRST], w[f + MATCH_LAST] = level, first, last
             return True
     return False
 
 
-@kernel
-def _agrees(p: Ints, s: Store, node: int, c: int, at: int) -> bool:
+@kernel_part
+def _agrees(p: Ints, w: Ints, arena: Ints, node: int, c: int, at: int) -> bool:
     """Whether the present result of child c fits those to the left of it: in SEQ behind them, in AND of other events."""
     child = kid(p, c, KID_NODE)
     if word(p, KINDS, node) == SEQUENCE:
         if kid(p, c, KID_FOLLOWS_KID) == 0:
             return True
         left = kid(p, c - 1, KID_NODE)
-        last = last_bound(s, word(p, BASES, left), word(p, BASES, left) + word(p, WIDTHS, left))
-        return bool(s.arena[at + FIRST] >= word(p, AFTERS, last))
+        last = last_bound(w, word(p, BASES, left), word(p, BASES, left) + word(p, WIDTHS, left))
+        return bool(arena[at + FIRST] >= word(p, AFTERS, last))
     # Slots to the right may hold what an earlier result left there, so only what is chosen is looked at.
     for i in range(word(p, OWN_AT, node), word(p, OWN_AT, node + 1)):
-        if _uses(p, s, child, bound(s, own(p, i, OWN_VARIABLE))):
+        if _uses(p, w, child, bound(w, own(p, i, OWN_VARIABLE))):
             return False
     for i in range(word(p, KIDS_AT, node), c):
         left = kid(p, i, KID_NODE)
         for v in range(word(p, BASES, left), word(p, BASES, left) + word(p, WIDTHS, left)):
-            if bound(s, v) >= 0 and _uses(p, s, child, bound(s, v)):
+            if bound(w, v) >= 0 and _uses(p, w, child, bound(w, v)):
                 return False
     return True
 
 
-@kernel
-def _uses(p: Ints, s: Store, node: int, position: int) -> bool:
+@kernel_part
+def _uses(p: Ints, w: Ints, node: int, position: int) -> bool:
     """Whether a variable of the node is bound to this position."""
     for v in range(word(p, BASES, node), word(p, BASES, node) + word(p, WIDTHS, node)):  # noqa: SIM110  # compiled
-        if bound(s, v) == position:
+        if bound(w, v) == position:
             return True
     return False
 
 
-@kernel
-def _push_combination(p: Ints, s: Store, f: int) -> None:
-    w, node = s.work, s.work[f + OF]
+@kernel_part
+def _push_combination(p: Ints, w: Ints, arena: Ints, f: int) -> None:
+    node = w[f + OF]
     size = stride(p, node)
-    reserve(s, size)
+    reserve(w, arena, size)
     top, base = w[TOP], word(p, BASES, node)
-    s.arena[top + FIRST], s.arena[top + LAST] = w[f + MATCH_FIRST], w[f + MATCH_LAST]
+    arena[top + FIRST], arena[top + LAST] = w[f + MATCH_FIRST], w[f + MATCH_LAST]
     for v in range(size - MEMBERS):
-        s.arena[top + MEMBERS + v] = bound(s, base + v)
+        arena[top + MEMBERS + v] = bound(w, base + v)
     w[TOP] = top + size
     w[f + N_FOUND] += 1
 
 
-@kernel
-def _close_up(s: Store, f: int) -> None:
+@kernel_part
+def _close_up(w: Ints, arena: Ints, f: int) -> None:
     """The children's results go, what was joined takes their place."""
-    w = s.work
     size = w[TOP] - w[f + JOINED]
-    move_down(s, w[f + JOINED], w[f + OUT], size)
+    move_down(arena, w[f + JOINED], w[f + OUT], size)
     w[f + OUT] += size
     w[TOP] = w[f + OUT]

@@ -9,8 +9,8 @@ Cost: a dozen words per call. Invariant: an evaluation leaves the arena as it wa
 
 from __future__ import annotations
 
-from seqube.engine.jit import kernel
-from seqube.engine.nesting.program import FRAME, FRAME_WORDS, ITERATIVE, KINDS, MODES, RETURNED, SCAN, TOP, Store, word
+from seqube.engine.jit import kernel_part
+from seqube.engine.nesting.program import FRAME, FRAME_WORDS, ITERATIVE, KINDS, MODES, RETURNED, SCAN, TOP, word
 from seqube.engine.predicates import Ints
 
 # What an evaluation is of:
@@ -27,10 +27,9 @@ VIEW_NUMBER, COVER_LOW, COVER_HIGH, AGAIN_LOW, AGAIN_SINCE = range(OWN_END, OWN_
 BEGIN = 0  # the first stage of all
 
 
-@kernel
-def call(s: Store, entry: int, of: int, low: int, high: int, since: int, until: int, limit: int) -> None:
+@kernel_part
+def call(w: Ints, entry: int, of: int, low: int, high: int, since: int, until: int, limit: int) -> None:
     """Begin an evaluation. The caller returns, and finds the answer in RETURNED when it is gone on with."""
-    w = s.work
     f = w[FRAME] + w[FRAME_WORDS]
     w[FRAME] = f
     w[f + ENTRY], w[f + OF], w[f + LOW], w[f + HIGH] = entry, of, low, high
@@ -38,14 +37,14 @@ def call(s: Store, entry: int, of: int, low: int, high: int, since: int, until: 
     w[f + STAGE], w[f + MARK], w[f + N_FOUND] = BEGIN, w[TOP], 0
 
 
-@kernel
-def ask(p: Ints, s: Store, node: int, low: int, high: int, since: int, until: int, limit: int) -> None:
+@kernel_part
+def ask(p: Ints, w: Ints, node: int, low: int, high: int, since: int, until: int, limit: int) -> None:
     """Begin to evaluate a sub-query by its strategy: from scratch, or out of its view."""
     is_iterative = word(p, MODES, node) == ITERATIVE or word(p, KINDS, node) == SCAN
-    call(s, COMPUTE if is_iterative else VIEW, node, low, high, since, until, limit)
+    call(w, COMPUTE if is_iterative else VIEW, node, low, high, since, until, limit)
 
 
-@kernel
-def finish(s: Store, answer: int) -> None:
-    s.work[RETURNED] = answer
-    s.work[FRAME] -= s.work[FRAME_WORDS]
+@kernel_part
+def finish(w: Ints, answer: int) -> None:
+    w[RETURNED] = answer
+    w[FRAME] -= w[FRAME_WORDS]

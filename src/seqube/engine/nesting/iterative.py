@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from seqube.engine.instances import Batch, Instances
-from seqube.engine.jit import kernel
+from seqube.engine.jit import kernel, kernel_part
 from seqube.engine.nesting.compute import compute, narrow_negation
 from seqube.engine.nesting.frames import (
     AGAIN_LOW,
@@ -126,19 +126,31 @@ PIECE = 1 << 19  # words of matches after which a piece is handed on
 
 
 @kernel
-def evaluate(p: Ints, s: Store, entry: int, of: int, low: int, high: int, since: int, until: int, limit: int) -> int:
+def evaluate(
+    p: Ints,
+    w: Ints,
+    arena: Ints,
+    pool: Ints,
+    intervals: Ints,
+    entry: int,
+    of: int,
+    low: int,
+    high: int,
+    since: int,
+    until: int,
+    limit: int,
+) -> int:
     """Evaluate to the end, and return the answer; see `frames` for what is asked."""
-    w = s.work
     w[FRAME] = w[FRAMES] - w[FRAME_WORDS]
-    call(s, entry, of, low, high, since, until, limit)
+    call(w, entry, of, low, high, since, until, limit)
     while w[FRAME] >= w[FRAMES]:
         f = w[FRAME]
         if w[f + ENTRY] == COMPUTE:
-            compute(p, s, f)
+            compute(p, w, arena, f)
         elif w[f + ENTRY] == VIEW:
-            _use_view(p, s, f)
+            _use_view(p, w, arena, pool, intervals, f)
         else:
-            _seek(p, s, f)
+            _seek(p, w, arena, pool, intervals, f)
     return int(w[RETURNED])
 
 
@@ -146,52 +158,52 @@ def evaluate(p: Ints, s: Store, entry: int, of: int, low: int, high: int, since:
 
 
 @kernel
-def _use_view(p: Ints, s: Store, f: int) -> None:
+def _use_view(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, f: int) -> None:
     """See to it that the view is complete for the interval, by computing what is missing; then fetch what lies in it."""
-    w, node = s.work, s.work[f + OF]
+    node = w[f + OF]
     if w[f + STAGE] == BEGIN:
-        u = view_of(p, s, node)
+        u = view_of(p, w, node)
         if u < 0 or w[f + LOW] >= w[f + HIGH]:
-            finish(s, 0)
+            finish(w, 0)
             return
         w[f + VIEW_NUMBER] = u
         low, high = w[f + LOW], w[f + HIGH]
         if word(p, MODES, node) == AGGRESSIVE:
             low = w[FLOOR]
-        if not is_inside(s, u, low, high):
+        if not is_inside(w, intervals, u, low, high):
             if word(p, MODES, node) != PASSIVE:
-                low, high = joined(s, u, low, high)
+                low, high = joined(w, intervals, u, low, high)
             w[f + COVER_LOW] = low
-            _ask_for_missing(p, s, f, u, node, low, high, NO_LIMIT)
+            _ask_for_missing(p, w, intervals, f, u, node, low, high, NO_LIMIT)
             return
     else:
-        if _ask_for_rest(p, s, f, node, NO_LIMIT):
+        if _ask_for_rest(p, w, f, node, NO_LIMIT):
             return
-        store_records(s, w[f + VIEW_NUMBER], stride(p, node), w[f + MARK], w[f + COVER_LOW], w[f + COVER_HIGH])
+        store_records(
+            w, arena, pool, intervals, w[f + VIEW_NUMBER], stride(p, node), w[f + MARK], w[f + COVER_LOW], w[f + COVER_HIGH]
+        )
     n = 0
     if w[f + LIMIT] > 0:
         low, high, since, until, limit = w[f + LOW], w[f + HIGH], w[f + SINCE], w[f + UNTIL], w[f + LIMIT]
-        n = fetch_records(s, w[f + VIEW_NUMBER], stride(p, node), low, high, since, until, limit)
-    finish(s, n)
+        n = fetch_records(w, arena, pool, intervals, w[f + VIEW_NUMBER], stride(p, node), low, high, since, until, limit)
+    finish(w, n)
 
 
-@kernel
-def _ask_for_missing(p: Ints, s: Store, f: int, u: int, node: int, low: int, high: int, limit: int) -> None:
+@kernel_part
+def _ask_for_missing(p: Ints, w: Ints, intervals: Ints, f: int, u: int, node: int, low: int, high: int, limit: int) -> None:
     """Begin to compute what view u lacks of [low, high), and note what is to be computed after that."""
-    w = s.work
-    since, until, w[f + AGAIN_LOW], w[f + AGAIN_SINCE] = missing(s, u, low, high, p[N_POSITIONS])
+    since, until, w[f + AGAIN_LOW], w[f + AGAIN_SINCE] = missing(w, intervals, u, low, high, p[N_POSITIONS])
     w[f + COVER_HIGH], w[f + STAGE] = high, FIRST_PART
-    call(s, COMPUTE, node, low, high, since, until, limit)
+    call(w, COMPUTE, node, low, high, since, until, limit)
 
 
-@kernel
-def _ask_for_rest(p: Ints, s: Store, f: int, node: int, limit: int) -> bool:
+@kernel_part
+def _ask_for_rest(p: Ints, w: Ints, f: int, node: int, limit: int) -> bool:
     """Begin to compute the second part of what is missing, if there is one."""
-    w = s.work
     if w[f + STAGE] == SECOND_PART or w[f + AGAIN_LOW] >= w[f + COVER_HIGH]:
         return False
     w[f + STAGE] = SECOND_PART
-    call(s, COMPUTE, node, w[f + AGAIN_LOW], w[f + COVER_HIGH], w[f + AGAIN_SINCE], p[N_POSITIONS], limit)
+    call(w, COMPUTE, node, w[f + AGAIN_LOW], w[f + COVER_HIGH], w[f + AGAIN_SINCE], p[N_POSITIONS], limit)
     return True
 
 
@@ -199,78 +211,77 @@ def _ask_for_rest(p: Ints, s: Store, f: int, node: int, limit: int) -> bool:
 
 
 @kernel
-def _seek(p: Ints, s: Store, f: int) -> None:
+def _seek(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, f: int) -> None:
     """Whether a negated sub-query has an instance in its scope."""
-    w, n = s.work, s.work[f + OF]
+    n = w[f + OF]
     node, place = negation(p, n, NEGATED_NODE), negation(p, n, NEGATED_PLACE)
     has_checks = word(p, CHECKS_AT, n) < word(p, CHECKS_AT, n + 1)
     is_plain = not has_checks and word(p, PLACES_AT, place) == word(p, PLACES_AT, place + 1)
     stage = w[f + STAGE]
     if stage == BEGIN:
-        low, high = narrow_negation(p, s, n, w[f + LOW], w[f + HIGH])
+        low, high = narrow_negation(p, w, n, w[f + LOW], w[f + HIGH])
         w[f + LOW], w[f + HIGH] = low, high
         if low >= high:
-            finish(s, 0)
+            finish(w, 0)
         elif word(p, KINDS, node) == SCAN:
-            finish(s, _is_among_events(p, s, node, place, low, high))
+            finish(w, _is_among_events(p, w, node, place, low, high))
         elif is_plain and word(p, MODES, node) == PASSIVE:
-            _seek_by_flags(p, s, f, node)
+            _seek_by_flags(p, w, pool, intervals, f, node)
         else:
             w[f + STAGE] = FOUND
-            ask(p, s, node, low, high, 0, p[N_POSITIONS], 1 if is_plain else NO_LIMIT)
+            ask(p, w, node, low, high, 0, p[N_POSITIONS], 1 if is_plain else NO_LIMIT)
     elif stage in (FIRST_PART, SECOND_PART):
-        _seek_by_flags(p, s, f, node)
+        _seek_by_flags(p, w, pool, intervals, f, node)
     elif is_plain:
         w[TOP] = w[f + MARK]
-        finish(s, min(w[RETURNED], 1))
+        finish(w, min(w[RETURNED], 1))
     else:
-        _seek_among_found(p, s, f, node, place)
+        _seek_among_found(p, w, arena, f, node, place)
 
 
-@kernel
-def _is_among_events(p: Ints, s: Store, node: int, place: int, low: int, high: int) -> int:
+@kernel_part
+def _is_among_events(p: Ints, w: Ints, node: int, place: int, low: int, high: int) -> int:
     variable = word(p, BASES, node)
     end = word(p, ROWS_AT, variable + 1)
     for i in range(at_or_after(p, word(p, ROWS_AT, variable), end, low), end):
         if p[i] >= high:
             break
-        bind(s, variable, p[i])
-        if holds(p, s, word(p, PLACES, node)) and holds(p, s, place):
+        bind(w, variable, p[i])
+        if holds(p, w, word(p, PLACES, node)) and holds(p, w, place):
             return 1
     return 0
 
 
-@kernel
-def _seek_by_flags(p: Ints, s: Store, f: int, node: int) -> None:
+@kernel_part
+def _seek_by_flags(p: Ints, w: Ints, pool: Ints, intervals: Ints, f: int, node: int) -> None:
     """Passive views of negated sub-queries: intervals known to be empty, and intervals known not to be."""
-    w = s.work
     low, high = w[f + LOW], w[f + HIGH]
     if w[f + STAGE] == BEGIN:
-        empty = view_of(p, s, node)
+        empty = view_of(p, w, node)
         w[f + VIEW_NUMBER] = empty
-        if empty < 0 or is_inside(s, empty, low, high):
-            finish(s, 0)
-        elif contains_one(s, empty + view(p, node, VIEW_N_VALUES), low, high):
-            finish(s, 1)
+        if empty < 0 or is_inside(w, intervals, empty, low, high):
+            finish(w, 0)
+        elif contains_one(w, intervals, empty + view(p, node, VIEW_N_VALUES), low, high):
+            finish(w, 1)
         else:
-            _ask_for_missing(p, s, f, empty, node, low, high, 1)
+            _ask_for_missing(p, w, intervals, f, empty, node, low, high, 1)
         return
     found = min(w[RETURNED], 1)
     w[TOP] = w[f + MARK]
-    if found == 0 and _ask_for_rest(p, s, f, node, 1):
+    if found == 0 and _ask_for_rest(p, w, f, node, 1):
         return
-    make_room(s, 0)
+    make_room(w, pool, intervals, 0)
     if found == 1:
-        add_narrowest(s, w[f + VIEW_NUMBER] + view(p, node, VIEW_N_VALUES), low, high)
+        add_narrowest(w, intervals, w[f + VIEW_NUMBER] + view(p, node, VIEW_N_VALUES), low, high)
     else:
-        add_widest(s, w[f + VIEW_NUMBER], low, high, -1, -1)
-    finish(s, found)
+        add_widest(w, pool, intervals, w[f + VIEW_NUMBER], low, high, -1, -1)
+    finish(w, found)
 
 
-@kernel
-def _seek_among_found(p: Ints, s: Store, f: int, node: int, place: int) -> None:
+@kernel_part
+def _seek_among_found(p: Ints, w: Ints, arena: Ints, f: int, node: int, place: int) -> None:
     """Look through the instances found for one that agrees with what is outside and is itself not cancelled."""
-    w, n = s.work, s.work[f + OF]
+    n = w[f + OF]
     size = stride(p, node)
     if w[f + STAGE] == FOUND:
         w[f + OUT], w[f + STAGE] = w[f + MARK] - size, CHECKED
@@ -282,31 +293,30 @@ def _seek_among_found(p: Ints, s: Store, f: int, node: int, place: int) -> None:
             w[f + OUT] += size
             if w[f + OUT] >= w[TOP]:
                 break
-            bind_record(p, s, node, w[f + OUT])
-            if not holds(p, s, place):
+            bind_record(p, w, arena, node, w[f + OUT])
+            if not holds(p, w, place):
                 continue
             w[f + NEXT] = word(p, CHECKS_AT, n)
         if w[f + NEXT] == word(p, CHECKS_AT, n + 1):
             w[TOP] = w[f + MARK]
-            finish(s, 1)
+            finish(w, 1)
             return
         w[f + NEXT] += 1
-        call(s, SEEK, word(p, CHECKS, w[f + NEXT] - 1), w[f + LOW], w[f + HIGH], 0, 0, 0)
+        call(w, SEEK, word(p, CHECKS, w[f + NEXT] - 1), w[f + LOW], w[f + HIGH], 0, 0, 0)
         return
     w[TOP] = w[f + MARK]
-    finish(s, 0)
+    finish(w, 0)
 
 
 # ---------------------------------------------------------------- matches
 
 
 @kernel
-def find_matches(p: Ints, s: Store, triggers: Ints, begin: int, enough: int) -> int:
+def find_matches(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, triggers: Ints, begin: int, enough: int) -> int:
     """Matches that end with the triggers from number `begin` on, pushed until there are enough words; the next trigger's number.
 
     Where something was full, -1 less that number.
     """
-    w = s.work
     w[TOP] = 0
     for t in range(begin, len(triggers)):
         mark = w[TOP]
@@ -314,31 +324,30 @@ def find_matches(p: Ints, s: Store, triggers: Ints, begin: int, enough: int) -> 
             return t
         w[FLOOR] = word(p, OLDEST, triggers[t])
         try:
-            evaluate(p, s, COMPUTE, ROOT, w[FLOOR], triggers[t] + 1, triggers[t], p[N_POSITIONS], NO_LIMIT)
-            _check_root(p, s, mark)
+            evaluate(p, w, arena, pool, intervals, COMPUTE, ROOT, w[FLOOR], triggers[t] + 1, triggers[t], p[N_POSITIONS], NO_LIMIT)
+            _check_root(p, w, arena, pool, intervals, mark)
         except Exception:  # noqa: BLE001  # the only one there is: something is full
             w[TOP] = mark
             return -t - 1
     return len(triggers)
 
 
-@kernel
-def _check_root(p: Ints, s: Store, mark: int) -> None:
+@kernel_part
+def _check_root(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, mark: int) -> None:
     """Drop the matches from `mark` on that a negation cancels whose scope needs the whole match."""
-    w = s.work
     if p[N_ROOT_CHECKS] == 0:
         return
     size = stride(p, ROOT)
     out = mark
     for at in range(mark, w[TOP], size):
-        bind_record(p, s, ROOT, at)
-        horizon = word(p, HORIZONS, s.arena[at + FIRST])
+        bind_record(p, w, arena, ROOT, at)
+        horizon = word(p, HORIZONS, arena[at + FIRST])
         stands = True
         for c in range(p[N_ROOT_CHECKS]):
-            if stands and evaluate(p, s, SEEK, word(p, ROOT_CHECKS, c), w[FLOOR], horizon, 0, 0, 0) == 1:
+            if stands and evaluate(p, w, arena, pool, intervals, SEEK, word(p, ROOT_CHECKS, c), w[FLOOR], horizon, 0, 0, 0) == 1:
                 stands = False
         if stands:
-            move_down(s, at, out, size)
+            move_down(arena, at, out, size)
             out += size
     w[TOP] = out
 
@@ -364,7 +373,7 @@ class NestedEvaluation:
         names = self._plan.variables
         done = 0
         while done < len(triggers):
-            reached = find_matches(program, store, triggers, done, PIECE)
+            reached = find_matches(program, *store, triggers, done, PIECE)
             done = -reached - 1 if reached < 0 else reached
             self.peak_words = max(self.peak_words, int(store.work[PEAK]), int(store.work[LIVE]))
             records = store.arena[: store.work[TOP]].reshape(-1, len(names) + MEMBERS).T.copy()

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqube.engine.jit import kernel
+from seqube.engine.jit import kernel_part
 from seqube.engine.predicates import NULL, Ints
 
 SCAN, SEQUENCE, CONJUNCTION, ALTERNATIVES = range(4)
@@ -117,43 +117,43 @@ ARENA, POOL, INTERVALS = range(3)  # what is full
 # ---------------------------------------------------------------- tables
 
 
-@kernel
+@kernel_part
 def word(p: Ints, table: int, i: int) -> int:
     return int(p[p[table] + i])
 
 
-@kernel
+@kernel_part
 def own(p: Ints, i: int, field: int) -> int:
     return int(p[p[OWN] + OWN_WORDS * i + field])
 
 
-@kernel
+@kernel_part
 def kid(p: Ints, i: int, field: int) -> int:
     return int(p[p[KIDS] + KID_WORDS * i + field])
 
 
-@kernel
+@kernel_part
 def gap(p: Ints, i: int, field: int) -> int:
     return int(p[p[GAPS] + GAP_WORDS * i + field])
 
 
-@kernel
+@kernel_part
 def negation(p: Ints, i: int, field: int) -> int:
     return int(p[p[NEGATIONS] + NEGATION_WORDS * i + field])
 
 
-@kernel
+@kernel_part
 def view(p: Ints, node: int, field: int) -> int:
     return int(p[p[VIEWS] + VIEW_WORDS * node + field])
 
 
-@kernel
+@kernel_part
 def stride(p: Ints, node: int) -> int:
     """The words of a record of a node's instance."""
     return int(p[p[WIDTHS] + node]) + MEMBERS
 
 
-@kernel
+@kernel_part
 def at_or_after(rows: Ints, begin: int, end: int, bound: int) -> int:
     while begin < end:
         middle = (begin + end) // 2
@@ -167,78 +167,78 @@ def at_or_after(rows: Ints, begin: int, end: int, bound: int) -> int:
 # ---------------------------------------------------------------- bindings
 
 
-@kernel
-def bound(s: Store, variable: int) -> int:
+@kernel_part
+def bound(w: Ints, variable: int) -> int:
     """The position that a variable is bound to."""
-    return int(s.work[s.work[BOUND] + variable])
+    return int(w[w[BOUND] + variable])
 
 
-@kernel
-def bind(s: Store, variable: int, position: int) -> None:
-    s.work[s.work[BOUND] + variable] = position
+@kernel_part
+def bind(w: Ints, variable: int, position: int) -> None:
+    w[w[BOUND] + variable] = position
 
 
-@kernel
-def bind_record(p: Ints, s: Store, node: int, at: int) -> None:
+@kernel_part
+def bind_record(p: Ints, w: Ints, arena: Ints, node: int, at: int) -> None:
     """Bind a node's variables as in the record at this place of the arena."""
-    to = s.work[BOUND] + p[p[BASES] + node]
+    to = w[BOUND] + p[p[BASES] + node]
     for v in range(p[p[WIDTHS] + node]):
-        s.work[to + v] = s.arena[at + MEMBERS + v]
+        w[to + v] = arena[at + MEMBERS + v]
 
 
-@kernel
-def any_bound(s: Store, begin: int, end: int) -> bool:
+@kernel_part
+def any_bound(w: Ints, begin: int, end: int) -> bool:
     for v in range(begin, end):  # noqa: SIM110  # compiled
-        if bound(s, v) >= 0:
+        if bound(w, v) >= 0:
             return True
     return False
 
 
-@kernel
-def last_bound(s: Store, begin: int, end: int) -> int:
+@kernel_part
+def last_bound(w: Ints, begin: int, end: int) -> int:
     last = -1
     for v in range(begin, end):
-        last = max(last, bound(s, v))
+        last = max(last, bound(w, v))
     return last
 
 
-@kernel
-def first_bound(s: Store, begin: int, end: int) -> int:
+@kernel_part
+def first_bound(w: Ints, begin: int, end: int) -> int:
     first = NO_LIMIT
     for v in range(begin, end):
-        if bound(s, v) >= 0:
-            first = min(first, bound(s, v))
+        if bound(w, v) >= 0:
+            first = min(first, bound(w, v))
     return first
 
 
 # ---------------------------------------------------------------- clauses
 
 
-@kernel
-def _side(p: Ints, s: Store, side: int) -> int:
+@kernel_part
+def _side(p: Ints, w: Ints, side: int) -> int:
     first = word(p, SIDES_AT, side)
     for i in range(first, word(p, SIDES_AT, side + 1)):
         variable, base = word(p, SIDES, 2 * i), word(p, SIDES, 2 * i + 1)
         if variable < 0:
             return word(p, VALUES, base)
-        if bound(s, variable) >= 0:
-            return word(p, VALUES, base + bound(s, variable))
+        if bound(w, variable) >= 0:
+            return word(p, VALUES, base + bound(w, variable))
     # None is bound: the value that stands behind those of all positions.
     return word(p, VALUES, word(p, SIDES, 2 * first + 1) + p[N_POSITIONS])
 
 
-@kernel
-def holds(p: Ints, s: Store, place: int) -> bool:
+@kernel_part
+def holds(p: Ints, w: Ints, place: int) -> bool:
     """Whether all clauses of a place hold for the present bindings."""
     for c in range(word(p, PLACES_AT, place), word(p, PLACES_AT, place + 1)):
         clause = word(p, PLACED, c)
         begin, end = word(p, GUARDS, 2 * clause), word(p, GUARDS, 2 * clause + 1)
-        if begin >= 0 and not any_bound(s, begin, end):
+        if begin >= 0 and not any_bound(w, begin, end):
             continue
         true = False
         for a in range(word(p, CLAUSES_AT, clause), word(p, CLAUSES_AT, clause + 1)):
             op = word(p, ATOMS, 3 * a)
-            left, right = _side(p, s, word(p, ATOMS, 3 * a + 1)), _side(p, s, word(p, ATOMS, 3 * a + 2))
+            left, right = _side(p, w, word(p, ATOMS, 3 * a + 1)), _side(p, w, word(p, ATOMS, 3 * a + 2))
             if left == NULL or right == NULL:
                 continue
             if op == 0:
@@ -263,15 +263,15 @@ def holds(p: Ints, s: Store, place: int) -> bool:
 # ---------------------------------------------------------------- the arena
 
 
-@kernel
-def reserve(s: Store, words: int) -> None:
-    if s.work[TOP] + words > len(s.arena):
-        s.work[FULL] = ARENA
+@kernel_part
+def reserve(w: Ints, arena: Ints, words: int) -> None:
+    if w[TOP] + words > len(arena):
+        w[FULL] = ARENA
         raise OverflowError("arena")
 
 
-@kernel
-def move_down(s: Store, source: int, target: int, words: int) -> None:
+@kernel_part
+def move_down(arena: Ints, source: int, target: int, words: int) -> None:
     """Move words of the arena to an earlier place, which they may overlap."""
     for i in range(words):
-        s.arena[target + i] = s.arena[source + i]
+        arena[target + i] = arena[source + i]

@@ -30,7 +30,7 @@ directly or under an earlier overlapping one, every instance inside it that begi
 
 from __future__ import annotations
 
-from seqube.engine.jit import kernel
+from seqube.engine.jit import kernel, kernel_part
 from seqube.engine.nesting.program import (
     CODES,
     FIRST,
@@ -55,7 +55,6 @@ from seqube.engine.nesting.program import (
     VIEW_CODES,
     VIEW_FIRST,
     VIEW_VARIABLE,
-    Store,
     bound,
     reserve,
     view,
@@ -67,259 +66,254 @@ BEGIN, END, HEAD, TAIL, INTERVAL_WORDS = range(5)  # of an interval: its bounds,
 NEXT, SIZE, RECORD = range(3)  # of a record in the pool
 
 
-@kernel
-def slab(s: Store, u: int, field: int) -> int:
+@kernel_part
+def slab(w: Ints, u: int, field: int) -> int:
     """A word about view `u`."""
-    return int(s.work[s.work[SLABS] + SLAB_WORDS * u + field])
+    return int(w[w[SLABS] + SLAB_WORDS * u + field])
 
 
-@kernel
-def _set_slab(s: Store, u: int, begin: int, count: int, room: int) -> None:
-    at = s.work[SLABS] + SLAB_WORDS * u
-    s.work[at + SLAB_BEGIN], s.work[at + SLAB_COUNT], s.work[at + SLAB_ROOM] = begin, count, room
+@kernel_part
+def _set_slab(w: Ints, u: int, begin: int, count: int, room: int) -> None:
+    at = w[SLABS] + SLAB_WORDS * u
+    w[at + SLAB_BEGIN], w[at + SLAB_COUNT], w[at + SLAB_ROOM] = begin, count, room
 
 
 # ---------------------------------------------------------------- memory
 
 
 @kernel
-def _collect(s: Store) -> None:
+def _collect(w: Ints, pool: Ints, intervals: Ints) -> None:
     """Purge: keep what begins inside the window of the present trigger, and close ranks."""
-    half, floor = s.work[HALF], s.work[FLOOR]
+    half, floor = w[HALF], w[FLOOR]
     other = 1 - half
-    old, new = s.intervals[half], s.intervals[other]
-    records, kept_records = s.pool[half], s.pool[other]
     top, n = 0, 0
-    for u in range(s.work[N_VIEWS]):
-        begin, is_narrow = slab(s, u, SLAB_BEGIN), slab(s, u, SLAB_IS_NARROW) == 1
+    for u in range(w[N_VIEWS]):
+        begin, is_narrow = slab(w, u, SLAB_BEGIN), slab(w, u, SLAB_IS_NARROW) == 1
         first = n
-        for i in range(begin, begin + slab(s, u, SLAB_COUNT)):
-            if old[i, END] <= floor or (is_narrow and old[i, BEGIN] < floor):
+        for i in range(begin, begin + slab(w, u, SLAB_COUNT)):
+            if intervals[half, i, END] <= floor or (is_narrow and intervals[half, i, BEGIN] < floor):
                 continue
             head, tail = -1, -1
-            record = old[i, HEAD]
+            record = intervals[half, i, HEAD]
             while record >= 0:
-                if records[record + RECORD + FIRST] >= floor:
-                    size = records[record + SIZE]
-                    for w in range(SIZE, size):
-                        kept_records[top + w] = records[record + w]
-                    kept_records[top + NEXT] = -1
+                if pool[half, record + RECORD + FIRST] >= floor:
+                    size = pool[half, record + SIZE]
+                    for i_word in range(SIZE, size):
+                        pool[other, top + i_word] = pool[half, record + i_word]
+                    pool[other, top + NEXT] = -1
                     if tail >= 0:
-                        kept_records[tail + NEXT] = top
+                        pool[other, tail + NEXT] = top
                     else:
                         head = top
                     tail = top
                     top += size
-                record = records[record + NEXT]
-            new[n, BEGIN], new[n, END] = max(old[i, BEGIN], floor), old[i, END]
-            new[n, HEAD], new[n, TAIL] = head, tail
+                record = pool[half, record + NEXT]
+            intervals[other, n, BEGIN], intervals[other, n, END] = max(intervals[half, i, BEGIN], floor), intervals[half, i, END]
+            intervals[other, n, HEAD], intervals[other, n, TAIL] = head, tail
             n += 1
-        _set_slab(s, u, first, n - first, n - first)
-    s.work[HALF], s.work[POOL_TOP], s.work[INTERVAL_TOP] = other, top, n
-    s.work[LIVE] = top + INTERVAL_WORDS * n
+        _set_slab(w, u, first, n - first, n - first)
+    w[HALF], w[POOL_TOP], w[INTERVAL_TOP] = other, top, n
+    w[LIVE] = top + INTERVAL_WORDS * n
 
 
 @kernel
-def make_room(s: Store, words: int) -> None:
+def make_room(w: Ints, pool: Ints, intervals: Ints, words: int) -> None:
     """Room for records and one more interval in the views, after a purge if much may have gone."""
-    used = s.work[POOL_TOP] + INTERVAL_WORDS * s.work[INTERVAL_TOP]
-    s.work[PEAK] = max(s.work[PEAK], used)
-    if (
-        used > 2 * s.work[LIVE] + 4096
-        or s.work[POOL_TOP] + words > s.pool.shape[1]
-        or 3 * s.work[INTERVAL_TOP] + 8 > s.intervals.shape[1]
-    ):
-        _collect(s)
-    if s.work[POOL_TOP] + words > s.pool.shape[1]:
-        s.work[FULL] = POOL
+    used = w[POOL_TOP] + INTERVAL_WORDS * w[INTERVAL_TOP]
+    w[PEAK] = max(w[PEAK], used)
+    if used > 2 * w[LIVE] + 4096 or w[POOL_TOP] + words > pool.shape[1] or 3 * w[INTERVAL_TOP] + 8 > intervals.shape[1]:
+        _collect(w, pool, intervals)
+    if w[POOL_TOP] + words > pool.shape[1]:
+        w[FULL] = POOL
         raise OverflowError("pool")
-    if 3 * s.work[INTERVAL_TOP] + 8 > s.intervals.shape[1]:
-        s.work[FULL] = INTERVALS
+    if 3 * w[INTERVAL_TOP] + 8 > intervals.shape[1]:
+        w[FULL] = INTERVALS
         raise OverflowError("intervals")
 
 
 # ---------------------------------------------------------------- intervals of a view
 
 
-@kernel
-def interval(s: Store, u: int, i: int, field: int) -> int:
+@kernel_part
+def interval(w: Ints, intervals: Ints, u: int, i: int, field: int) -> int:
     """A word of interval number `i` of view `u`."""
-    return int(s.intervals[s.work[HALF], slab(s, u, SLAB_BEGIN) + i, field])
+    return int(intervals[w[HALF], slab(w, u, SLAB_BEGIN) + i, field])
 
 
-@kernel
-def preceding(s: Store, u: int, low: int) -> int:
+@kernel_part
+def preceding(w: Ints, intervals: Ints, u: int, low: int) -> int:
     """The number of the last interval of view `u` that begins at or before `low`; -1 if none does."""
-    begin, end = 0, slab(s, u, SLAB_COUNT)
+    begin, end = 0, slab(w, u, SLAB_COUNT)
     while begin < end:
         middle = (begin + end) // 2
-        if interval(s, u, middle, BEGIN) <= low:
+        if interval(w, intervals, u, middle, BEGIN) <= low:
             begin = middle + 1
         else:
             end = middle
     return begin - 1
 
 
-@kernel
-def is_inside(s: Store, u: int, low: int, high: int) -> bool:
+@kernel_part
+def is_inside(w: Ints, intervals: Ints, u: int, low: int, high: int) -> bool:
     """Whether one interval of the view contains [low, high): the one with the largest begin has the largest end."""
-    i = preceding(s, u, low)
-    return i >= 0 and interval(s, u, i, END) >= high
+    i = preceding(w, intervals, u, low)
+    return i >= 0 and interval(w, intervals, u, i, END) >= high
 
 
-@kernel
-def contains_one(s: Store, u: int, low: int, high: int) -> bool:
+@kernel_part
+def contains_one(w: Ints, intervals: Ints, u: int, low: int, high: int) -> bool:
     """Whether [low, high) contains an interval of the view: the one with the smallest begin has the smallest end."""
-    i = preceding(s, u, low - 1) + 1
-    return i < slab(s, u, SLAB_COUNT) and interval(s, u, i, END) <= high
+    i = preceding(w, intervals, u, low - 1) + 1
+    return i < slab(w, u, SLAB_COUNT) and interval(w, intervals, u, i, END) <= high
 
 
-@kernel
-def joined(s: Store, u: int, low: int, high: int) -> tuple[int, int]:
+@kernel_part
+def joined(w: Ints, intervals: Ints, u: int, low: int, high: int) -> tuple[int, int]:
     """[low, high) with all intervals of the view that touch it, as far as they lie in the window."""
-    i = max(preceding(s, u, low), 0)
-    while i < slab(s, u, SLAB_COUNT) and interval(s, u, i, BEGIN) <= high:
-        if interval(s, u, i, END) >= low:
-            low, high = min(low, max(interval(s, u, i, BEGIN), s.work[FLOOR])), max(high, interval(s, u, i, END))
+    i = max(preceding(w, intervals, u, low), 0)
+    while i < slab(w, u, SLAB_COUNT) and interval(w, intervals, u, i, BEGIN) <= high:
+        if interval(w, intervals, u, i, END) >= low:
+            low, high = min(low, max(interval(w, intervals, u, i, BEGIN), w[FLOOR])), max(high, interval(w, intervals, u, i, END))
         i += 1
     return low, high
 
 
-@kernel
-def missing(s: Store, u: int, low: int, high: int, nowhere: int) -> tuple[int, int, int, int]:
+@kernel_part
+def missing(w: Ints, intervals: Ints, u: int, low: int, high: int, nowhere: int) -> tuple[int, int, int, int]:
     """What a view lacks of [low, high), which none of its intervals contains: at most two rectangles of (first, last) position.
 
     The first lies in [low, high), ends at `since` or later and begins before `until`; the second lies in [begin, high) and ends at
     `end` or later, and is empty where begin is high. Returned: since, until, begin, end. `nowhere` is behind all positions.
     """
-    i = preceding(s, u, low)
-    if i >= 0 and interval(s, u, i, END) > low:
-        return interval(s, u, i, END), nowhere, high, high
+    i = preceding(w, intervals, u, low)
+    if i >= 0 and interval(w, intervals, u, i, END) > low:
+        return interval(w, intervals, u, i, END), nowhere, high, high
     i += 1
-    if i < slab(s, u, SLAB_COUNT) and interval(s, u, i, BEGIN) < high:
-        begin, end = interval(s, u, i, BEGIN), interval(s, u, i, END)
+    if i < slab(w, u, SLAB_COUNT) and interval(w, intervals, u, i, BEGIN) < high:
+        begin, end = interval(w, intervals, u, i, BEGIN), interval(w, intervals, u, i, END)
         return 0, begin, begin if end < high else high, end
     return 0, nowhere, high, high
 
 
-@kernel
-def _move_interval(intervals: Ints, source: int, target: int) -> None:
+@kernel_part
+def _move_interval(intervals: Ints, half: int, source: int, target: int) -> None:
     for field in range(INTERVAL_WORDS):
-        intervals[target, field] = intervals[source, field]
+        intervals[half, target, field] = intervals[half, source, field]
 
 
 @kernel
-def _put(s: Store, u: int, i: int, n_replaced: int, low: int, high: int, head: int, tail: int) -> None:
+def _put(w: Ints, intervals: Ints, u: int, i: int, n_replaced: int, low: int, high: int, head: int, tail: int) -> None:
     """Write interval number i of a view, in place of `n_replaced` others. There is room (`make_room`)."""
-    intervals = s.intervals[s.work[HALF]]
-    begin, count, room = slab(s, u, SLAB_BEGIN), slab(s, u, SLAB_COUNT), slab(s, u, SLAB_ROOM)
+    half = w[HALF]
+    begin, count, room = slab(w, u, SLAB_BEGIN), slab(w, u, SLAB_COUNT), slab(w, u, SLAB_ROOM)
     if n_replaced == 0 and count == room:
-        fresh = s.work[INTERVAL_TOP]
+        fresh = w[INTERVAL_TOP]
         for j in range(count):
-            _move_interval(intervals, begin + j, fresh + j)
+            _move_interval(intervals, half, begin + j, fresh + j)
         begin, room = fresh, 2 * count + 2
-        s.work[INTERVAL_TOP] = fresh + room
+        w[INTERVAL_TOP] = fresh + room
     if n_replaced == 0:
         for j in range(begin + count - 1, begin + i - 1, -1):
-            _move_interval(intervals, j, j + 1)
+            _move_interval(intervals, half, j, j + 1)
     elif n_replaced > 1:
         for j in range(begin + i + n_replaced, begin + count):
-            _move_interval(intervals, j, j + 1 - n_replaced)
-    _set_slab(s, u, begin, count + 1 - n_replaced, room)
-    intervals[begin + i, BEGIN], intervals[begin + i, END] = low, high
-    intervals[begin + i, HEAD], intervals[begin + i, TAIL] = head, tail
+            _move_interval(intervals, half, j, j + 1 - n_replaced)
+    _set_slab(w, u, begin, count + 1 - n_replaced, room)
+    intervals[half, begin + i, BEGIN], intervals[half, begin + i, END] = low, high
+    intervals[half, begin + i, HEAD], intervals[half, begin + i, TAIL] = head, tail
 
 
 @kernel
-def add_widest(s: Store, u: int, low: int, high: int, head: int, tail: int) -> None:
+def add_widest(w: Ints, pool: Ints, intervals: Ints, u: int, low: int, high: int, head: int, tail: int) -> None:
     """Add an interval that none contains; those it contains give it their records (before its own) and go."""
-    half = s.work[HALF]
-    i = preceding(s, u, low - 1) + 1
+    half = w[HALF]
+    i = preceding(w, intervals, u, low - 1) + 1
     n = 0
-    while i + n < slab(s, u, SLAB_COUNT) and interval(s, u, i + n, END) <= high:
+    while i + n < slab(w, u, SLAB_COUNT) and interval(w, intervals, u, i + n, END) <= high:
         n += 1
     for j in range(i + n - 1, i - 1, -1):
-        first, last = interval(s, u, j, HEAD), interval(s, u, j, TAIL)
+        first, last = interval(w, intervals, u, j, HEAD), interval(w, intervals, u, j, TAIL)
         if first >= 0:
             if head >= 0:
-                s.pool[half, last + NEXT] = head
+                pool[half, last + NEXT] = head
             else:
                 tail = last
             head = first
-    _put(s, u, i, n, low, high, head, tail)
+    _put(w, intervals, u, i, n, low, high, head, tail)
 
 
 @kernel
-def add_narrowest(s: Store, u: int, low: int, high: int) -> None:
+def add_narrowest(w: Ints, intervals: Ints, u: int, low: int, high: int) -> None:
     """Add an interval that contains none; those that contain it go."""
-    i = preceding(s, u, low) + 1
+    i = preceding(w, intervals, u, low) + 1
     n = 0
-    while i - n - 1 >= 0 and interval(s, u, i - n - 1, END) >= high:
+    while i - n - 1 >= 0 and interval(w, intervals, u, i - n - 1, END) >= high:
         n += 1
-    _put(s, u, i - n, n, low, high, -1, -1)
+    _put(w, intervals, u, i - n, n, low, high, -1, -1)
 
 
 # ---------------------------------------------------------------- records of a view
 
 
 @kernel
-def store_records(s: Store, u: int, stride: int, mark: int, low: int, high: int) -> None:
+def store_records(w: Ints, arena: Ints, pool: Ints, intervals: Ints, u: int, stride: int, mark: int, low: int, high: int) -> None:
     """Move the records from `mark` on into the view, as those of the interval [low, high), unless an interval has them."""
-    arena = s.arena
-    end = s.work[TOP]
-    make_room(s, (end - mark) // stride * (stride + RECORD))
-    pool = s.pool[s.work[HALF]]
+    end = w[TOP]
+    make_room(w, pool, intervals, (end - mark) // stride * (stride + RECORD))
+    half = w[HALF]
     head, tail = -1, -1
     for at in range(mark, end, stride):
-        if is_inside(s, u, arena[at + FIRST], arena[at + LAST] + 1):
+        if is_inside(w, intervals, u, arena[at + FIRST], arena[at + LAST] + 1):
             continue
-        record = s.work[POOL_TOP]
-        s.work[POOL_TOP] = record + RECORD + stride
-        pool[record + NEXT], pool[record + SIZE] = -1, RECORD + stride
-        for w in range(stride):
-            pool[record + RECORD + w] = arena[at + w]
+        record = w[POOL_TOP]
+        w[POOL_TOP] = record + RECORD + stride
+        pool[half, record + NEXT], pool[half, record + SIZE] = -1, RECORD + stride
+        for i in range(stride):
+            pool[half, record + RECORD + i] = arena[at + i]
         if tail >= 0:
-            pool[tail + NEXT] = record
+            pool[half, tail + NEXT] = record
         else:
             head = record
         tail = record
-    s.work[TOP] = mark
-    add_widest(s, u, low, high, head, tail)
+    w[TOP] = mark
+    add_widest(w, pool, intervals, u, low, high, head, tail)
 
 
 @kernel
-def fetch_records(s: Store, u: int, stride: int, low: int, high: int, since: int, until: int, limit: int) -> int:
+def fetch_records(
+    w: Ints, arena: Ints, pool: Ints, intervals: Ints, u: int, stride: int, low: int, high: int, since: int, until: int, limit: int
+) -> int:
     """Push the view's records inside [low, high) that end at `since` or later and begin before `until`; how many, up to a limit."""
-    pool, arena = s.pool[s.work[HALF]], s.arena
+    half = w[HALF]
     n = 0
-    i = max(preceding(s, u, low), 0)
-    while i > 0 and interval(s, u, i - 1, END) > low:
+    i = max(preceding(w, intervals, u, low), 0)
+    while i > 0 and interval(w, intervals, u, i - 1, END) > low:
         i -= 1
-    while i < slab(s, u, SLAB_COUNT) and interval(s, u, i, BEGIN) < high:
-        record = interval(s, u, i, HEAD)
+    while i < slab(w, u, SLAB_COUNT) and interval(w, intervals, u, i, BEGIN) < high:
+        record = interval(w, intervals, u, i, HEAD)
         while record >= 0:
-            first, last = pool[record + RECORD + FIRST], pool[record + RECORD + LAST]
+            first, last = pool[half, record + RECORD + FIRST], pool[half, record + RECORD + LAST]
             if first >= low and last < high and last >= since and first < until:
-                reserve(s, stride)
-                top = s.work[TOP]
-                for w in range(stride):
-                    arena[top + w] = pool[record + RECORD + w]
-                s.work[TOP] = top + stride
+                reserve(w, arena, stride)
+                top = w[TOP]
+                for j in range(stride):
+                    arena[top + j] = pool[half, record + RECORD + j]
+                w[TOP] = top + stride
                 n += 1
                 if n >= limit:
                     return n
-            record = pool[record + NEXT]
+            record = pool[half, record + NEXT]
         i += 1
     return n
 
 
-@kernel
-def view_of(p: Ints, s: Store, node: int) -> int:
+@kernel_part
+def view_of(p: Ints, w: Ints, node: int) -> int:
     """The view that serves the present outer value; -1 where that value is null, so that nothing equals it."""
     variable = view(p, node, VIEW_VARIABLE)
     if variable < 0:
         return view(p, node, VIEW_FIRST)
-    if bound(s, variable) < 0:
+    if bound(w, variable) < 0:
         return -1
-    code = word(p, CODES, view(p, node, VIEW_CODES) + bound(s, variable))
+    code = word(p, CODES, view(p, node, VIEW_CODES) + bound(w, variable))
     return view(p, node, VIEW_FIRST) + code if code >= 0 else -1
