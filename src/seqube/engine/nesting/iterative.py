@@ -105,6 +105,7 @@ from seqube.engine.nesting.program import (
 )
 from seqube.engine.nesting.tables import Tables
 from seqube.engine.nesting.views import (
+    INTERVAL_WORDS,
     add_narrowest,
     add_widest,
     contains_one,
@@ -375,7 +376,8 @@ class NestedEvaluation:
         while done < len(triggers):
             reached = find_matches(program, *store, triggers, done, PIECE)
             done = -reached - 1 if reached < 0 else reached
-            self.peak_words = max(self.peak_words, int(store.work[PEAK]), int(store.work[LIVE]))
+            held = store.work[POOL_TOP] + INTERVAL_WORDS * store.work[INTERVAL_TOP]
+            self.peak_words = max(self.peak_words, int(store.work[PEAK]), int(held))
             records = store.arena[: store.work[TOP]].reshape(-1, len(names) + MEMBERS).T.copy()
             if reached < 0:
                 store = _grown(store)
@@ -396,7 +398,7 @@ def _grown(store: Store) -> Store:
     work, full = store.work, store.work[FULL]
     arena = np.empty(2 * len(store.arena), np.int64) if full == ARENA else store.arena
     pool = np.empty((2, 2 * store.pool.shape[1]), np.int64) if full == POOL else store.pool
-    intervals = np.empty((2, 2 * store.intervals.shape[1], 4), np.int64) if full == INTERVALS else store.intervals
+    intervals = np.empty((2, 2 * store.intervals.shape[1], INTERVAL_WORDS), np.int64) if full == INTERVALS else store.intervals
     work[work[SLABS] :].reshape(-1, SLAB_WORDS)[:, :SLAB_IS_NARROW] = 0
     work[[POOL_TOP, HALF, INTERVAL_TOP, LIVE]] = 0
     return Store(work, arena, pool, intervals)
