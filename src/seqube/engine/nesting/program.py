@@ -4,9 +4,10 @@ Everything is a position: the events that matter, sorted by partition and time, 
 look-ups in four arrays (`Program.begins`, `afters`, `oldest`, `horizons`), so every interval of the papers is a half-open range of
 positions `[low, high)`, whatever clock the window uses.
 
-A plan is one array of integers (`flattened`) and so is most of what evaluation writes (`Store.work`), because a call that hands on
-forty arrays costs more than what it does. Nothing is read from them by a bare number: words have names, and rows of tables are read
-through `word`, `own`, `kid`, `gap`, `negation` and `view`, which cost nothing once compiled.
+A plan is one array of integers (`flattened`, called `p`) and so is most of what evaluation writes (`Store.work`, called `w`),
+because a call that hands on forty arrays costs more than what it does. Nothing is read from them by a bare number: words have
+names, and rows of tables are read through `word`, `own`, `kid`, `gap`, `negation` and `view`, which cost nothing once compiled. The
+arrays of a `Store` are handed on one by one: a tuple would count references whenever one is taken out of it.
 
 An instance found is a record on the arena: first and last position, then one position per variable (-1: OR branch not taken).
 
