@@ -171,6 +171,7 @@ def test_a_pipeline_reads_files_of_its_own_folder_only(section: str, path: str, 
 
 def test_a_pipeline_reads_files_beside_it(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
+    (tmp_path / "in").mkdir()
     (tmp_path / "below" / "q.sqb").write_text("-- name: pairs\nSEQ(A a, B b) WITHIN 5")
     (tmp_path / "h.yaml").write_text("P: [A, B]")
     text = {"source": {"path": "in"}, "queries": "below/q.sqb", "hierarchy": "h.yaml", "sinks": {"matches": "out"}}

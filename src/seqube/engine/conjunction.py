@@ -115,3 +115,35 @@ def enumerate_combinations(stacks: Stacks, clauses: Clauses, members: Members, w
         bound = late - window if late >= LOWEST + window else LOWEST
         current[level] = _first_after(lasts, begin, end, bound) - 1
         stop[level] = end
+
+
+@kernel
+def latest_combinations(offsets: Ints, codes: Ints, rows: Ints) -> Ints:
+    """At every event, the latest one of each slot of its key, wherever the earliest of these has moved on: (n_slots, n).
+
+    Slots lie behind each other (slot i from `offsets[i]` on), ascend by (code, row), and share no events.
+    """
+    n_slots = len(offsets) - 1
+    out = np.empty((n_slots, len(rows)), np.int64)
+    following, latest = offsets[:-1].copy(), np.full(n_slots, -1, np.int64)
+    n, code, earliest = 0, -1, -1
+    for _ in range(len(rows)):
+        slot = -1
+        for i in range(n_slots):
+            at = following[i]
+            if at < offsets[i + 1]:
+                best = following[slot]
+                if slot < 0 or codes[at] < codes[best] or (codes[at] == codes[best] and rows[at] < rows[best]):
+                    slot = i
+        at = following[slot]
+        following[slot] += 1
+        if codes[at] != code:
+            code, earliest = codes[at], -1
+            latest[:] = -1
+        latest[slot] = rows[at]
+        first = latest.min()
+        if first > earliest:
+            earliest = first
+            out[:, n] = latest
+            n += 1
+    return out[:, :n]

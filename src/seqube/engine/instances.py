@@ -122,21 +122,23 @@ def sorted_by_group(slots: list[Instances], codes: list[Ints], drop_null: bool) 
     return sorted_slots, sorted_codes
 
 
-def expand(slots: list[Instances], ids: Ints, in_order: bool) -> Instances:
-    """Matches from the ids written for each slot. In SEQ the first and last slot tell where a match begins and ends."""
+def expand(slots: list[Instances], ids: Ints, read: frozenset[str], in_order: bool) -> Instances:
+    """Matches from the ids written for each slot: its rows where it has one variable, else the numbers of its instances.
+
+    Only variables that will be `read` get rows. In SEQ the first and last slot tell where a match begins and ends.
+    """
     rows: dict[str, Ints] = {}
     for slot, chosen in zip(slots, ids, strict=True):
-        if len(slot.rows) == 1:
-            rows[next(iter(slot.rows))] = chosen
-        else:
-            rows |= {name: column[chosen] for name, column in slot.rows.items()}
+        for name, column in slot.rows.items():
+            if name in read:
+                rows[name] = chosen if len(slot.rows) == 1 else column[chosen]
     if not in_order:
         return spanning(rows)
-    ends = [
-        rows[next(iter(slot.rows))] if len(slot.rows) == 1 else side[chosen]
+    first, last = (
+        chosen if len(slot.rows) == 1 else side[chosen]
         for slot, side, chosen in ((slots[0], slots[0].first_rows, ids[0]), (slots[-1], slots[-1].last_rows, ids[-1]))
-    ]
-    return Instances(rows, ends[0], ends[1])
+    )
+    return Instances(rows, first, last)
 
 
 @dataclass(frozen=True, slots=True)

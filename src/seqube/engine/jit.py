@@ -39,7 +39,6 @@ def _code_version() -> str:
 os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder()))
 
 import numba  # noqa: E402
-from numba.core.typeinfer import TypeInferer  # noqa: E402
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
@@ -48,22 +47,7 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return compiled
 
 
-def recursive_kernel(function: Callable[P, int]) -> Callable[P, int]:
-    """Compile a loop that calls itself and returns a 64-bit integer.
-
-    Numba finds out what a function that calls itself returns by inferring all its types anew at every such call: minutes where the
-    answer is known. Here it is told.
-    """
-    _RETURNS_INTEGER.add(function)
-    return kernel(function)
-
-
-_RETURNS_INTEGER: set[Callable[..., int]] = set()
-_infer = TypeInferer.return_types_from_partial
-
-
-def _known_or_inferred(inferer: TypeInferer) -> object:
-    return numba.int64 if inferer.func_id.func in _RETURNS_INTEGER else _infer(inferer)  # type: ignore[no-untyped-call]
-
-
-TypeInferer.return_types_from_partial = _known_or_inferred  # type: ignore[method-assign]
+def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a piece of a kernel: its code is copied to wherever it is called, so that names cost nothing."""
+    compiled: Callable[P, R] = numba.njit(cache=True, nogil=True, forceinline=True)(function)
+    return compiled

@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.conjunction import Members, enumerate_combinations
+from seqube.engine.conjunction import Members, enumerate_combinations, latest_combinations
 from seqube.engine.instances import Batch, Instances, Keys, Reach, expand, gather, minus, plus, sorted_by_group, spanning
 from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, rank_pair
 from seqube.engine.sequence import (
@@ -59,11 +59,17 @@ FIRST_PAIRS = 16  # candidates per match in the first round of a correlated chec
 
 
 class Evaluation:
-    """One plan over one batch. `upto` and `after` restrict the matches by the time of their end (after, upto]."""
+    """One plan over one batch. `upto` and `after` restrict the matches by the time of their end (after, upto].
 
-    def __init__(self, plan: MatchPlan, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> None:
+    Where only some variables of a match will be `read`, the rows of others may be left out.
+    """
+
+    def __init__(
+        self, plan: MatchPlan, batch: Batch, after: int = LOWEST, upto: int = HIGHEST, read: frozenset[str] = frozenset()
+    ) -> None:
         self._plan = plan
         self._batch = batch
+        self._read = read or frozenset(plan.variables)
         self._times = batch.events.times
         self.evaluator = Evaluator(batch.events)
         self._made: dict[Node, Instances] = {}
@@ -138,13 +144,16 @@ class Evaluation:
         slots, clauses, stacks = self._stacked(node, is_root)
         tables = self._clauses(clauses, slots, min)
         links = link(stacks)
+        read = self._read if is_root and not node.filters and not self._plan.checks else frozenset(variables(node))
+        written = np.array([not read.isdisjoint(slot.rows) for slot in slots])
+        written[[0, -1]] = True  # these tell where a match begins and ends
         cursor = new_cursor(len(slots))
         out = np.empty((len(slots), PIECE), np.int64)
         while not is_over(cursor):
-            count = enumerate_matches(stacks, links, tables, self._batch.window, cursor, out)
+            count = enumerate_matches(stacks, links, tables, self._batch.window, cursor, written, out)
             self._batch.budget.check()
             if count:
-                yield expand(slots, out[:, :count], in_order=True)
+                yield expand(slots, out[:, :count], read, in_order=True)
 
     def _stacked(self, node: MatchSequence, is_root: bool) -> tuple[list[Instances], list[Clause], Stacks]:
         """The slots of a sequence by key and time, the clauses between them, and their stacks with what must not be there noted."""
@@ -203,19 +212,12 @@ class Evaluation:
             found = Instances(dict(zip(variables(node), followed, strict=True)), followed[0], followed[-1])
             return found.select(np.argsort(found.last_rows, kind="stable"))
         if isinstance(node, MatchConjunction) and _latest_tells(node, tied):
-            # At every event, the latest one of each slot; an end is worth keeping where the earliest of these moves on.
             slots, _ = self._slots(node)
             codes, _, _ = self._group_codes(node, slots, [])
-            ends, code = np.concatenate([slot.last_rows for slot in slots]), np.concatenate(codes)
-            is_one = code.max(initial=0) == code.min(initial=0)
-            order = np.argsort(ends, kind="stable") if is_one else np.lexsort((ends, code))  # runs that ascend are merged
-            ends, code = ends[order], code[order]
-            slot_of = np.repeat(np.arange(len(slots)), [len(slot) for slot in slots])[order]
-            numbers = np.arange(len(ends))
-            latest = np.array([np.maximum.accumulate(np.where(slot_of == k, numbers, -1)) for k in range(len(slots))])
-            first = latest.min(axis=0)
-            whole = (first >= 0) & (code >= 0) & (code[first] == code) & (np.diff(first, prepend=-2) > 0)
-            found = spanning(dict(zip(variables(node), ends[latest[:, whole]], strict=True)))
+            slots, codes = sorted_by_group(slots, codes, drop_null=True)
+            offsets = np.cumsum([0, *(len(slot) for slot in slots)])
+            latest = latest_combinations(offsets, np.concatenate(codes), np.concatenate([slot.last_rows for slot in slots]))
+            found = spanning(dict(zip(variables(node), latest, strict=True)))
             return found.select(np.argsort(found.last_rows, kind="stable"))
         if isinstance(node, MatchAlternatives) and not node.filters and not tied:
             names = variables(node)
@@ -233,6 +235,7 @@ class Evaluation:
         slots, codes = sorted_by_group(slots, codes, drop_null=len(slots) > 1)
         stacks = self._stacks(slots, codes, n_codes)
         tables = self._clauses(clauses, slots, max)
+        names = frozenset(variables(node))
         members = _members(slots) if _may_share(node.slots) else Members(*(np.empty(0, np.int64) for _ in range(3)))
         cursor = new_cursor(len(slots))
         out = np.empty((len(slots), PIECE), np.int64)
@@ -240,7 +243,7 @@ class Evaluation:
             count = enumerate_combinations(stacks, tables, members, self._batch.window, cursor, out)
             self._batch.budget.check()
             if count:
-                yield expand(slots, out[:, :count], in_order=False)
+                yield expand(slots, out[:, :count], names, in_order=False)
 
     def _passes(self, filters: Sequence[Guarded], piece: Instances) -> Mask:
         mask = np.ones(len(piece), np.bool_)

@@ -13,13 +13,19 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from seqube.engine.instances import Instances
-from seqube.engine.predicates import UNBOUND, Evaluator, Ints, take
+from seqube.engine.predicates import UNBOUND, Evaluator, Ints, gather, take
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
-from seqube.language.tree import Output
+from seqube.language.tree import Output, attributes
 from seqube.plan.physical import MatchPlan, scans, variables
 
 START, END = "start", "end"
+
+
+def read_by_return(plan: MatchPlan) -> frozenset[str]:
+    """The variables whose rows writing the matches will read."""
+    names = {attribute.variable for item in plan.returns for attribute in attributes(item.value)}
+    return frozenset(plan.variables) if not names or None in names else frozenset(name for name in names if name is not None)
 
 
 class MatchWriter:
@@ -80,16 +86,3 @@ class MatchWriter:
             else:
                 columns.append(take(column, rows) if partly else gather(column, rows))
         return pa.StructArray.from_arrays(columns, fields=fields, mask=pa.array(unbound) if partly else None)
-
-
-def gather(column: pa.Array, rows: Ints) -> pa.Array:
-    """The column at these rows, all of which are bound."""
-    kind = column.type
-    if column.null_count or not (pat.is_integer(kind) or pat.is_floating(kind) or pat.is_timestamp(kind)) or pat.is_float16(kind):
-        return column.take(pa.array(rows))
-    width = np.dtype(f"i{kind.bit_width // 8}")
-    values = np.frombuffer(column.buffers()[1], width, count=len(column), offset=column.offset * width.itemsize)
-    # Arrow's memory pool hands out pages that it has used before; NumPy's fresh ones would cost more than the gather itself.
-    buffer = pa.allocate_buffer(len(rows) * width.itemsize)
-    np.take(values, rows, out=np.frombuffer(buffer, width), mode="clip")
-    return pa.Array.from_buffers(kind, len(rows), [None, buffer])

@@ -287,10 +287,22 @@ def normalise(column: pa.Array) -> pa.Array:
 
 def take(column: pa.Array, rows: Ints) -> pa.Array:
     """The column at these rows; null where a row is UNBOUND."""
-    unbound = rows < 0
-    if unbound.any():
-        return column.take(pa.array(rows, mask=unbound))
-    return column.take(pa.array(rows))
+    if rows.min(initial=0) < 0:
+        return column.take(pa.array(rows, mask=rows < 0))
+    return gather(column, rows)
+
+
+def gather(column: pa.Array, rows: Ints) -> pa.Array:
+    """The column at these rows, all of which are bound."""
+    kind = column.type
+    if column.null_count or not (pat.is_integer(kind) or pat.is_floating(kind) or pat.is_timestamp(kind)) or pat.is_float16(kind):
+        return column.take(pa.array(rows))
+    width = np.dtype(f"i{kind.bit_width // 8}")
+    values = np.frombuffer(column.buffers()[1], width, count=len(column), offset=column.offset * width.itemsize)
+    # Arrow's memory pool hands out pages that it has used before; NumPy's fresh ones would cost more than the gather itself.
+    buffer = pa.allocate_buffer(len(rows) * width.itemsize)
+    np.take(values, rows, out=np.frombuffer(buffer, width), mode="clip")
+    return pa.Array.from_buffers(kind, len(rows), [None, buffer])
 
 
 def _mask(result: Any, size: int) -> Mask:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seqube.engine.jit import kernel
-from seqube.engine.predicates import NULL, Ints
+from seqube.engine.predicates import NULL, Ints, Mask
 
 LOWEST = np.iinfo(np.int64).min
 HIGHEST = np.iinfo(np.int64).max
@@ -63,13 +63,17 @@ class Clauses(NamedTuple):
 
 
 class Links(NamedTuple):
-    """What linking found out. `origins` numbers an instance within its slot as it was given, before any were dropped."""
+    """What linking found out. `origins` numbers an instance within its slot as it was given, before any were dropped.
+
+    `plain`: starts of chains ascend and no negation stands before them, so that whatever is in reach lies in the window.
+    """
 
     sizes: Ints  # instances of each slot that remain
     low: Ints
     high: Ints
     reach: Ints
     origins: Ints
+    plain: bool
 
 
 @kernel
@@ -83,6 +87,7 @@ def link(stacks: Stacks) -> Links:
     reach = np.empty(size, np.int64)
     origins = np.empty(size, np.int64)
     sizes = np.empty(n_slots, np.int64)
+    plain = True
     for i in range(n_slots):
         write = offsets[i]
         for g in range(n_groups):
@@ -108,6 +113,7 @@ def link(stacks: Stacks) -> Links:
                     low[write], high[write] = floor, pointer
                     best = max(best, reach[pointer - 1])
                 else:
+                    plain = plain and firsts[j] >= best and stacks.barriers[j] == LOWEST
                     best = max(best, firsts[j])
                 reach[write] = best
                 origins[write] = j - offsets[i]
@@ -122,7 +128,7 @@ def link(stacks: Stacks) -> Links:
                 firsts[k], stacks.lasts[k] = firsts[j], stacks.lasts[j]
                 stacks.barriers[k], stacks.limits[k] = stacks.barriers[j], stacks.limits[j]
                 stacks.ids[k] = stacks.ids[j]
-    return Links(sizes, low, high, reach, origins)
+    return Links(sizes, low, high, reach, origins, plain)
 
 
 @kernel
@@ -169,8 +175,11 @@ def is_over(cursor: Ints) -> bool:
 
 
 @kernel
-def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: int, cursor: Ints, out: Ints) -> int:
-    """Fill `out` (n_slots, capacity) with ids of the next matches and return how many; the cursor tells when that was all."""
+def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: int, cursor: Ints, written: Mask, out: Ints) -> int:
+    """Fill `out` (n_slots, capacity) with ids of the next matches and return how many; the cursor tells when that was all.
+
+    Only slots to be `written` are: the first one always, others as asked.
+    """
     offsets, groups, firsts, lasts, ids = stacks.offsets, stacks.groups, stacks.firsts, stacks.lasts, stacks.ids
     low, high, reach, origins = links.low, links.high, links.reach, links.origins
     n_slots, capacity = out.shape
@@ -242,6 +251,12 @@ def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: in
         limit = stacks.limits[last]
         begin = count
         c = current[0] + 1
+        if links.plain and not tested and limit == HIGHEST:
+            run = max(min(stop[0] - c, capacity - count), 0)
+            for k in range(run):
+                out[0, count + k] = ids[c + k]
+            c += run
+            count += run
         while c < stop[0] and count < capacity:
             if firsts[c] > bound and stacks.barriers[c] <= bound and firsts[c] <= limit:
                 if tested:
@@ -251,9 +266,10 @@ def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: in
                     count += 1
             c += 1
         for i in range(1, n_slots):
-            value = ids[current[i]]
-            for k in range(begin, count):
-                out[i, k] = value
+            if written[i]:
+                value = ids[current[i]]
+                for k in range(begin, count):
+                    out[i, k] = value
         steps += c - current[0]
         current[0] = c - 1
         if c >= stop[0]:

@@ -25,7 +25,7 @@ from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.nested import Evaluation
 from seqube.engine.nesting.iterative import NestedEvaluation
-from seqube.engine.output import MatchWriter
+from seqube.engine.output import MatchWriter, read_by_return
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normalise
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError
@@ -305,7 +305,9 @@ class _Progress:
 
 
 def _evaluation(plan: MatchPlan, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> Evaluation | NestedEvaluation:
-    return (NestedEvaluation if plan.is_nested else Evaluation)(plan, batch, after, upto)
+    if plan.is_nested:
+        return NestedEvaluation(plan, batch, after, upto)
+    return Evaluation(plan, batch, after, upto, read_by_return(plan))
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

@@ -19,18 +19,38 @@ import pyarrow as pa
 
 from seqube.engine.instances import Batch
 from seqube.engine.jit import kernel
-from seqube.engine.nesting.views import (
+from seqube.engine.nesting.compute import KID_COUNTERS
+from seqube.engine.nesting.frames import COUNTERS
+from seqube.engine.nesting.program import (
     ALTERNATIVES,
     BOUND,
     CONJUNCTION,
+    FRAME_WORDS,
     FRAMES,
+    GAP_WORDS,
+    IS_FIRST,
+    IS_LAST,
     ITERATIVE,
+    KID_NODE,
+    KID_PLACE,
+    KID_WORDS,
     N_REGISTERS,
     N_VIEWS,
+    NEGATED_PLACE,
+    NEGATION_WORDS,
+    OWN_PLACE,
+    OWN_VARIABLE,
+    OWN_WORDS,
     PASSIVE,
     SCAN,
     SEQUENCE,
+    SLAB_IS_NARROW,
+    SLAB_WORDS,
     SLABS,
+    VIEW_FIRST,
+    VIEW_N_VALUES,
+    VIEW_VARIABLE,
+    VIEW_WORDS,
     Program,
     Store,
 )
@@ -204,7 +224,7 @@ class Tables:
         if not isinstance(node, Scan):
             slots = node.branches if isinstance(node, MatchAlternatives) else node.slots
         for i, slot in enumerate(slots):
-            flags = (1 if i == 0 else 0) | (2 if i == len(slots) - 1 else 0)
+            flags = (IS_FIRST if i == 0 else 0) | (IS_LAST if i == len(slots) - 1 else 0)
             if isinstance(slot, Scan) and kind != ALTERNATIVES:
                 self._own.groups[number].append([self._number[slot.variable], self._places.add(), flags])
                 continue
@@ -223,7 +243,7 @@ class Tables:
         return self._bases[node] <= variable < self._bases[node] + self._widths[node]
 
     def _own_variables(self, number: int) -> list[int]:
-        return [entry[0] for entry in self._own.groups[number]]
+        return [entry[OWN_VARIABLE] for entry in self._own.groups[number]]
 
     # ------------------------------------------------------------ negations
 
@@ -241,7 +261,7 @@ class Tables:
         tied = [self._take_apart(guarded, in_negation=True) for guarded in (*predicates, *absence.filters)]
         self._predicates(node, frozenset(), in_negation=True)
         for clause in [clause for group in tied for clause in group]:
-            self._tie(clause, inner, about[1])
+            self._tie(clause, inner, about[NEGATED_PLACE])
         self._negated.add(inner)
         self._checks.groups[number] += [[self._negation(check)] for check in absence.checks]
         return number
@@ -257,8 +277,8 @@ class Tables:
         """Number the views: one per sub-query and outer value; when passive and negated two, of what is empty and what is not."""
         for node, mode in enumerate(self._modes):
             if mode != ITERATIVE and self._kinds[node] != SCAN:
-                n_values = max(self._views[node][1], 1)
-                self._views[node][:2] = [self._n_views, n_values]
+                n_values = max(self._views[node][VIEW_N_VALUES], 1)
+                self._views[node][VIEW_FIRST], self._views[node][VIEW_N_VALUES] = self._n_views, n_values
                 self._n_views += n_values
                 if mode == PASSIVE and node in self._negated:
                     self._narrow_views += range(self._n_views, self._n_views + n_values)
@@ -324,7 +344,7 @@ class Tables:
         test = clause.tests[0]
         if len(clause.tests) > 1 or clause.guard or test.op != "=" or len(test.left) > 1 or len(test.right) > 1:
             return False
-        if self._views[node][2] >= 0:
+        if self._views[node][VIEW_VARIABLE] >= 0:
             return False
         inside = set(variables(self._nodes[node]))
         sides = [(test.left[0], test.right[0]), (test.right[0], test.left[0])]
@@ -333,7 +353,7 @@ class Tables:
             if inner_name in inside and outer_name is not None and outer_name not in inside:
                 columns = [[self._column(value, name)] for value, name in ((inner, inner_name), (outer, outer_name))]
                 (_, codes), n_codes = code_columns(columns)
-                self._views[node][1:] = [n_codes, self._number[outer_name], sum(len(part) for part in self._codes)]
+                self._views[node][VIEW_N_VALUES:] = [n_codes, self._number[outer_name], sum(len(part) for part in self._codes)]
                 self._codes.append(self._spread(codes, outer_name, -1))
                 return True
         return False
@@ -346,14 +366,14 @@ class Tables:
             self._write(clause, self._node_places[node])
             return
         kids = self._kids.groups[node]
-        touched = [i for i, kid in enumerate(kids) if any(self._binds(kid[0], v) for v in inside)]
+        touched = [i for i, kid in enumerate(kids) if any(self._binds(kid[KID_NODE], v) for v in inside)]
         if not touched:
-            places = [entry[1] for entry in self._own.groups[node] if entry[0] in inside]
+            places = [entry[OWN_PLACE] for entry in self._own.groups[node] if entry[OWN_VARIABLE] in inside]
             self._write(clause, places[-1] if places else self._node_places[node])
         elif len(touched) > 1:
-            self._write(clause, kids[touched[-1]][1])
+            self._write(clause, kids[touched[-1]][KID_PLACE])
         else:
-            child, place = kids[touched[0]][:2]
+            child, place = kids[touched[0]][KID_NODE], kids[touched[0]][KID_PLACE]
             names = {self._number[name] for name in clause.names | clause.guard}
             alone = all(self._binds(child, v) for v in names)
             if alone or self._modes[child] == ITERATIVE or self._kinds[child] == SCAN or self._divides(clause, child):
@@ -420,9 +440,9 @@ class Tables:
         rows_at = np.cumsum([0, *(len(rows) for rows in self._rows)]).astype(np.int64)
         checks_at, checks = self._checks.arrays(1)
         places_at, placed = self._places.arrays(1)
-        own_at, own = self._own.arrays(3)
-        kids_at, kids = self._kids.arrays(6)
-        gaps_at, gaps = self._gaps.arrays(2)
+        own_at, own = self._own.arrays(OWN_WORDS)
+        kids_at, kids = self._kids.arrays(KID_WORDS)
+        gaps_at, gaps = self._gaps.arrays(GAP_WORDS)
         clauses_at, atoms = self._clauses.arrays(3)
         sides_at, sides = self._sides.arrays(2)
         nothing = np.empty(0, np.int64)
@@ -441,11 +461,11 @@ class Tables:
             kids,
             gaps_at,
             gaps,
-            ints(self._negations, 10),
+            ints(self._negations, NEGATION_WORDS),
             checks_at,
             checks.ravel(),
             ints(root_checks),
-            ints(self._views, 4),
+            ints(self._views, VIEW_WORDS),
             np.concatenate([nothing, *self._codes]),
             places_at,
             placed.ravel(),
@@ -458,15 +478,20 @@ class Tables:
         )
 
     def store(self) -> Store:
-        # A node is never evaluated inside its own evaluation, so one frame for each is enough.
-        frames = sum(len(own) + 3 * len(kids) for own, kids in zip(self._own.groups, self._kids.groups, strict=True)) + 1
-        work = np.zeros(N_REGISTERS + frames + len(self._rows) + 4 * self._n_views, np.int64)
+        # A node is never evaluated inside its own evaluation, so there are at most two frames for each, and one per negation.
+        counters = max(
+            max(len(own), KID_COUNTERS * len(kids)) for own, kids in zip(self._own.groups, self._kids.groups, strict=True)
+        )
+        frame_words = COUNTERS + counters + 1
+        frames = frame_words * (2 * len(self._kinds) + len(self._negations))
+        work = np.zeros(N_REGISTERS + frames + len(self._rows) + SLAB_WORDS * self._n_views, np.int64)
+        work[FRAME_WORDS] = frame_words
         work[FRAMES] = N_REGISTERS
         work[BOUND] = N_REGISTERS + frames
         work[SLABS] = work[BOUND] + len(self._rows)
         work[N_VIEWS] = self._n_views
         work[work[BOUND] : work[SLABS]] = -1
-        work[work[SLABS] :].reshape(-1, 4)[self._narrow_views, 3] = 1
+        work[work[SLABS] :].reshape(-1, SLAB_WORDS)[self._narrow_views, SLAB_IS_NARROW] = 1
         return Store(work, np.empty(1 << 16, np.int64), np.empty((2, 1 << 12), np.int64), np.empty((2, 64, 4), np.int64))
 
     def triggers(self, after: int, upto: int) -> Ints:

@@ -1,6 +1,6 @@
 """Views of sub-queries: intervals for which they are complete, chains of records, and the memory both live in.
 
-A view is a sorted list of intervals (half-open ranges of positions, see `iterative`) for which it is complete, none inside another,
+A view is a sorted list of intervals (half-open ranges of positions, see `program`) for which it is complete, none inside another,
 so both their ends ascend: that is the interval index, every question is a binary search. Each interval has a chain of records. An
 instance is stored once: under the first interval that needed it. What is missing for an interval is at most two rectangles in the
 plane of (first, last) position:
@@ -25,394 +25,295 @@ directly or under an earlier overlapping one, every instance inside it that begi
     isEmpty        | two lists of intervals: `add_widest` (empty), `add_narrowest` (not)
     purge          | _collect
     View size      | the register PEAK
+    Figure 13      | `missing`: the kinds of overlap
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from seqube.engine.jit import kernel, kernel_part
+from seqube.engine.nesting.program import (
+    CODES,
+    FIRST,
+    FLOOR,
+    FULL,
+    HALF,
+    INTERVAL_TOP,
+    INTERVALS,
+    LAST,
+    LIVE,
+    N_VIEWS,
+    PEAK,
+    POOL,
+    POOL_TOP,
+    SLAB_BEGIN,
+    SLAB_COUNT,
+    SLAB_IS_NARROW,
+    SLAB_ROOM,
+    SLAB_WORDS,
+    SLABS,
+    TOP,
+    VIEW_CODES,
+    VIEW_FIRST,
+    VIEW_VARIABLE,
+    bound,
+    reserve,
+    view,
+    word,
+)
+from seqube.engine.predicates import Ints
 
-import numpy as np
-
-from seqube.engine.jit import kernel
-from seqube.engine.predicates import NULL, Ints
-
-SCAN, SEQUENCE, CONJUNCTION, ALTERNATIVES = range(4)
-ITERATIVE, AGGRESSIVE, PASSIVE, BALANCED = range(4)
-# The first words of `Store.work`: scalars that calls share, and where its other parts begin.
-TOP, FRAME, FLOOR, POOL_TOP, HALF, INTERVAL_TOP, LIVE, PEAK, FULL, N_VIEWS, FRAMES, BOUND, SLABS, N_REGISTERS = range(14)
-NO_LIMIT = np.iinfo(np.int64).max
-
-
-class Program(NamedTuple):
-    """A plan as tables. `x_at[k] .. x_at[k + 1]` is the range of k's entries in `x`.
-
-    Loops get it as one array (`flattened`), because a call that hands on forty arrays costs more than what it does.
-    """
-
-    # positions
-    begins: Ints  # the first position of the same time
-    afters: Ints  # the first position of a later time
-    oldest: Ints  # the first position inside the window that ends here
-    horizons: Ints  # the first position outside the window that begins here
-    rows_at: Ints  # per variable: its events
-    rows: Ints
-    # nodes
-    kinds: Ints
-    modes: Ints
-    bases: Ints  # the first variable of a node; its variables are numbered on from there
-    widths: Ints
-    places: Ints  # clauses of the finished instance
-    own_at: Ints  # slots that are single events: SEQ from right to left, AND from left to right
-    own: Ints  # (n, 3): variable, place, flags (1: the first slot, 2: the last slot)
-    kids_at: Ints  # slots (or branches) that are sub-queries, from left to right
-    kids: Ints  # (n, 6): node, place, variable left of it, variable right of it, 1 if its left neighbour is a kid too, flags
-    gaps_at: Ints
-    gaps: Ints  # (n, 2): negation, 1 if it can be told only when the children are known
-    # negations
-    negations: Ints  # (n, 10): node, place, then begin and end of the variables: after, before, around, when; begin -1: none
-    checks_at: Ints  # negations inside a negation that reach outside of it
-    checks: Ints
-    root_checks: Ints
-    # views
-    views: Ints  # per node: first view, number of values, variable of the outer value (-1: one view), base of its codes
-    codes: Ints
-    # clauses
-    places_at: Ints
-    placed: Ints
-    guards: Ints  # (n, 2): begin and end of the variables of which one must be bound for the clause to apply; -1: always
-    clauses_at: Ints
-    atoms: Ints  # (n, 3): op, left side, right side
-    sides_at: Ints
-    sides: Ints  # (n, 2): variable (-1: constant), base of its values; the first bound one counts
-    values: Ints
+BEGIN, END, HEAD, TAIL, INTERVAL_WORDS = range(5)  # of an interval: its bounds, the first and the last record of its chain
+NEXT, SIZE, RECORD = range(3)  # of a record in the pool
 
 
-# Where the parts of a flattened program begin is written in its first words, in the order of `Program`.
-(BEGINS, AFTERS, OLDEST, HORIZONS, ROWS_AT, ROWS, KINDS, MODES, BASES, WIDTHS, PLACES, OWN_AT, OWN, KIDS_AT, KIDS, GAPS_AT, GAPS,
- NEGATIONS, CHECKS_AT, CHECKS, ROOT_CHECKS, VIEWS, CODES, PLACES_AT, PLACED, GUARDS, CLAUSES_AT, ATOMS, SIDES_AT, SIDES, VALUES,
- N_POSITIONS, N_ROOT_CHECKS, N_WORDS) = range(34)  # fmt: skip
+@kernel_part
+def slab(w: Ints, u: int, field: int) -> int:
+    """A word about view `u`."""
+    return int(w[w[SLABS] + SLAB_WORDS * u + field])
 
 
-def flattened(program: Program) -> Ints:
-    sizes = np.array([part.size for part in program], np.int64)
-    offsets = N_WORDS + np.cumsum(sizes) - sizes
-    moved = program._replace(rows_at=program.rows_at + offsets[ROWS])  # ranges of rows are ranges of the whole array
-    counts = np.array([len(program.begins), len(program.root_checks)], np.int64)
-    return np.concatenate([offsets, counts, *(part.ravel() for part in moved)])
-
-
-class Store(NamedTuple):
-    """What evaluation writes.
-
-    `work` holds registers, frames of counters, the position that each variable is bound to (-1: none), and per view (`SLABS`) where
-    its intervals begin, how many there are, room for how many, and 1 if they are those known not to be empty.
-    """
-
-    work: Ints
-    arena: Ints
-    pool: Ints  # (2, words): records of views in chains (next, size, first, last, positions), one half in use
-    intervals: Ints  # (2, n, 4): low, high, first record, last record
-
-
-# ---------------------------------------------------------------- clauses
-
-
-@kernel
-def _side(p: Ints, s: Store, side: int) -> int:
-    first = p[p[SIDES_AT] + side]
-    for i in range(first, p[p[SIDES_AT] + side + 1]):
-        variable = p[p[SIDES] + 2 * i]
-        if variable < 0:
-            return int(p[p[VALUES] + p[p[SIDES] + 2 * i + 1]])
-        if s.work[s.work[BOUND] + variable] >= 0:
-            return int(p[p[VALUES] + p[p[SIDES] + 2 * i + 1] + s.work[s.work[BOUND] + variable]])
-    # None is bound: the value that stands behind those of all positions.
-    return int(p[p[VALUES] + p[p[SIDES] + 2 * first + 1] + p[N_POSITIONS]])
-
-
-@kernel
-def holds(p: Ints, s: Store, place: int) -> bool:
-    """Whether all clauses of a place hold for the present bindings."""
-    for c in range(p[p[PLACES_AT] + place], p[p[PLACES_AT] + place + 1]):
-        clause = p[p[PLACED] + c]
-        begin, end = p[p[GUARDS] + 2 * clause], p[p[GUARDS] + 2 * clause + 1]
-        if begin >= 0 and not any_bound(s, begin, end):
-            continue
-        true = False
-        for a in range(p[p[CLAUSES_AT] + clause], p[p[CLAUSES_AT] + clause + 1]):
-            op = p[p[ATOMS] + 3 * a]
-            left, right = _side(p, s, p[p[ATOMS] + 3 * a + 1]), _side(p, s, p[p[ATOMS] + 3 * a + 2])
-            if left == NULL or right == NULL:
-                continue
-            if op == 0:
-                true = left == right
-            elif op == 1:
-                true = left != right
-            elif op == 2:
-                true = left < right
-            elif op == 3:
-                true = left <= right
-            elif op == 4:
-                true = left > right
-            else:
-                true = left >= right
-            if true:
-                break
-        if not true:
-            return False
-    return True
-
-
-@kernel
-def any_bound(s: Store, begin: int, end: int) -> bool:
-    for v in range(begin, end):  # noqa: SIM110  # compiled
-        if s.work[s.work[BOUND] + v] >= 0:
-            return True
-    return False
-
-
-@kernel
-def last_bound(s: Store, begin: int, end: int) -> int:
-    last = -1
-    for v in range(begin, end):
-        last = max(last, s.work[s.work[BOUND] + v])
-    return last
-
-
-@kernel
-def first_bound(s: Store, begin: int, end: int) -> int:
-    first = NO_LIMIT
-    for v in range(begin, end):
-        if s.work[s.work[BOUND] + v] >= 0:
-            first = min(first, s.work[s.work[BOUND] + v])
-    return first
-
-
-@kernel
-def at_or_after(rows: Ints, begin: int, end: int, bound: int) -> int:
-    while begin < end:
-        middle = (begin + end) // 2
-        if rows[middle] < bound:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin
+@kernel_part
+def _set_slab(w: Ints, u: int, begin: int, count: int, room: int) -> None:
+    at = w[SLABS] + SLAB_WORDS * u
+    w[at + SLAB_BEGIN], w[at + SLAB_COUNT], w[at + SLAB_ROOM] = begin, count, room
 
 
 # ---------------------------------------------------------------- memory
 
 
 @kernel
-def reserve(s: Store, words: int) -> None:
-    if s.work[TOP] + words > len(s.arena):
-        s.work[FULL] = 0
-        raise OverflowError("arena")
-
-
-@kernel
-def _collect(s: Store) -> None:
+def _collect(w: Ints, pool: Ints, intervals: Ints) -> None:
     """Purge: keep what begins inside the window of the present trigger, and close ranks."""
-    half, floor = s.work[HALF], s.work[FLOOR]
+    half, floor = w[HALF], w[FLOOR]
     other = 1 - half
     top, n = 0, 0
-    for u in range(s.work[N_VIEWS]):
-        begin, count = s.work[s.work[SLABS] + 4 * u + 0], s.work[s.work[SLABS] + 4 * u + 1]
-        kept = n
-        for i in range(begin, begin + count):
-            if s.intervals[half, i, 1] <= floor or (s.work[s.work[SLABS] + 4 * u + 3] == 1 and s.intervals[half, i, 0] < floor):
+    for u in range(w[N_VIEWS]):
+        begin, is_narrow = slab(w, u, SLAB_BEGIN), slab(w, u, SLAB_IS_NARROW) == 1
+        first = n
+        for i in range(begin, begin + slab(w, u, SLAB_COUNT)):
+            if intervals[half, i, END] <= floor or (is_narrow and intervals[half, i, BEGIN] < floor):
                 continue
             head, tail = -1, -1
-            record = s.intervals[half, i, 2]
+            record = intervals[half, i, HEAD]
             while record >= 0:
-                size = s.pool[half, record + 1]
-                if s.pool[half, record + 2] >= floor:
-                    for word in range(1, size):
-                        s.pool[other, top + word] = s.pool[half, record + word]
-                    s.pool[other, top] = -1
+                if pool[half, record + RECORD + FIRST] >= floor:
+                    size = pool[half, record + SIZE]
+                    for i_word in range(SIZE, size):
+                        pool[other, top + i_word] = pool[half, record + i_word]
+                    pool[other, top + NEXT] = -1
                     if tail >= 0:
-                        s.pool[other, tail] = top
+                        pool[other, tail + NEXT] = top
                     else:
                         head = top
                     tail = top
                     top += size
-                record = s.pool[half, record]
-            s.intervals[other, n, 0] = max(s.intervals[half, i, 0], floor)
-            s.intervals[other, n, 1] = s.intervals[half, i, 1]
-            s.intervals[other, n, 2], s.intervals[other, n, 3] = head, tail
+                record = pool[half, record + NEXT]
+            intervals[other, n, BEGIN], intervals[other, n, END] = max(intervals[half, i, BEGIN], floor), intervals[half, i, END]
+            intervals[other, n, HEAD], intervals[other, n, TAIL] = head, tail
             n += 1
-        s.work[s.work[SLABS] + 4 * u + 0], s.work[s.work[SLABS] + 4 * u + 1], s.work[s.work[SLABS] + 4 * u + 2] = (
-            kept,
-            n - kept,
-            n - kept,
-        )
-    s.work[HALF], s.work[POOL_TOP], s.work[INTERVAL_TOP] = other, top, n
-    s.work[LIVE] = top + 4 * n
+        _set_slab(w, u, first, n - first, n - first)
+    w[HALF], w[POOL_TOP], w[INTERVAL_TOP] = other, top, n
+    w[LIVE] = top + INTERVAL_WORDS * n
 
 
 @kernel
-def make_room(s: Store, words: int) -> None:
+def make_room(w: Ints, pool: Ints, intervals: Ints, words: int) -> None:
     """Room for records and one more interval in the views, after a purge if much may have gone."""
-    used = s.work[POOL_TOP] + 4 * s.work[INTERVAL_TOP]
-    s.work[PEAK] = max(s.work[PEAK], used)
-    if (
-        used > 2 * s.work[LIVE] + 4096
-        or s.work[POOL_TOP] + words > s.pool.shape[1]
-        or 3 * s.work[INTERVAL_TOP] + 8 > s.intervals.shape[1]
-    ):
-        _collect(s)
-    if s.work[POOL_TOP] + words > s.pool.shape[1]:
-        s.work[FULL] = 1
+    used = w[POOL_TOP] + INTERVAL_WORDS * w[INTERVAL_TOP]
+    w[PEAK] = max(w[PEAK], used)
+    if used > 2 * w[LIVE] + 4096 or w[POOL_TOP] + words > pool.shape[1] or 3 * w[INTERVAL_TOP] + 8 > intervals.shape[1]:
+        _collect(w, pool, intervals)
+    if w[POOL_TOP] + words > pool.shape[1]:
+        w[FULL] = POOL
         raise OverflowError("pool")
-    if 3 * s.work[INTERVAL_TOP] + 8 > s.intervals.shape[1]:
-        s.work[FULL] = 2
+    if 3 * w[INTERVAL_TOP] + 8 > intervals.shape[1]:
+        w[FULL] = INTERVALS
         raise OverflowError("intervals")
 
 
 # ---------------------------------------------------------------- intervals of a view
 
 
-@kernel
-def preceding(s: Store, u: int, low: int) -> int:
-    """The index of the last interval of view `u` that begins at or before `low`; -1 if none does."""
-    intervals, half = s.intervals, s.work[HALF]
-    begin, end = s.work[s.work[SLABS] + 4 * u + 0], s.work[s.work[SLABS] + 4 * u + 0] + s.work[s.work[SLABS] + 4 * u + 1]
-    first = begin
+@kernel_part
+def interval(w: Ints, intervals: Ints, u: int, i: int, field: int) -> int:
+    """A word of interval number `i` of view `u`."""
+    return int(intervals[w[HALF], slab(w, u, SLAB_BEGIN) + i, field])
+
+
+@kernel_part
+def preceding(w: Ints, intervals: Ints, u: int, low: int) -> int:
+    """The number of the last interval of view `u` that begins at or before `low`; -1 if none does."""
+    begin, end = 0, slab(w, u, SLAB_COUNT)
     while begin < end:
         middle = (begin + end) // 2
-        if intervals[half, middle, 0] <= low:
+        if interval(w, intervals, u, middle, BEGIN) <= low:
             begin = middle + 1
         else:
             end = middle
-    return int(begin - first - 1)
+    return begin - 1
 
 
-@kernel
-def interval_of(s: Store, u: int, i: int, which: int) -> int:
-    return int(s.intervals[s.work[HALF], s.work[s.work[SLABS] + 4 * u + 0] + i, which])
-
-
-@kernel
-def is_inside(s: Store, u: int, low: int, high: int) -> bool:
+@kernel_part
+def is_inside(w: Ints, intervals: Ints, u: int, low: int, high: int) -> bool:
     """Whether one interval of the view contains [low, high): the one with the largest begin has the largest end."""
-    i = preceding(s, u, low)
-    return i >= 0 and interval_of(s, u, i, 1) >= high
+    i = preceding(w, intervals, u, low)
+    return i >= 0 and interval(w, intervals, u, i, END) >= high
+
+
+@kernel_part
+def contains_one(w: Ints, intervals: Ints, u: int, low: int, high: int) -> bool:
+    """Whether [low, high) contains an interval of the view: the one with the smallest begin has the smallest end."""
+    i = preceding(w, intervals, u, low - 1) + 1
+    return i < slab(w, u, SLAB_COUNT) and interval(w, intervals, u, i, END) <= high
+
+
+@kernel_part
+def joined(w: Ints, intervals: Ints, u: int, low: int, high: int) -> tuple[int, int]:
+    """[low, high) with all intervals of the view that touch it, as far as they lie in the window."""
+    i = max(preceding(w, intervals, u, low), 0)
+    while i < slab(w, u, SLAB_COUNT) and interval(w, intervals, u, i, BEGIN) <= high:
+        if interval(w, intervals, u, i, END) >= low:
+            low, high = min(low, max(interval(w, intervals, u, i, BEGIN), w[FLOOR])), max(high, interval(w, intervals, u, i, END))
+        i += 1
+    return low, high
+
+
+@kernel_part
+def missing(w: Ints, intervals: Ints, u: int, low: int, high: int, nowhere: int) -> tuple[int, int, int, int]:
+    """What a view lacks of [low, high), which none of its intervals contains: at most two rectangles of (first, last) position.
+
+    The first lies in [low, high), ends at `since` or later and begins before `until`; the second lies in [begin, high) and ends at
+    `end` or later, and is empty where begin is high. Returned: since, until, begin, end. `nowhere` is behind all positions.
+    """
+    i = preceding(w, intervals, u, low)
+    if i >= 0 and interval(w, intervals, u, i, END) > low:
+        return interval(w, intervals, u, i, END), nowhere, high, high
+    i += 1
+    if i < slab(w, u, SLAB_COUNT) and interval(w, intervals, u, i, BEGIN) < high:
+        begin, end = interval(w, intervals, u, i, BEGIN), interval(w, intervals, u, i, END)
+        return 0, begin, begin if end < high else high, end
+    return 0, nowhere, high, high
+
+
+@kernel_part
+def _move_interval(intervals: Ints, half: int, source: int, target: int) -> None:
+    for field in range(INTERVAL_WORDS):
+        intervals[half, target, field] = intervals[half, source, field]
 
 
 @kernel
-def _put(s: Store, u: int, i: int, n_replaced: int, low: int, high: int, head: int, tail: int) -> None:
-    """Write an interval at index i of a view, in place of `n_replaced` others. There is room (`make_room`)."""
-    half, intervals = s.work[HALF], s.intervals
-    begin, count, room = s.work[s.work[SLABS] + 4 * u + 0], s.work[s.work[SLABS] + 4 * u + 1], s.work[s.work[SLABS] + 4 * u + 2]
+def _put(w: Ints, intervals: Ints, u: int, i: int, n_replaced: int, low: int, high: int, head: int, tail: int) -> None:
+    """Write interval number i of a view, in place of `n_replaced` others. There is room (`make_room`)."""
+    half = w[HALF]
+    begin, count, room = slab(w, u, SLAB_BEGIN), slab(w, u, SLAB_COUNT), slab(w, u, SLAB_ROOM)
     if n_replaced == 0 and count == room:
-        fresh = s.work[INTERVAL_TOP]
+        fresh = w[INTERVAL_TOP]
         for j in range(count):
-            for which in range(4):
-                intervals[half, fresh + j, which] = intervals[half, begin + j, which]
+            _move_interval(intervals, half, begin + j, fresh + j)
         begin, room = fresh, 2 * count + 2
-        s.work[s.work[SLABS] + 4 * u + 0], s.work[s.work[SLABS] + 4 * u + 2] = begin, room
-        s.work[INTERVAL_TOP] = fresh + room
-    move = 1 - n_replaced
-    if move == 1:
-        for j in range(count - 1, i - 1, -1):
-            for which in range(4):
-                intervals[half, begin + j + 1, which] = intervals[half, begin + j, which]
-    elif move < 0:
-        for j in range(i + n_replaced, count):
-            for which in range(4):
-                intervals[half, begin + j + move, which] = intervals[half, begin + j, which]
-    s.work[s.work[SLABS] + 4 * u + 1] = count + move
-    intervals[half, begin + i, 0], intervals[half, begin + i, 1] = low, high
-    intervals[half, begin + i, 2], intervals[half, begin + i, 3] = head, tail
+        w[INTERVAL_TOP] = fresh + room
+    if n_replaced == 0:
+        for j in range(begin + count - 1, begin + i - 1, -1):
+            _move_interval(intervals, half, j, j + 1)
+    elif n_replaced > 1:
+        for j in range(begin + i + n_replaced, begin + count):
+            _move_interval(intervals, half, j, j + 1 - n_replaced)
+    _set_slab(w, u, begin, count + 1 - n_replaced, room)
+    intervals[half, begin + i, BEGIN], intervals[half, begin + i, END] = low, high
+    intervals[half, begin + i, HEAD], intervals[half, begin + i, TAIL] = head, tail
 
 
 @kernel
-def add_widest(s: Store, u: int, low: int, high: int, head: int, tail: int) -> None:
+def add_widest(w: Ints, pool: Ints, intervals: Ints, u: int, low: int, high: int, head: int, tail: int) -> None:
     """Add an interval that none contains; those it contains give it their records (before its own) and go."""
-    half = s.work[HALF]
-    i = preceding(s, u, low - 1) + 1
+    half = w[HALF]
+    i = preceding(w, intervals, u, low - 1) + 1
     n = 0
-    while i + n < s.work[s.work[SLABS] + 4 * u + 1] and interval_of(s, u, i + n, 1) <= high:
+    while i + n < slab(w, u, SLAB_COUNT) and interval(w, intervals, u, i + n, END) <= high:
         n += 1
     for j in range(i + n - 1, i - 1, -1):
-        first, last = interval_of(s, u, j, 2), interval_of(s, u, j, 3)
+        first, last = interval(w, intervals, u, j, HEAD), interval(w, intervals, u, j, TAIL)
         if first >= 0:
             if head >= 0:
-                s.pool[half, last] = head
+                pool[half, last + NEXT] = head
             else:
                 tail = last
             head = first
-    _put(s, u, i, n, low, high, head, tail)
+    _put(w, intervals, u, i, n, low, high, head, tail)
 
 
 @kernel
-def add_narrowest(s: Store, u: int, low: int, high: int) -> None:
+def add_narrowest(w: Ints, intervals: Ints, u: int, low: int, high: int) -> None:
     """Add an interval that contains none; those that contain it go."""
-    i = preceding(s, u, low) + 1
+    i = preceding(w, intervals, u, low) + 1
     n = 0
-    while i - n - 1 >= 0 and interval_of(s, u, i - n - 1, 1) >= high:
+    while i - n - 1 >= 0 and interval(w, intervals, u, i - n - 1, END) >= high:
         n += 1
-    _put(s, u, i - n, n, low, high, -1, -1)
+    _put(w, intervals, u, i - n, n, low, high, -1, -1)
+
+
+# ---------------------------------------------------------------- records of a view
 
 
 @kernel
-def store_records(s: Store, u: int, stride: int, mark: int, low: int, high: int) -> None:
+def store_records(w: Ints, arena: Ints, pool: Ints, intervals: Ints, u: int, stride: int, mark: int, low: int, high: int) -> None:
     """Move the records from `mark` on into the view, as those of the interval [low, high), unless an interval has them."""
-    arena = s.arena
-    end = s.work[TOP]
-    make_room(s, (end - mark) // stride * (stride + 2) + 4 * s.work[s.work[SLABS] + 4 * u + 1])
-    half, pool = s.work[HALF], s.pool
+    end = w[TOP]
+    make_room(w, pool, intervals, (end - mark) // stride * (stride + RECORD))
+    half = w[HALF]
     head, tail = -1, -1
     for at in range(mark, end, stride):
-        if is_inside(s, u, arena[at], arena[at + 1] + 1):
+        if is_inside(w, intervals, u, arena[at + FIRST], arena[at + LAST] + 1):
             continue
-        record = s.work[POOL_TOP]
-        s.work[POOL_TOP] = record + stride + 2
-        pool[half, record], pool[half, record + 1] = -1, stride + 2
-        for word in range(stride):
-            pool[half, record + 2 + word] = arena[at + word]
+        record = w[POOL_TOP]
+        w[POOL_TOP] = record + RECORD + stride
+        pool[half, record + NEXT], pool[half, record + SIZE] = -1, RECORD + stride
+        for i in range(stride):
+            pool[half, record + RECORD + i] = arena[at + i]
         if tail >= 0:
-            pool[half, tail] = record
+            pool[half, tail + NEXT] = record
         else:
             head = record
         tail = record
-    s.work[TOP] = mark
-    add_widest(s, u, low, high, head, tail)
+    w[TOP] = mark
+    add_widest(w, pool, intervals, u, low, high, head, tail)
 
 
 @kernel
-def fetch_records(s: Store, u: int, stride: int, low: int, high: int, since: int, until: int, limit: int) -> int:
+def fetch_records(
+    w: Ints, arena: Ints, pool: Ints, intervals: Ints, u: int, stride: int, low: int, high: int, since: int, until: int, limit: int
+) -> int:
     """Push the view's records inside [low, high) that end at `since` or later and begin before `until`; how many, up to a limit."""
-    half, pool, arena = s.work[HALF], s.pool, s.arena
+    half = w[HALF]
     n = 0
-    i = max(preceding(s, u, low), 0)
-    while i > 0 and interval_of(s, u, i - 1, 1) > low:
+    i = max(preceding(w, intervals, u, low), 0)
+    while i > 0 and interval(w, intervals, u, i - 1, END) > low:
         i -= 1
-    while i < s.work[s.work[SLABS] + 4 * u + 1] and interval_of(s, u, i, 0) < high:
-        record = interval_of(s, u, i, 2)
+    while i < slab(w, u, SLAB_COUNT) and interval(w, intervals, u, i, BEGIN) < high:
+        record = interval(w, intervals, u, i, HEAD)
         while record >= 0:
-            first, last = pool[half, record + 2], pool[half, record + 3]
+            first, last = pool[half, record + RECORD + FIRST], pool[half, record + RECORD + LAST]
             if first >= low and last < high and last >= since and first < until:
-                reserve(s, stride)
-                top = s.work[TOP]
-                for word in range(stride):
-                    arena[top + word] = pool[half, record + 2 + word]
-                s.work[TOP] = top + stride
+                reserve(w, arena, stride)
+                top = w[TOP]
+                for j in range(stride):
+                    arena[top + j] = pool[half, record + RECORD + j]
+                w[TOP] = top + stride
                 n += 1
                 if n >= limit:
                     return n
-            record = pool[half, record]
+            record = pool[half, record + NEXT]
         i += 1
     return n
 
 
-@kernel
-def view_of(p: Ints, s: Store, node: int) -> int:
+@kernel_part
+def view_of(p: Ints, w: Ints, node: int) -> int:
     """The view that serves the present outer value; -1 where that value is null, so that nothing equals it."""
-    variable = p[p[VIEWS] + 4 * node + 2]
+    variable = view(p, node, VIEW_VARIABLE)
     if variable < 0:
-        return int(p[p[VIEWS] + 4 * node])
-    position = s.work[s.work[BOUND] + variable]
-    if position < 0:
+        return view(p, node, VIEW_FIRST)
+    if bound(w, variable) < 0:
         return -1
-    code = p[p[CODES] + p[p[VIEWS] + 4 * node + 3] + position]
-    return p[p[VIEWS] + 4 * node] + code if code >= 0 else -1
+    code = word(p, CODES, view(p, node, VIEW_CODES) + bound(w, variable))
+    return view(p, node, VIEW_FIRST) + code if code >= 0 else -1

@@ -1,0 +1,79 @@
+"""What views hold: as much as the window needs, whatever the length of the stream, and no more than a strategy promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+from seqube.engine.instances import Batch
+from seqube.engine.nesting.iterative import NestedEvaluation
+from seqube.engine.state import Matcher
+from seqube.events import Events
+from seqube.language import parse, parse_file
+from seqube.language.tree import Query
+from seqube.plan.planner import plan_matches
+from seqube.plan.views import STRATEGIES
+
+VIEWS = ("aggressive", "passive", "balanced")
+PATTERNS = (
+    "SEQ(A a, AND(B b, C c), D d)",
+    "SEQ(A a, !AND(B b, C c, b.id = c.id), D d)",
+    "SEQ(A a, SEQ(B b, C c, b.id = a.id), D d)",
+)
+EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "nested-passive-views"
+
+
+def stream(n: int) -> Events:
+    """Types in turn, an event at every time."""
+    ids = [row * 7 % 5 for row in range(n)]
+    return Events(pa.table({"type": [*"ABCD"] * (n // 4), "ts": range(n), "id": ids}))
+
+
+def peak_words(query: Query, events: Events, strategy: str) -> int:
+    plan = plan_matches(query, strategy=strategy)
+    evaluation = NestedEvaluation(plan, Batch(events, plan.window.length, events.times))
+    assert sum(len(piece) for piece in evaluation.matches()) > 0
+    return evaluation.peak_words
+
+
+@pytest.mark.parametrize("strategy", VIEWS)
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_views_are_purged_as_the_window_moves(pattern: str, strategy: str) -> None:
+    query = parse(f"{pattern} WITHIN 60")
+    shorter, longer = (peak_words(query, stream(n), strategy) for n in (4_000, 16_000))
+    assert longer <= 1.05 * shorter
+
+
+@pytest.mark.parametrize("strategy", VIEWS)
+def test_views_grow_with_the_window(strategy: str) -> None:
+    narrow, wide = (peak_words(parse(f"{PATTERNS[0]} WITHIN {window}"), stream(4_000), strategy) for window in (60, 240))
+    assert wide > 4 * narrow
+
+
+@pytest.mark.parametrize("strategy", [*STRATEGIES, "auto"])
+def test_the_state_of_a_stream_does_not_grow(strategy: str) -> None:
+    events = stream(4_000)
+    matcher = Matcher(plan_matches(parse(f"{PATTERNS[0]} WITHIN 60"), strategy=strategy))
+    state, sizes, n_matches = matcher.start(), [], 0
+    for start in range(0, len(events), 100):
+        state, found = matcher.step(state, events.slice(start, start + 100))
+        n_matches += len(found)
+        assert state.events is not None
+        assert len(state.events) <= 61  # a window, and an event whose time may not be over
+        sizes.append(len(state.to_bytes()))
+    assert n_matches > 0
+    assert max(sizes) <= 1.05 * np.median(sizes)
+
+
+def test_only_what_is_asked_for_is_stored() -> None:
+    """Examples 4 to 6 of the paper on sliding views: over-computation, exact intervals, and flags instead of results."""
+    events = Events(pyarrow.csv.read_csv(EXAMPLE / "events.csv"))
+    queries = parse_file((EXAMPLE / "query.sqb").read_text())
+    held = {(name, strategy): peak_words(query, events, strategy) for name, query in queries.items() for strategy in VIEWS}
+    assert held["over-computation", "aggressive"] > held["over-computation", "passive"]
+    assert held["emptiness", "passive"] < held["over-computation", "passive"]
+    assert held["emptiness", "passive"] < held["emptiness", "aggressive"]
