@@ -127,6 +127,12 @@ def test_long_sequences(strategy: str) -> None:
         assert len(rows(Matcher(plan(f"{text} WITHIN 1000", strategy, stream)).run(stream))) == 1
 
 
+def test_costs_of_no_events() -> None:
+    """An equality over a column without a value says nothing of how many agree."""
+    nothing = pa.table({"type": pa.array([], pa.string()), "ts": pa.array([], pa.int64()), "id": pa.array([], pa.int64())})
+    assert len(sq.run("SEQ(A a, !SEQ(B b, C c, b.id = c.id), D d) WITHIN 5", nothing)) == 0
+
+
 def test_a_strategy_that_does_not_apply_says_which_do() -> None:
     with pytest.raises(PlanError, match="hint: one of auto, iterative, aggressive, passive, balanced"):
         plan_matches(parse("SEQ(A a, !SEQ(B b, C c, b.x < a.x), D d) WITHIN 5"), strategy="latest-start")

@@ -233,7 +233,7 @@ class Measured:
     def share(self, left: Value, right: Value) -> float:
         """The share of pairs of events that agree on two values."""
         names = {attribute.name for value in (left, right) for attribute in attributes(value)}
-        return 1 / max([self.distinct[name] for name in names if name in self.distinct] or [10])
+        return 1 / max(1, *([self.distinct[name] for name in names if name in self.distinct] or [10]))
 
 
 @dataclass(frozen=True, slots=True)
