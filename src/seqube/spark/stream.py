@@ -164,18 +164,19 @@ class Buckets(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[Row]:
-        yield from self._call(key, [], timerValues)
+        yield from self._call(key, [], timerValues, fired=True)
 
     def close(self) -> None:
         pass
 
-    def _call(self, key: tuple[str, int], blobs: list[bytes], timers: TimerValues) -> Iterator[Row]:
+    def _call(self, key: tuple[str, int], blobs: list[bytes], timers: TimerValues, fired: bool = False) -> Iterator[Row]:
         query, bucket = key
         if query == QUARANTINE:
             yield from (_row(REJECTED, query, read_blobs([blob]), blob) for blob in blobs)
             return
         watch = self._watches.get(query)
         fingerprint, text, engine, timer = self._about.get() or (None, None, None, None)
+        timer = None if fired else timer  # Spark takes away those that went off
         if watch is None or (fingerprint is not None and fingerprint != watch.fingerprint):
             self._chunks.clear()  # removed or replaced since the last run: its state goes, and with it its timers
             text = None
@@ -194,8 +195,8 @@ class Buckets(StatefulProcessor):
         for kind, table in ((MATCH, outcome.matches), (LATE, outcome.late)):
             if table is not None:
                 yield from (_row(kind, query, table.slice(start, PIECE)) for start in range(0, table.num_rows, PIECE))
-        size = 0 if outcome.held is None else outcome.held.n_bytes
-        yield Row(kind=PROGRESS, query=query, n=0, state_rows=outcome.n_rows, state_bytes=size, blob=None)
+        rows, size = (outcome.held.n_rows, outcome.held.n_bytes) if outcome.held is not None else (0, 0)
+        yield Row(kind=PROGRESS, query=query, n=0, state_rows=rows, state_bytes=size, blob=None)
 
     def _set(self, wake: int | None, timer: int | None, about: tuple[str, Held] | None) -> None:
         """Remember, and be woken in time; a bucket has one timer, which `timer` was."""
@@ -203,9 +204,9 @@ class Buckets(StatefulProcessor):
             self._handle.deleteTimer(timer)
         if wake is not None and timer != wake:
             self._handle.registerTimer(wake)
-        if about is None and wake is None:
+        if about is None:
             self._about.clear()
-        elif about is not None:
+        else:
             self._about.update((about[0], about[1].to_text(), about[1].engine, wake))
 
 

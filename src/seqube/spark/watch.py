@@ -72,17 +72,22 @@ class Held:
     decided: int = LOWEST
     reported: int = LOWEST  # aggregates: every row up to here is out
     last: int = LOWEST  # aggregates: time of the last event
+    engine_rows: int = 0
     engine: bytes | None = None  # the engine's own state, for windows of so many EVENTS
 
     def to_text(self) -> str:
         """Everything but the engine's state."""
         chunks = [[getattr(chunk, field.name) for field in fields(chunk)] for chunk in self.chunks]
-        return json.dumps([chunks, self.next, self.decided, self.reported, self.last])
+        return json.dumps([chunks, self.next, self.decided, self.reported, self.last, self.engine_rows])
 
     @staticmethod
     def from_text(text: str, engine: bytes | None) -> Held:
-        chunks, following, decided, reported, last = json.loads(text)
-        return Held(tuple(Chunk(*chunk) for chunk in chunks), following, decided, reported, last, engine)
+        chunks, following, decided, reported, last, engine_rows = json.loads(text)
+        return Held(tuple(Chunk(*chunk) for chunk in chunks), following, decided, reported, last, engine_rows, engine)
+
+    @property
+    def n_rows(self) -> int:
+        return sum(chunk.n_rows for chunk in self.chunks) + self.engine_rows
 
     @property
     def n_bytes(self) -> int:
@@ -95,7 +100,6 @@ class Outcome:
     matches: pa.Table | None
     late: pa.Table | None
     wake: int | None  # the tick that, once the watermark has reached it, there is something to do
-    n_rows: int = 0  # events that are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +194,7 @@ class Watch:
         wake = self._wake(held, store)
         AT_HAND.keep((self.fingerprint, bucket), frozenset(chunk.digest for chunk in held.chunks))
         remembers = held.chunks or held.engine is not None or held.last > LOWEST
-        return Outcome(held if remembers else None, matches, late, wake, sum(chunk.n_rows for chunk in held.chunks))
+        return Outcome(held if remembers else None, matches, late, wake)
 
     def _arrived(self, blobs: Iterable[bytes], watermark: int) -> tuple[pa.Table | None, pa.Table | None]:
         """New rows that are in time, in the order of arrival, and those that are late."""
@@ -247,8 +251,7 @@ class Watch:
         ]
         if self._counts_events:
             events = self._events([(rows, numbers) for rows, numbers in due if len(numbers)])
-            engine, found = self._step(held.engine, events, upto)
-            return replace(held, decided=upto, engine=engine), found
+            return self._step(replace(held, decided=upto), events)
         held, before = replace(held, decided=upto), held
         if self._period is None:
             picked = self._touched(before, due, upto, store)
@@ -274,22 +277,24 @@ class Watch:
             held = held if self._period is None else replace(held, reported=state.reported)
         return held, None if found is None else self.wanted.rows(found)
 
-    def _step(self, engine: bytes | None, events: Events, upto: int) -> tuple[bytes | None, pa.Table | None]:
+    def _step(self, held: Held, events: Events) -> tuple[Held, pa.Table | None]:
         """The engine's own state, taken further. A count of events must outlive the events."""
-        if engine is None and not len(events):
-            return None, None
+        if held.engine is None and not len(events):
+            return held, None
+        state: State | Reports
         if isinstance(self.wanted.plan, AggregatePlan):
             machine = Aggregator(self.wanted.plan)
-            totals = Reports() if engine is None else Reports.from_bytes(engine)
-            totals, first = machine.step(totals, events)
-            totals, rest = machine.finish(totals, upto + 1)
-            found = self.wanted.rows(pa.concat_tables([first, rest], promote_options="permissive"))
-            return totals.to_bytes(), found
-        state = State() if engine is None else State.from_bytes(engine)
-        if state.events is not None:
-            state = replace(state, events=self._as_events(state.events.table))
-        state, matches = self.wanted.matcher.advance(state, events, upto + 1)
-        return state.to_bytes(), self.wanted.rows(matches)
+            state = Reports() if held.engine is None else Reports.from_bytes(held.engine)
+            state, first = machine.step(state, events)
+            state, rest = machine.finish(state, held.decided + 1)
+            found = pa.concat_tables([first, rest], promote_options="permissive")
+        else:
+            state = State() if held.engine is None else State.from_bytes(held.engine)
+            if state.events is not None:
+                state = replace(state, events=self._as_events(state.events.table))
+            state, found = self.wanted.matcher.advance(state, events, held.decided + 1)
+        assert state.events is not None
+        return replace(held, engine=state.to_bytes(), engine_rows=len(state.events)), self.wanted.rows(found)
 
     def _touched(
         self, held: Held, due: list[tuple[Rows, Ints]], upto: int, store: MutableMapping[int, bytes]
