@@ -51,7 +51,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
         write_events(Path(folder) / "slices", n, 1)
         for cores in (1, 2):
             yield from _in_processes("slices", cores, folder, n, 1)
-        n_batches, window = (40, 20) if quick else (150, 100)
+        n_batches, window = (40, 20) if quick else (130, 100)
         for size in (50_000, 100_000 if quick else 300_000):
             yield from _in_processes("stream", 2, folder, n_batches, window, size)
 
@@ -96,7 +96,7 @@ def main(task: str, cores: str, *arguments: str) -> None:
         print(json.dumps({"workload": WORKLOAD, "right": True, "cores": int(cores), **measured}))
 
 
-def _timed(run: Callable[[], Any], repetitions: int = 3) -> dict[str, Any]:
+def _timed(run: Callable[[], Any], repetitions: int = 2) -> dict[str, Any]:
     run()  # warms up the JVM and the workers
     walls, cpus = [], []
     for _ in range(repetitions):

@@ -35,7 +35,7 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import MatchPlan
 from seqube.spark import ingest
 from seqube.spark.blobs import conform, gather_batches, mix, number_equals, read_blobs, write_blob
-from seqube.spark.ingest import IDENTITY, REASON, SEQUENCE, Source
+from seqube.spark.ingest import IDENTITY, KEY, REASON, SEQUENCE, Source
 from seqube.spark.routing import Layout, Plan, Task, lay_out, matches_of, needed_columns, shuffle_key
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Columns:
 
     @property
     def arrow(self) -> pa.Schema:
-        own = [pa.field(name, pa.int64()) for name in self.hidden]
+        own = [pa.field(name, pa.int32() if name == KEY else pa.int64()) for name in self.hidden]
         return pa.schema([*self.schema.columns, *own])
 
     def select(self, table: pa.Table) -> pa.Table:

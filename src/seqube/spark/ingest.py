@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 TEXT = "#text"  # a time column of texts as it came
 REASON = "#reason"  # why a row is no event; null for events
 SEQUENCE = "#sequence"  # the order of the input, where ties are numbered
+KEY = "#key"  # a hash of the key, by which the state of a stream is sorted
 IDENTITY = "#id"  # a hash of the whole event, from which match ids are made
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {

@@ -29,9 +29,9 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.spark import ingest
 from seqube.spark.batch import Columns, answer, needed_schema
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
-from seqube.spark.ingest import IDENTITY, REASON, SEQUENCE, TEXT, Source
+from seqube.spark.ingest import IDENTITY, KEY, REASON, SEQUENCE, TEXT, Source
 from seqube.spark.routing import Plan, matches_of, shuffle_key
-from seqube.spark.watch import FIRST, KEY, Held, Watch, adapt
+from seqube.spark.watch import FIRST, Held, Watch, adapt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,10 +95,10 @@ def pack_stream(
             rows = np.flatnonzero(here)
             if not len(rows):
                 continue
-            keys = np.asarray(places.fill_null(0))[rows]
+            keys = np.asarray(places.fill_null(0))
             if KEY in watch.arriving.hidden:
-                own = own.append_column(KEY, places)
-            buckets = (keys % BUCKETS).astype(np.int8)
+                own = own.append_column(KEY, pa.array((keys >> 32).astype(np.int32)))  # the lower bits tell the bucket
+            buckets = (keys[rows] % BUCKETS).astype(np.int8)
             order = np.argsort(buckets, kind="stable")
             sent = watch.arriving.select(own).take(pa.array(rows[order]))
             found, starts = np.unique(buckets[order], return_index=True)

@@ -27,6 +27,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -42,11 +43,10 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import MatchAlternatives, MatchPlan, MatchSequence, Node, Scan
 from seqube.spark.batch import Answer, Columns, number_identities
 from seqube.spark.blobs import read_blobs, write_blob
-from seqube.spark.ingest import IDENTITY, SEQUENCE
+from seqube.spark.ingest import IDENTITY, KEY, SEQUENCE
 from seqube.spark.routing import matches_of
 
 FIRST = "#first"  # 1 where this query is the first of those a row goes to
-KEY = "#key"  # a hash of the key, where there is one
 CHUNK_ROWS = 32_768  # small chunks are merged up to this size
 AT_HAND_BYTES = 1 << 30  # of chunks that a worker keeps between calls
 
@@ -108,9 +108,9 @@ class Rows:
 
     table: pa.Table
     times: Ints
-    keys: Ints | None
+    keys: npt.NDArray[np.int32] | None
 
-    def of_keys(self, keys: Ints) -> Ints:
+    def of_keys(self, keys: npt.NDArray[np.int32]) -> Ints:
         """The rows of these keys, which ascend."""
         assert self.keys is not None
         begins, ends = np.searchsorted(self.keys, keys, "left"), np.searchsorted(self.keys, keys, "right")
@@ -388,6 +388,7 @@ class Watch:
         table = one_chunk(table)
         if KEY in table.column_names:
             table = table.take(pa.array(np.argsort(table.column(KEY).to_numpy(), kind="stable")))
+        table = self._coded(table)
         blob = write_blob(table)
         digest = hashlib.blake2b(blob, digest_size=16).hexdigest()
         rows = self._decoded(table)
@@ -395,6 +396,18 @@ class Watch:
         AT_HAND.put(digest, rows)
         chunk = Chunk(held.next, digest, table.num_rows, len(blob), int(rows.times.min()), int(rows.times.max()))
         return replace(held, chunks=(*chunks, chunk), next=held.next + 1)
+
+    def _coded(self, table: pa.Table) -> pa.Table:
+        """The same rows with a code of one byte for their type, where there are few types."""
+        place = table.schema.get_field_index(self.keeping.schema.type_column)
+        codes = table.column(place).chunk(0)
+        if not pa.types.is_string(codes.type):
+            return table
+        codes = codes.dictionary_encode()
+        if len(codes.dictionary) > 127:
+            return table
+        narrow = pa.DictionaryArray.from_arrays(codes.indices.cast(pa.int8()), codes.dictionary)
+        return table.set_column(place, table.schema.names[place], narrow)
 
     def _wake(self, held: Held, store: MutableMapping[int, bytes]) -> int | None:
         """When a waiting event is due, a match or a report that waits is final, and when all chunks can go."""
@@ -433,13 +446,16 @@ def _ending(node: Node) -> frozenset[str]:
 
 
 def adapt(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows remembered under an older schema in today's: a new column is null, one that is gone is left out."""
+    """Rows remembered under an older schema, or coded, in today's: a new column is null, one that is gone is left out."""
     if table.schema.equals(schema):
         return table
-    columns = [
-        table.column(field.name).cast(field.type) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
+    columns = []
+    for field in schema:
+        if field.name not in table.column_names:
+            columns.append(pa.nulls(table.num_rows, field.type))
+            continue
+        column = table.column(field.name)
+        columns.append(column if column.type == field.type else column.cast(field.type))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
