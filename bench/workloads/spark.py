@@ -52,7 +52,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
         for cores in (1, 2):
             yield from _in_processes("slices", cores, folder, n, 1)
         n_batches, window = (40, 20) if quick else (130, 100)
-        for size in (50_000, 100_000 if quick else 300_000):
+        for size in (50_000, 100_000 if quick else 400_000):
             yield from _in_processes("stream", 2, folder, n_batches, window, size)
 
 
