@@ -27,7 +27,7 @@ from seqube.errors import PlanError
 from seqube.events.schema import UNITS
 from seqube.plan.aggregates import AggregatePlan
 from seqube.spark import ingest
-from seqube.spark.batch import Columns, answer, needed_schema
+from seqube.spark.batch import Columns, answer, in_worker, keep_loaded, needed_schema
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
 from seqube.spark.ingest import IDENTITY, KEY, REASON, SEQUENCE, TEXT, Source
 from seqube.spark.routing import Plan, matches_of, shuffle_key
@@ -151,6 +151,7 @@ class Buckets(StatefulProcessor):
         self._watches = watches
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        keep_loaded()
         self._handle = handle
         self._about: ValueState = handle.getValueState("about", "fingerprint string, held string, engine binary, timer long")
         self._chunks: MapState = handle.getMapState("chunks", "number long", "blob binary")
@@ -251,7 +252,8 @@ class Stream:
         chosen = out.where(ingest.column("kind") == kind)
         if name is not None:
             chosen = chosen.where(ingest.column("query") == name)
-        return chosen.select("blob").mapInArrow(lambda batches: unpack(batches, schema), from_arrow_schema(schema))
+        work = in_worker(lambda batches: unpack(batches, schema))
+        return chosen.select("blob").mapInArrow(work, from_arrow_schema(schema))
 
 
 def _demand_rocksdb(spark: SparkSession) -> None:
@@ -311,7 +313,7 @@ def watch_stream(
     raw = whole
     if texts:
         raw = whole.set(whole.get_field_index(source.time_column), pa.field(source.time_column, pa.string()))
-    packed = frame.mapInArrow(lambda batches: pack_stream(batches, watches, columns, raw), BLOBS)
+    packed = frame.mapInArrow(in_worker(lambda batches: pack_stream(batches, watches, columns, raw)), BLOBS)
     # The watermark is made of the rows above. The operator below asks for a column of event time as well, and drops rows that are
     # behind the watermark by it; a blob holds rows of many times, and late ones have an output of their own: none may be dropped.
     never = F.lit("2261-01-01").cast("timestamp").alias("moment", metadata={"spark.watermarkDelayMs": 0})
