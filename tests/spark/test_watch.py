@@ -93,7 +93,8 @@ def arrive(data: st.DataObject, text: str, events: list[oracle.Event], lateness:
     table = as_table(events)
     replay = Replay(text, table, lateness, forgetful=data.draw(st.booleans()))
     seen: list[int] = []
-    with mock.patch("seqube.spark.watch.CHUNK_ROWS", data.draw(st.sampled_from([0, 4, 100]))):
+    sizes = {"CHUNK_ROWS": data.draw(st.sampled_from([0, 4, 100])), "MOST_ROWS": data.draw(st.sampled_from([2, 100]))}
+    with mock.patch.multiple("seqube.spark.watch", **sizes):
         for piece in data.draw(arrivals(len(events))):
             replay.feed(table.take(pa.array(piece, pa.int64())))
             seen += piece

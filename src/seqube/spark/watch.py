@@ -48,6 +48,7 @@ from seqube.spark.routing import matches_of
 
 FIRST = "#first"  # 1 where this query is the first of those a row goes to
 CHUNK_ROWS = 32_768  # small chunks are merged up to this size
+MOST_ROWS = 1 << 20  # of a chunk, however many come at once
 AT_HAND_BYTES = 1 << 30  # of chunks that a worker keeps between calls
 
 
@@ -388,14 +389,16 @@ class Watch:
         table = one_chunk(table)
         if KEY in table.column_names:
             table = table.take(pa.array(np.argsort(table.column(KEY).to_numpy(), kind="stable")))
-        table = self._coded(table)
-        blob = write_blob(table)
-        digest = hashlib.blake2b(blob, digest_size=16).hexdigest()
-        rows = self._decoded(table)
-        store[held.next] = blob
-        AT_HAND.put(digest, rows)
-        chunk = Chunk(held.next, digest, table.num_rows, len(blob), int(rows.times.min()), int(rows.times.max()))
-        return replace(held, chunks=(*chunks, chunk), next=held.next + 1)
+        for start in range(0, table.num_rows, MOST_ROWS):
+            piece = self._coded(table.slice(start, MOST_ROWS))
+            blob = write_blob(piece)
+            rows = self._decoded(piece)
+            digest = hashlib.blake2b(blob, digest_size=16).hexdigest()
+            store[held.next] = blob
+            AT_HAND.put(digest, rows)
+            chunks.append(Chunk(held.next, digest, piece.num_rows, len(blob), int(rows.times.min()), int(rows.times.max())))
+            held = replace(held, next=held.next + 1)
+        return replace(held, chunks=tuple(chunks))
 
     def _coded(self, table: pa.Table) -> pa.Table:
         """The same rows with a code of one byte for their type, where there are few types."""
