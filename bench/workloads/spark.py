@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +50,12 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
         yield from _in_processes("keyed", 2, folder, n, n_keys)
         n = 2_000_000 if quick else 10_000_000
         write_events(Path(folder) / "slices", n, 1)
-        for cores in (1, 2):
-            yield from _in_processes("slices", cores, folder, n, 1)
+        one, two = (next(_in_processes("slices", cores, folder, n, 1)) for cores in (1, 2))
+        yield one
+        if one.wall_s and two.wall_s:
+            # Both do the same work; what a second core gives is seen in the time that passes.
+            two = replace(two, contender=f"2 cores, {one.wall_s / two.wall_s:.2f} times as fast", right=one.answer == two.answer)
+        yield two
         n_batches, window = (40, 20) if quick else (130, 100)
         for size in (50_000, 100_000 if quick else 400_000):
             yield from _in_processes("stream", 2, folder, n_batches, window, size)
