@@ -95,7 +95,9 @@ def _in_processes(task: str, cores: int, *arguments: Any) -> Iterator[Measuremen
 def main(task: str, cores: str, *arguments: str) -> None:
     import seqube.spark as sqs
 
-    spark = sqs.session(**{"spark.master": f"local[{cores}]", "spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "4"})
+    partitions = cores if task == "stream" else "4"  # each is a store of state that every micro-batch commits
+    settings = {"spark.master": f"local[{cores}]", "spark.driver.memory": "4g", "spark.sql.shuffle.partitions": partitions}
+    spark = sqs.session(**settings)
     tasks: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {"keyed": keyed, "slices": slices, "stream": stream}
     for measured in tasks[task](spark, *arguments):
         print(json.dumps({"workload": WORKLOAD, "right": True, "cores": int(cores), **measured}))
