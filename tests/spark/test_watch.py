@@ -19,10 +19,10 @@ from seqube.events import Events
 from seqube.query import prepare
 from seqube.spark.batch import Columns, answer, needed_schema
 from seqube.spark.blobs import read_blobs, write_blob
-from seqube.spark.ingest import SEQUENCE
+from seqube.spark.ingest import KEY, SEQUENCE
 from seqube.spark.routing import matches_of, shuffle_key
 from seqube.spark.stream import ms_of, pack_stream, tick_of
-from seqube.spark.watch import AT_HAND, KEY, Held, Watch
+from seqube.spark.watch import AT_HAND, Held, Watch
 from strategies import queries, streams
 
 
@@ -59,7 +59,8 @@ class Replay:
             piece = piece.append_column(SEQUENCE, pa.array(numbers))
         if KEY in self.watch.arriving.hidden:
             values = piece.select(shuffle_key(self.watch.wanted.plan)).to_pylist()
-            hashes = [hash(tuple(None if value != value else value for value in row.values())) for row in values]  # NaN is null
+            # NaN is null; some keys share a hash.
+            hashes = [hash(tuple(None if value != value else value for value in row.values())) % 5 for row in values]
             piece = piece.append_column(KEY, pa.array(hashes, pa.int64()))
         self.arrived += piece.num_rows
         if piece.num_rows or (self.wake is not None and self.watermark >= self.wake):
@@ -92,7 +93,8 @@ def arrive(data: st.DataObject, text: str, events: list[oracle.Event], lateness:
     table = as_table(events)
     replay = Replay(text, table, lateness, forgetful=data.draw(st.booleans()))
     seen: list[int] = []
-    with mock.patch("seqube.spark.watch.CHUNK_ROWS", data.draw(st.sampled_from([0, 4, 100]))):
+    sizes = {"CHUNK_ROWS": data.draw(st.sampled_from([0, 4, 100])), "MOST_ROWS": data.draw(st.sampled_from([2, 100]))}
+    with mock.patch.multiple("seqube.spark.watch", **sizes):
         for piece in data.draw(arrivals(len(events))):
             replay.feed(table.take(pa.array(piece, pa.int64())))
             seen += piece

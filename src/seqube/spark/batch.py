@@ -14,8 +14,9 @@ Invariant: the matches are those of the whole stream in one place.
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -35,11 +36,13 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import MatchPlan
 from seqube.spark import ingest
 from seqube.spark.blobs import conform, gather_batches, mix, number_equals, read_blobs, write_blob
-from seqube.spark.ingest import IDENTITY, REASON, SEQUENCE, Source
+from seqube.spark.ingest import IDENTITY, KEY, REASON, SEQUENCE, Source
 from seqube.spark.routing import Layout, Plan, Task, lay_out, matches_of, needed_columns, shuffle_key
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 MATCH_ID = "match_id"
 NUMBER = "#number"  # of an event in the whole stream, for windows of so many EVENTS
@@ -48,6 +51,7 @@ BLOBS = "task int, blob binary"
 BUCKETS_PER_TASK = 16  # so that tasks can be filled evenly, and a hot key does not take many others with it
 TASK_ROWS = 2_000_000  # about what one task holds; more rows make more tasks
 SMALL = 50_000  # rows for which a further task does not pay
+LOADED = 20_000  # objects that the garbage collector should not look through again and again
 HALO = 4  # a slice is at least so many windows long, unless it is asked to be shorter
 
 
@@ -92,6 +96,25 @@ def group_plans(plans: Mapping[str, Plan], unit: str) -> list[Group]:
 # ---------------------------------------------------------------- what a worker does
 
 
+def in_worker(work: Work) -> Work:
+    """Work on the rows of a partition, in a process that does so many times."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keep_loaded()
+        yield from work(batches)
+
+    return run
+
+
+def keep_loaded() -> None:
+    """Hide what a process has loaded from the garbage collector, which Spark runs after every task.
+
+    To look through it takes longer (75 ms) than many a task. When a task begins, what is there has just been looked through.
+    """
+    if len(gc.get_objects()) > LOADED:
+        gc.freeze()
+
+
 @dataclass(frozen=True)
 class Columns:
     """What travels: the events' columns in one fixed schema, and how to make `Events` of them."""
@@ -101,7 +124,7 @@ class Columns:
 
     @property
     def arrow(self) -> pa.Schema:
-        own = [pa.field(name, pa.int64()) for name in self.hidden]
+        own = [pa.field(name, pa.int32() if name == KEY else pa.int64()) for name in self.hidden]
         return pa.schema([*self.schema.columns, *own])
 
     def select(self, table: pa.Table) -> pa.Table:
@@ -403,7 +426,7 @@ class Job:
             layout = self._lay_out(frame, group, n_tasks)
             layouts[group.column] = layout
             n_tasks += len(layout.tasks)
-        packed = frame.mapInArrow(lambda batches: pack(batches, columns, layouts), BLOBS)
+        packed = frame.mapInArrow(in_worker(lambda batches: pack(batches, columns, layouts)), BLOBS)
         # The total over everything is reported over nothing, too: its task must run, whatever comes in.
         nothing = bytearray(write_blob(columns.arrow.empty_table()))
         alone = [layouts[group.column].tasks[0].number for group in groups if group.aggregates and not group.key]
@@ -492,8 +515,8 @@ class Job:
         numbering = Numbering(tuple(int(start) for start in starts), by_number, types)
         n_tasks = len(in_time.tasks)
         layouts = {group.column: in_time}
-        cells = frame.mapInArrow(lambda batches: pack(batches, columns, layouts), BLOBS).repartitionById(n_tasks, "task")
-        numbered = cells.mapInArrow(lambda batches: number_rows(batches, columns, numbering), BLOBS)
+        cells = frame.mapInArrow(in_worker(lambda batches: pack(batches, columns, layouts)), BLOBS).repartitionById(n_tasks, "task")
+        numbered = cells.mapInArrow(in_worker(lambda batches: number_rows(batches, columns, numbering)), BLOBS)
         return numbered.repartitionById(n_tasks, "task"), in_time.tasks
 
     # ------------------------------------------------------------ matches
@@ -522,7 +545,8 @@ class Job:
 def _matched(blobs: DataFrame, columns: Columns, tasks: Mapping[int, Task], wanted: Answer) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return blobs.mapInArrow(lambda batches: match(batches, columns, tasks, wanted), from_arrow_schema(wanted.schema))
+    work = in_worker(lambda batches: match(batches, columns, tasks, wanted))
+    return blobs.mapInArrow(work, from_arrow_schema(wanted.schema))
 
 
 def write_frame(frame: DataFrame, path: str, kind: str) -> None:

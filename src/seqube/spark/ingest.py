@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 TEXT = "#text"  # a time column of texts as it came
 REASON = "#reason"  # why a row is no event; null for events
 SEQUENCE = "#sequence"  # the order of the input, where ties are numbered
+KEY = "#key"  # a hash of the key, by which the state of a stream is sorted
 IDENTITY = "#id"  # a hash of the whole event, from which match ids are made
 SOME_TYPES = 10_000  # with more of them, nobody can say which one was meant
 LAST_MOMENT_US = 9_151_488_000_000_000  # 2260: what a stream waits for must lie before the last moment that pandas knows

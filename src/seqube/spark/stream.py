@@ -27,13 +27,13 @@ from seqube.errors import PlanError
 from seqube.events.schema import UNITS
 from seqube.plan.aggregates import AggregatePlan
 from seqube.spark import ingest
-from seqube.spark.batch import Columns, answer, needed_schema
+from seqube.spark.batch import Columns, answer, in_worker, keep_loaded, needed_schema
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
 from seqube.spark.forecasting import Share
 from seqube.spark.foresight import RULES, Predictions, RuleWatch
-from seqube.spark.ingest import IDENTITY, REASON, SEQUENCE, TEXT, Source
+from seqube.spark.ingest import IDENTITY, KEY, REASON, SEQUENCE, TEXT, Source
 from seqube.spark.routing import Plan, matches_of, shuffle_key
-from seqube.spark.watch import FIRST, KEY, Held, Watch, adapt
+from seqube.spark.watch import FIRST, Held, Watch, adapt
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -97,10 +97,10 @@ def pack_stream(
             rows = np.flatnonzero(here)
             if not len(rows):
                 continue
-            keys = np.asarray(places.fill_null(0))[rows]
+            keys = np.asarray(places.fill_null(0))
             if KEY in watch.arriving.hidden:
-                own = own.append_column(KEY, places)
-            buckets = (keys % BUCKETS).astype(np.int8)
+                own = own.append_column(KEY, pa.array((keys >> 32).astype(np.int32)))  # the lower bits tell the bucket
+            buckets = (keys[rows] % BUCKETS).astype(np.int8)
             order = np.argsort(buckets, kind="stable")
             sent = watch.arriving.select(own).take(pa.array(rows[order]))
             found, starts = np.unique(buckets[order], return_index=True)
@@ -153,6 +153,7 @@ class Buckets(StatefulProcessor):
         self._watches = watches
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        keep_loaded()
         self._handle = handle
         self._about: ValueState = handle.getValueState("about", "fingerprint string, held string, engine binary, timer long")
         self._chunks: MapState = handle.getMapState("chunks", "number long", "blob binary")
@@ -166,18 +167,19 @@ class Buckets(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[Row]:
-        yield from self._call(key, [], timerValues)
+        yield from self._call(key, [], timerValues, fired=True)
 
     def close(self) -> None:
         pass
 
-    def _call(self, key: tuple[str, int], blobs: list[bytes], timers: TimerValues) -> Iterator[Row]:
+    def _call(self, key: tuple[str, int], blobs: list[bytes], timers: TimerValues, fired: bool = False) -> Iterator[Row]:
         query, bucket = key
         if query == QUARANTINE:
             yield from (_row(REJECTED, query, read_blobs([blob]), blob) for blob in blobs)
             return
         watch = self._watches.get(query)
         fingerprint, text, engine, timer = self._about.get() or (None, None, None, None)
+        timer = None if fired else timer  # Spark takes away those that went off
         if watch is None or (fingerprint is not None and fingerprint != watch.fingerprint):
             self._chunks.clear()  # removed or replaced since the last run: its state goes, and with it its timers
             text = None
@@ -196,8 +198,8 @@ class Buckets(StatefulProcessor):
         for kind, table in ((MATCH, outcome.matches), (LATE, outcome.late)):
             if table is not None:
                 yield from (_row(kind, query, table.slice(start, PIECE)) for start in range(0, table.num_rows, PIECE))
-        size = 0 if outcome.held is None else outcome.held.n_bytes
-        yield Row(kind=PROGRESS, query=query, n=0, state_rows=outcome.n_rows, state_bytes=size, blob=None)
+        rows, size = (outcome.held.n_rows, outcome.held.n_bytes) if outcome.held is not None else (0, 0)
+        yield Row(kind=PROGRESS, query=query, n=0, state_rows=rows, state_bytes=size, blob=None)
 
     def _set(self, wake: int | None, timer: int | None, about: tuple[str, Held] | None) -> None:
         """Remember, and be woken in time; a bucket has one timer, which `timer` was."""
@@ -205,9 +207,9 @@ class Buckets(StatefulProcessor):
             self._handle.deleteTimer(timer)
         if wake is not None and timer != wake:
             self._handle.registerTimer(wake)
-        if about is None and wake is None:
+        if about is None:
             self._about.clear()
-        elif about is not None:
+        else:
             self._about.update((about[0], about[1].to_text(), about[1].engine, wake))
 
 
@@ -256,7 +258,8 @@ class Stream:
         chosen = out.where(ingest.column("kind") == kind)
         if names is not None:
             chosen = chosen.where(ingest.column("query").isin(*names))
-        return chosen.select("blob").mapInArrow(lambda batches: unpack(batches, schema), from_arrow_schema(schema))
+        work = in_worker(lambda batches: unpack(batches, schema))
+        return chosen.select("blob").mapInArrow(work, from_arrow_schema(schema))
 
 
 def _demand_rocksdb(spark: SparkSession) -> None:
@@ -331,7 +334,7 @@ def watch_stream(
     raw = whole
     if texts:
         raw = whole.set(whole.get_field_index(source.time_column), pa.field(source.time_column, pa.string()))
-    packed = frame.mapInArrow(lambda batches: pack_stream(batches, watches, columns, raw), BLOBS)
+    packed = frame.mapInArrow(in_worker(lambda batches: pack_stream(batches, watches, columns, raw)), BLOBS)
     # The watermark is made of the rows above. The operator below asks for a column of event time as well, and drops rows that are
     # behind the watermark by it; a blob holds rows of many times, and late ones have an output of their own: none may be dropped.
     never = F.lit("2261-01-01").cast("timestamp").alias("moment", metadata={"spark.watermarkDelayMs": 0})

@@ -27,6 +27,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -42,12 +43,12 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import MatchAlternatives, MatchPlan, MatchSequence, Node, Scan
 from seqube.spark.batch import Answer, Columns, number_identities
 from seqube.spark.blobs import read_blobs, write_blob
-from seqube.spark.ingest import IDENTITY, SEQUENCE
+from seqube.spark.ingest import IDENTITY, KEY, SEQUENCE
 from seqube.spark.routing import matches_of
 
 FIRST = "#first"  # 1 where this query is the first of those a row goes to
-KEY = "#key"  # a hash of the key, where there is one
 CHUNK_ROWS = 32_768  # small chunks are merged up to this size
+MOST_ROWS = 1 << 20  # of a chunk, however many come at once
 AT_HAND_BYTES = 1 << 30  # of chunks that a worker keeps between calls
 
 
@@ -72,17 +73,22 @@ class Held:
     decided: int = LOWEST
     reported: int = LOWEST  # aggregates: every row up to here is out
     last: int = LOWEST  # aggregates: time of the last event
+    engine_rows: int = 0
     engine: bytes | None = None  # the engine's own state, for windows of so many EVENTS
 
     def to_text(self) -> str:
         """Everything but the engine's state."""
         chunks = [[getattr(chunk, field.name) for field in fields(chunk)] for chunk in self.chunks]
-        return json.dumps([chunks, self.next, self.decided, self.reported, self.last])
+        return json.dumps([chunks, self.next, self.decided, self.reported, self.last, self.engine_rows])
 
     @staticmethod
     def from_text(text: str, engine: bytes | None) -> Held:
-        chunks, following, decided, reported, last = json.loads(text)
-        return Held(tuple(Chunk(*chunk) for chunk in chunks), following, decided, reported, last, engine)
+        chunks, following, decided, reported, last, engine_rows = json.loads(text)
+        return Held(tuple(Chunk(*chunk) for chunk in chunks), following, decided, reported, last, engine_rows, engine)
+
+    @property
+    def n_rows(self) -> int:
+        return sum(chunk.n_rows for chunk in self.chunks) + self.engine_rows
 
     @property
     def n_bytes(self) -> int:
@@ -95,7 +101,6 @@ class Outcome:
     matches: pa.Table | None
     late: pa.Table | None
     wake: int | None  # the tick that, once the watermark has reached it, there is something to do
-    n_rows: int = 0  # events that are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +109,9 @@ class Rows:
 
     table: pa.Table
     times: Ints
-    keys: Ints | None
+    keys: npt.NDArray[np.int32] | None
 
-    def of_keys(self, keys: Ints) -> Ints:
+    def of_keys(self, keys: npt.NDArray[np.int32]) -> Ints:
         """The rows of these keys, which ascend."""
         assert self.keys is not None
         begins, ends = np.searchsorted(self.keys, keys, "left"), np.searchsorted(self.keys, keys, "right")
@@ -190,7 +195,7 @@ class Watch:
         wake = self._wake(held, store)
         AT_HAND.keep((self.fingerprint, bucket), frozenset(chunk.digest for chunk in held.chunks))
         remembers = held.chunks or held.engine is not None or held.last > LOWEST
-        return Outcome(held if remembers else None, matches, late, wake, sum(chunk.n_rows for chunk in held.chunks))
+        return Outcome(held if remembers else None, matches, late, wake)
 
     def _arrived(self, blobs: Iterable[bytes], watermark: int) -> tuple[pa.Table | None, pa.Table | None]:
         """New rows that are in time, in the order of arrival, and those that are late."""
@@ -247,8 +252,7 @@ class Watch:
         ]
         if self._counts_events:
             events = self._events([(rows, numbers) for rows, numbers in due if len(numbers)])
-            engine, found = self._step(held.engine, events, upto)
-            return replace(held, decided=upto, engine=engine), found
+            return self._step(replace(held, decided=upto), events)
         held, before = replace(held, decided=upto), held
         if self._period is None:
             picked = self._touched(before, due, upto, store)
@@ -274,22 +278,24 @@ class Watch:
             held = held if self._period is None else replace(held, reported=state.reported)
         return held, None if found is None else self.wanted.rows(found)
 
-    def _step(self, engine: bytes | None, events: Events, upto: int) -> tuple[bytes | None, pa.Table | None]:
+    def _step(self, held: Held, events: Events) -> tuple[Held, pa.Table | None]:
         """The engine's own state, taken further. A count of events must outlive the events."""
-        if engine is None and not len(events):
-            return None, None
+        if held.engine is None and not len(events):
+            return held, None
+        state: State | Reports
         if isinstance(self.wanted.plan, AggregatePlan):
             machine = Aggregator(self.wanted.plan)
-            totals = Reports() if engine is None else Reports.from_bytes(engine)
-            totals, first = machine.step(totals, events)
-            totals, rest = machine.finish(totals, upto + 1)
-            found = self.wanted.rows(pa.concat_tables([first, rest], promote_options="permissive"))
-            return totals.to_bytes(), found
-        state = State() if engine is None else State.from_bytes(engine)
-        if state.events is not None:
-            state = replace(state, events=self._as_events(state.events.table))
-        state, matches = self.wanted.matcher.advance(state, events, upto + 1)
-        return state.to_bytes(), self.wanted.rows(matches)
+            state = Reports() if held.engine is None else Reports.from_bytes(held.engine)
+            state, first = machine.step(state, events)
+            state, rest = machine.finish(state, held.decided + 1)
+            found = pa.concat_tables([first, rest], promote_options="permissive")
+        else:
+            state = State() if held.engine is None else State.from_bytes(held.engine)
+            if state.events is not None:
+                state = replace(state, events=self._as_events(state.events.table))
+            state, found = self.wanted.matcher.advance(state, events, held.decided + 1)
+        assert state.events is not None
+        return replace(held, engine=state.to_bytes(), engine_rows=len(state.events)), self.wanted.rows(found)
 
     def _touched(
         self, held: Held, due: list[tuple[Rows, Ints]], upto: int, store: MutableMapping[int, bytes]
@@ -383,13 +389,28 @@ class Watch:
         table = one_chunk(table)
         if KEY in table.column_names:
             table = table.take(pa.array(np.argsort(table.column(KEY).to_numpy(), kind="stable")))
-        blob = write_blob(table)
-        digest = hashlib.blake2b(blob, digest_size=16).hexdigest()
-        rows = self._decoded(table)
-        store[held.next] = blob
-        AT_HAND.put(digest, rows)
-        chunk = Chunk(held.next, digest, table.num_rows, len(blob), int(rows.times.min()), int(rows.times.max()))
-        return replace(held, chunks=(*chunks, chunk), next=held.next + 1)
+        for start in range(0, table.num_rows, MOST_ROWS):
+            piece = self._coded(table.slice(start, MOST_ROWS))
+            blob = write_blob(piece)
+            rows = self._decoded(piece)
+            digest = hashlib.blake2b(blob, digest_size=16).hexdigest()
+            store[held.next] = blob
+            AT_HAND.put(digest, rows)
+            chunks.append(Chunk(held.next, digest, piece.num_rows, len(blob), int(rows.times.min()), int(rows.times.max())))
+            held = replace(held, next=held.next + 1)
+        return replace(held, chunks=tuple(chunks))
+
+    def _coded(self, table: pa.Table) -> pa.Table:
+        """The same rows with a code of one byte for their type, where there are few types."""
+        place = table.schema.get_field_index(self.keeping.schema.type_column)
+        codes = table.column(place).chunk(0)
+        if not pa.types.is_string(codes.type):
+            return table
+        codes = codes.dictionary_encode()
+        if len(codes.dictionary) > 127:
+            return table
+        narrow = pa.DictionaryArray.from_arrays(codes.indices.cast(pa.int8()), codes.dictionary)
+        return table.set_column(place, table.schema.names[place], narrow)
 
     def _wake(self, held: Held, store: MutableMapping[int, bytes]) -> int | None:
         """When a waiting event is due, a match or a report that waits is final, and when all chunks can go."""
@@ -428,13 +449,16 @@ def _ending(node: Node) -> frozenset[str]:
 
 
 def adapt(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows remembered under an older schema in today's: a new column is null, one that is gone is left out."""
+    """Rows remembered under an older schema, or coded, in today's: a new column is null, one that is gone is left out."""
     if table.schema.equals(schema):
         return table
-    columns = [
-        table.column(field.name).cast(field.type) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
+    columns = []
+    for field in schema:
+        if field.name not in table.column_names:
+            columns.append(pa.nulls(table.num_rows, field.type))
+            continue
+        column = table.column(field.name)
+        columns.append(column if column.type == field.type else column.cast(field.type))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
