@@ -80,7 +80,8 @@ PIPELINE = {
     "schema": {"id": {"type": "bigint", "required": True, "min": 0, "max": 9}, "s": "string", "w": {"allowed": ["A", "B"]}},
     "hierarchy": {"P": ["A", "B"]},
     "queries": {"pairs": "SEQ(A a, B b) WITHIN 5 min", "more": "SEQ(A a, !B b) WITHIN 3"},
-    "sinks": {"matches": {"path": "out/m", "format": "parquet"}, "quarantine": "out/q", "metrics": {"path": "x"}},
+    "sinks": {"matches": {"path": "out/m", "format": "parquet"}, "quarantine": "out/q", "forecasts": {"path": "x"}},
+    "rules": RULES["rules"],
     "trigger": "1 second",
     "checkpoint": "out/checkpoint",
 }
@@ -146,6 +147,8 @@ def read_rules(data: bytes, file: Path) -> None:
 
 def read_pipeline(data: bytes, file: Path) -> None:
     file.write_bytes(data)
+    for source in ("in", "events"):
+        (file.parent / source).mkdir(exist_ok=True)
     read_declaration(file)
 
 
