@@ -441,8 +441,8 @@ def pipeline(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Run a declared pipeline: source, checks, queries, sinks. As a stream it goes on where it stopped; Ctrl-C stops it."""
-    from seqube.spark.declaration import read_declaration
-    from seqube.spark.pipeline import Counts, run_once, run_stream
+    from seqube.spark.streaming.declaration import read_declaration
+    from seqube.spark.streaming.pipeline import Counts, run_once, run_stream
 
     declared = read_declaration(path)
 

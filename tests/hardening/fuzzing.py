@@ -38,7 +38,7 @@ from seqube.plan.aggregates import choose, plan_aggregates
 from seqube.plan.explain import explain_aggregates, explain_matches
 from seqube.plan.planner import plan_matches
 from seqube.predict.rules import Rules
-from seqube.spark.declaration import read_declaration
+from seqube.spark.streaming.declaration import read_declaration
 
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"

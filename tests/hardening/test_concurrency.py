@@ -13,7 +13,7 @@ import pytest
 
 import seqube as sq
 from seqube.generate import generate
-from seqube.spark.checkpoint import hold
+from seqube.spark.streaming.checkpoint import hold
 
 QUERIES = [
     "SEQ(Recycle r, Wash w, Operate o, [id]) WITHIN 2 hours",
@@ -76,7 +76,7 @@ def test_a_checkpoint_belongs_to_one_pipeline_at_a_time(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()
-    code = f"from seqube.spark.checkpoint import hold\nwith hold({str(one)!r}): print('held')"
+    code = f"from seqube.spark.streaming.checkpoint import hold\nwith hold({str(one)!r}): print('held')"
     with hold(str(one)), hold(str(two)):
         with pytest.raises(sq.DataError, match=r"the checkpoint .*one is in use by process \d+"):
             hold(str(one)).__enter__()

@@ -16,7 +16,7 @@ import seqube as sq
 from seqube.engine.state import Matcher, State, unseal
 from seqube.events.documents import MAX_VALUES, parse_yaml
 from seqube.plan.planner import plan_matches
-from seqube.spark.declaration import read_declaration
+from seqube.spark.streaming.declaration import read_declaration
 
 SOURCES = sorted((Path(__file__).resolve().parent.parent.parent / "src" / "seqube").rglob("*.py"))
 

@@ -13,8 +13,8 @@ from test_pipeline import PAIRS, write_pipeline
 
 import seqube as sq
 from seqube.generate import generate
-from seqube.spark.declaration import read_declaration
-from seqube.spark.pipeline import run_stream
+from seqube.spark.streaming.declaration import read_declaration
+from seqube.spark.streaming.pipeline import run_stream
 
 PROGRAM = """
 import os, sys
@@ -65,7 +65,7 @@ def test_a_pipeline_says_that_it_cannot(tmp_path: Path, monkeypatch: pytest.Monk
         __module__ = "pyspark.sql.connect.session"
 
     (tmp_path / "in").mkdir()
-    monkeypatch.setattr("seqube.spark.pipeline.session", Session)
+    monkeypatch.setattr("seqube.spark.streaming.pipeline.session", Session)
     with pytest.raises(sq.PlanError, match="through Spark Connect a stream is written elsewhere"):
         run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS})))
 

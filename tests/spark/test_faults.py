@@ -21,9 +21,9 @@ from test_pipeline import FREE, PAIRS, WAITS, add_file, expected, results, write
 
 import seqube as sq
 from seqube.generate import generate
-from seqube.spark.checkpoint import hold
-from seqube.spark.declaration import read_declaration
-from seqube.spark.pipeline import Counts, run_stream
+from seqube.spark.streaming.checkpoint import hold
+from seqube.spark.streaming.declaration import read_declaration
+from seqube.spark.streaming.pipeline import Counts, run_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -173,9 +173,8 @@ def test_one_stream_at_a_time_uses_a_checkpoint(spark: SparkSession, tmp_path: P
     add_file(tmp_path, "1", day)
     declared = read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}))
     assert declared.checkpoint is not None
-    program = (
-        f"import time\nfrom seqube.spark.checkpoint import hold\nwith hold({declared.checkpoint!r}):\n print(1, flush=True)\n "
-    )
+    program = "import time\nfrom seqube.spark.streaming.checkpoint import hold\n"
+    program += f"with hold({declared.checkpoint!r}):\n print(1, flush=True)\n "
     other = subprocess.Popen([sys.executable, "-c", program + "time.sleep(600)"], stdout=subprocess.PIPE)
     try:
         assert other.stdout is not None

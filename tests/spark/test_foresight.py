@@ -27,11 +27,11 @@ from seqube.events import Events
 from seqube.generate import generate
 from seqube.spark.batch import Columns
 from seqube.spark.blobs import write_blob
-from seqube.spark.declaration import read_declaration
 from seqube.spark.forecasting import Share, share_rules
-from seqube.spark.foresight import Predictions, RuleWatch
-from seqube.spark.pipeline import run_stream
-from seqube.spark.watch import AT_HAND, KEY, Held
+from seqube.spark.streaming.declaration import read_declaration
+from seqube.spark.streaming.foresight import Predictions, RuleWatch
+from seqube.spark.streaming.pipeline import run_stream
+from seqube.spark.streaming.watch import AT_HAND, KEY, Held
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +80,7 @@ def test_any_arrival_has_the_predictions_of_the_ordered_stream(
     table = table_of(stream).append_column("row", pa.array(range(len(stream.names)), pa.int64()))
     replays = [Replay(share, lateness) for share in share_rules(rules, EVENTS)]
     forgetful = data.draw(st.booleans())
-    with mock.patch("seqube.spark.watch.CHUNK_ROWS", data.draw(st.sampled_from([0, 4, 100]))):
+    with mock.patch("seqube.spark.streaming.watch.CHUNK_ROWS", data.draw(st.sampled_from([0, 4, 100]))):
         for rows in data.draw(arrivals(table.num_rows)):
             piece = table.take(pa.array(rows, pa.int64()))
             for replay in replays:

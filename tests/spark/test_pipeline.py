@@ -16,8 +16,8 @@ from test_batch import plain
 
 import seqube as sq
 from seqube.generate import generate
-from seqube.spark.declaration import read_declaration
-from seqube.spark.pipeline import run_once, run_stream
+from seqube.spark.streaming.declaration import read_declaration
+from seqube.spark.streaming.pipeline import run_once, run_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

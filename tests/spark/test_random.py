@@ -20,7 +20,7 @@ import seqube.spark as sqs
 from seqube.language import parse
 from seqube.plan.planner import plan_matches
 from seqube.spark import ingest
-from seqube.spark.stream import watch_stream
+from seqube.spark.streaming.stream import watch_stream
 from strategies import queries, streams
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import seqube as sq
 import seqube.spark as sqs
 from seqube.generate import generate
 from seqube.spark import ingest
-from seqube.spark.stream import watch_stream
+from seqube.spark.streaming.stream import watch_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,8 +21,8 @@ from seqube.spark.batch import Columns, answer, needed_schema
 from seqube.spark.blobs import read_blobs, write_blob
 from seqube.spark.ingest import KEY, SEQUENCE
 from seqube.spark.routing import matches_of, shuffle_key
-from seqube.spark.stream import ms_of, pack_stream, tick_of
-from seqube.spark.watch import AT_HAND, Held, Watch
+from seqube.spark.streaming.stream import ms_of, pack_stream, tick_of
+from seqube.spark.streaming.watch import AT_HAND, Held, Watch
 from strategies import queries, streams
 
 
@@ -94,7 +94,7 @@ def arrive(data: st.DataObject, text: str, events: list[oracle.Event], lateness:
     replay = Replay(text, table, lateness, forgetful=data.draw(st.booleans()))
     seen: list[int] = []
     sizes = {"CHUNK_ROWS": data.draw(st.sampled_from([0, 4, 100])), "MOST_ROWS": data.draw(st.sampled_from([2, 100]))}
-    with mock.patch.multiple("seqube.spark.watch", **sizes):
+    with mock.patch.multiple("seqube.spark.streaming.watch", **sizes):
         for piece in data.draw(arrivals(len(events))):
             replay.feed(table.take(pa.array(piece, pa.int64())))
             seen += piece

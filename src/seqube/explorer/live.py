@@ -83,7 +83,7 @@ class Sink:
 def find_sinks(place: Path) -> list[Sink]:
     """The sinks that a pipeline file declares, or those that lie below a folder."""
     if place.is_file():
-        from seqube.spark.declaration import read_declaration
+        from seqube.spark.streaming.declaration import read_declaration
 
         declared = read_declaration(place)
         folders = {name: Path(sink.path) for name, sink in declared.sinks.items()}

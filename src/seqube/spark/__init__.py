@@ -70,7 +70,8 @@ def run(
 
     A streaming DataFrame gives streaming DataFrames. Events may come out of order by `lateness`; results are final when they come.
     """
-    from seqube.spark import batch, ingest, stream
+    from seqube.spark import batch, ingest
+    from seqube.spark.streaming import stream
 
     source = ingest.read_source(events, type, time, unit)
     queries = query if isinstance(query, Mapping) else {"": query}
@@ -134,7 +135,7 @@ def forecast(
         return forecasting.forecast(known, source, hierarchy, strategy, slices)
     if not known:
         raise PlanError("there are no rules to watch the stream for\n  hint: give at least one")
-    from seqube.spark.stream import watch_stream
+    from seqube.spark.streaming.stream import watch_stream
 
     shares = forecasting.share_rules(known, source.schema, hierarchy, strategy)
     return watch_stream({}, source, lateness, shares=shares).forecasts()

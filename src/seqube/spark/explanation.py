@@ -19,7 +19,7 @@ from seqube.spark import ingest
 from seqube.spark.batch import HALO, SMALL, TASK_ROWS, needed_schema
 from seqube.spark.ingest import REASON, Source
 from seqube.spark.routing import Plan, matches_of, shuffle_key
-from seqube.spark.stream import BUCKETS
+from seqube.spark.streaming.stream import BUCKETS
 
 _KEYLESS = "hint: a key lets many tasks share the work: PARTITION BY id, or [id] over all components, negated ones too"
 

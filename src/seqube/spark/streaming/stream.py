@@ -30,10 +30,10 @@ from seqube.spark import ingest
 from seqube.spark.batch import Columns, answer, in_worker, keep_loaded, needed_schema
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
 from seqube.spark.forecasting import Share
-from seqube.spark.foresight import RULES, Predictions, RuleWatch
 from seqube.spark.ingest import IDENTITY, KEY, REASON, SEQUENCE, TEXT, Source
 from seqube.spark.routing import Plan, matches_of, shuffle_key
-from seqube.spark.watch import FIRST, Held, Watch, adapt
+from seqube.spark.streaming.foresight import RULES, Predictions, RuleWatch
+from seqube.spark.streaming.watch import FIRST, Held, Watch, adapt
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

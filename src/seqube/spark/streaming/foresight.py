@@ -21,7 +21,7 @@ from seqube.events import Events
 from seqube.predict.forecasts import find_halo
 from seqube.spark.forecasting import Share, predict_task
 from seqube.spark.routing import Task
-from seqube.spark.watch import Held, Watch
+from seqube.spark.streaming.watch import Held, Watch
 
 RULES = "#rules"  # what the "queries" that rules are begin with
 

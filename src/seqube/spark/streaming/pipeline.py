@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 from seqube.errors import DataError, PlanError, SchemaError
 from seqube.spark import batch, forecasting, ingest
-from seqube.spark.checkpoint import claim, hold
-from seqube.spark.declaration import AVAILABLE_NOW, Declaration, Demand, Place
 from seqube.spark.failures import spark_errors
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import REASON, Check, Source
 from seqube.spark.session import session
-from seqube.spark.stream import LATE, MATCH, PROGRESS, REJECTED, Stream, watch_stream
+from seqube.spark.streaming.checkpoint import claim, hold
+from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration, Demand, Place
+from seqube.spark.streaming.stream import LATE, MATCH, PROGRESS, REJECTED, Stream, watch_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from seqube.errors import DataError
-from seqube.spark.declaration import Declaration
+from seqube.spark.streaming.declaration import Declaration
 
 MARK, LOCK = "seqube.json", "seqube.lock"
 _OWN = "give this pipeline a checkpoint of its own, or remove that one to begin anew"
