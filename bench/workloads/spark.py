@@ -40,7 +40,7 @@ N_KEYS = 100_000  # of streams
 N_ENDS = 30  # events of a micro-batch that can end matches, each of some hundreds or thousands
 N_FILES = 2  # of a micro-batch: one for each core
 KEYED = "SEQ(A a, B b, C c, [id]) WITHIN {window} RETURN a.ts AS x, b.ts AS y, c.ts AS z"
-FREE = "SEQ(A a, B b, C c) WITHIN 60 RETURN a.ts AS x, c.ts AS z"
+FREE = "SEQ(A a, B b, C c) WITHIN 12 RETURN a.ts AS x, c.ts AS z"
 
 
 def measurements(quick: bool = False) -> Iterator[Measurement]:
