@@ -65,7 +65,7 @@ def address(events: Path) -> Iterator[str]:
 
 @pytest.fixture
 def page(address: str) -> Iterator[Page]:
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     outside: list[str] = []
     errors: list[str] = []
@@ -74,6 +74,7 @@ def page(address: str) -> Iterator[Page]:
         context = browser.new_context(viewport={"width": 1400, "height": 1000}, accept_downloads=True)
         page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
         home = urlsplit(address).netloc
         page.on("request", lambda request: None if urlsplit(request.url).netloc in (home, "") else outside.append(request.url))
         page.on("pageerror", lambda error: errors.append(str(error)))
@@ -102,7 +103,7 @@ def number(page: Page, name: str) -> int:
 def expect_count(page: Page, name: str, count: int) -> None:
     from playwright.sync_api import expect
 
-    expect(page.get_by_test_id(name)).to_have_text(f"{count:,}", timeout=PATIENCE_MS)
+    expect(page.get_by_test_id(name)).to_have_text(f"{count:,}")
 
 
 def test_from_a_typo_to_an_export(page: Page, address: str, events: Path, tmp_path: Path) -> None:
