@@ -332,9 +332,11 @@ class _Reader:
 
     def _resolve(self, path: str) -> Path:
         try:
-            return (self.file.resolve().parent / Path(path).expanduser()).resolve()
+            found = (self.file.resolve().parent / Path(path).expanduser()).resolve()
+            found.exists()  # which a name that is too long cannot be asked
         except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a home that is none, a NUL
             raise SchemaError(f"{path!r} is no path: {error}") from None
+        return found
 
 
 _WORDS = {"ms": "milliseconds", "s": "seconds", "sec": "seconds", "min": "minutes", "h": "hours", "d": "days"}
