@@ -108,10 +108,10 @@ def test_peers_answer_from_processes_of_their_own(tmp_path: Path, monkeypatch: p
     processes = {name: Process(name, tmp_path / "log") for name in names}
     try:
         events = _keep("few", stock20(2_000))
-        pace = Pace(3, 10, 120)
+        pace = Pace(3, 600, 600)  # kernels may have to be compiled first
         measured = list(contest("Q-a", tasks()["a"], events, 2_000, {name: load(name) for name in names}, processes, pace))
         with pytest.raises(PeerError, match="FileNotFoundError"):
-            processes["plain_python"].prepare(tmp_path / "none", 120)
+            processes["plain_python"].prepare(tmp_path / "none", 600)
         with pytest.raises(PeerError, match="not done after 0 s"):
             processes["plain_python"].run(tasks()["a"], 0.0)
         running = processes["seqube_engine"]._running
@@ -119,7 +119,7 @@ def test_peers_answer_from_processes_of_their_own(tmp_path: Path, monkeypatch: p
         running.kill()
         running.wait()
         with pytest.raises(PeerError, match="its process ended with exit code -9"):
-            processes["seqube_engine"].run(tasks()["a"], 120)
+            processes["seqube_engine"].run(tasks()["a"], 600)
     finally:
         for process in processes.values():
             process.end()
