@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,6 +113,9 @@ def test_peers_answer_from_processes_of_their_own(tmp_path: Path, monkeypatch: p
         measured = list(contest("Q-a", tasks()["a"], events, 2_000, {name: load(name) for name in names}, processes, pace))
         with pytest.raises(PeerError, match="FileNotFoundError"):
             processes["plain_python"].prepare(tmp_path / "none", 600)
+        asleep = processes["plain_python"]._running
+        assert asleep is not None
+        asleep.send_signal(signal.SIGSTOP)
         with pytest.raises(PeerError, match="not done after 0 s"):
             processes["plain_python"].run(tasks()["a"], 0.0)
         running = processes["seqube_engine"]._running
