@@ -60,8 +60,8 @@ def compare(
 ) -> Iterable[Measurement]:
     """Run every contender in turns; the first one's answer is the right one.
 
-    The first run is the warm-up, unless it took longer than `once_above_s`: then it is the only one. `judge` makes of what a
-    contender returns the answer to compare, outside of its time.
+    The first run is the warm-up, in which kernels may be compiled; a contender whose next run takes longer than `once_above_s` is not
+    run again. `judge` makes of what a contender returns the answer to compare, outside of its time.
     """
     walls: dict[str, list[float]] = {name: [] for name in contenders}
     cpus: dict[str, list[float]] = {name: [] for name in contenders}
@@ -75,13 +75,13 @@ def compare(
 
     answers = {name: judge(time_one(name)) for name in contenders}
     truth = next(iter(answers.values()))
-    again = [name for name in contenders if answers[name] == truth and walls[name][0] <= once_above_s]
-    for name in again:
+    for name in contenders:
         walls[name].clear()
         cpus[name].clear()
     for _ in range(repetitions):
-        for name in again:
-            time_one(name)
+        for name in contenders:
+            if answers[name] == truth and (not walls[name] or walls[name][0] <= once_above_s):
+                time_one(name)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     for name in contenders:
         if answers[name] != truth:

@@ -56,7 +56,7 @@ SEED = 0
 TICKERS = ["DELL", "IPIX", "QQQ", "AMAT", "MSFT", "CSCO", "INTC", "ORCL", "YHOO", "RIMM"]
 OTHERS = ["IBM", "FB", "AMAZ", "VMW", "GOOG", "LNKD", "NTAP", "EBAY", "SUNW", "JNPR"]
 ALL = ("two-step", "per-start", "window-product")
-LONG_S = 1.0  # what takes longer is run once
+LONG_S = 1.0  # what takes longer is timed once
 
 
 def measurements(quick: bool = False) -> Iterator[Measurement]:
