@@ -60,8 +60,8 @@ def compare(
 ) -> Iterable[Measurement]:
     """Run every contender in turns; the first one's answer is the right one.
 
-    The first run is the warm-up, in which kernels may be compiled; a contender whose next run takes longer than `once_above_s` is not
-    run again. `judge` makes of what a contender returns the answer to compare, outside of its time.
+    The first run is the warm-up, in which kernels may be compiled; a contender whose next run takes longer than `once_above_s` is
+    not run again. `judge` makes of what a contender returns the answer to compare, outside of its time.
     """
     walls: dict[str, list[float]] = {name: [] for name in contenders}
     cpus: dict[str, list[float]] = {name: [] for name in contenders}
