@@ -8,6 +8,8 @@ Cost: one gather per column and variable.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
@@ -40,7 +42,6 @@ class MatchWriter:
             raise PlanError(
                 f"the variable {min(clash)!r} has the name of a result column\n  hint: call it otherwise, or say what to RETURN"
             )
-        self._is_double: dict[Output, bool] = {}
         # Variables of one single type: their type column is a constant.
         self._constant = {scan.variable: scan.name for scan in scans(plan.pattern) if scan.types == {scan.name}}
 
@@ -58,16 +59,18 @@ class MatchWriter:
     def _item(self, item: Output, piece: Instances) -> pa.Array:
         """A column of RETURN. Whole numbers stay whole: a column does not change its type where a result leaves 64 bits."""
         column = self._evaluator.array(item.value, piece.rows, len(piece))
-        if len(piece) and pat.is_floating(column.type) and not self._is_double.setdefault(item, self._is_floating(item)):
+        if len(piece) and pat.is_floating(column.type) and item not in self._doubles:
             raise DataError(
                 f"{item.name} is a column of whole numbers, and one of them is not whole or leaves 64 bits\n"
                 "  hint: return it as a decimal number: multiply by 1.0 first"
             )
         return column
 
-    def _is_floating(self, item: Output) -> bool:
-        rows = dict.fromkeys(variables(self._plan.pattern), np.empty(0, np.int64))
-        return bool(pat.is_floating(self._evaluator.array(item.value, rows, 0).type))
+    @cached_property
+    def _doubles(self) -> frozenset[Output]:
+        """The items of RETURN that are decimal numbers by their kind."""
+        none = dict.fromkeys(variables(self._plan.pattern), np.empty(0, np.int64))
+        return frozenset(item for item in self._plan.returns if pat.is_floating(self._evaluator.array(item.value, none, 0).type))
 
     def empty(self) -> pa.Table:
         """The result without a row: its column names and types."""

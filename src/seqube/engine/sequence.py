@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqube.engine.jit import kernel
+from seqube.engine.jit import kernel, kernel_part
 from seqube.engine.predicates import NULL, Ints, Mask
 
 LOWEST = np.iinfo(np.int64).min
@@ -131,6 +131,22 @@ def link(stacks: Stacks) -> Links:
     return Links(sizes, low, high, reach, origins, plain)
 
 
+@kernel_part
+def compare(op: int, left: int, right: int) -> bool:
+    """Whether a comparison holds; `op` is its number in `OPS`."""
+    if op == 0:
+        return left == right
+    if op == 1:
+        return left != right
+    if op == 2:
+        return left < right
+    if op == 3:
+        return left <= right
+    if op == 4:
+        return left > right
+    return left >= right
+
+
 @kernel
 def holds(clauses: Clauses, slot: int, chosen: Ints) -> bool:
     """Whether all clauses of `slot` hold; `chosen[i]` is the number of the instance within slot i."""
@@ -142,18 +158,7 @@ def holds(clauses: Clauses, slot: int, chosen: Ints) -> bool:
             right = clauses.values[clauses.tests[t, 4] + chosen[clauses.tests[t, 3]]]
             if left == NULL or right == NULL:
                 continue
-            if op == 0:
-                any_true = left == right
-            elif op == 1:
-                any_true = left != right
-            elif op == 2:
-                any_true = left < right
-            elif op == 3:
-                any_true = left <= right
-            elif op == 4:
-                any_true = left > right
-            else:
-                any_true = left >= right
+            any_true = compare(op, left, right)
             if any_true:
                 break
         if not any_true:

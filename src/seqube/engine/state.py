@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -65,6 +66,30 @@ def unseal(data: bytes) -> list[pa.Table]:
     return parts
 
 
+def write_state(events: Events | None, numbers: Ints | None, about: Mapping[str, int], beside: pa.Table | None) -> bytes:
+    """A state as Arrow IPC, never pickled: events with their numbers, a few facts, and a table of its own kind."""
+    if events is None:
+        raise DataError("a stream that has not begun has no state to write")
+    schema, table = events.schema, events.table
+    if numbers is not None:
+        table = table.append_column(_NUMBER, pa.array(numbers))
+    facts = {"type": schema.type_column, "time": schema.time_column, "unit": schema.unit, **about}
+    table = table.replace_schema_metadata({b"seqube": json.dumps(facts).encode()})
+    return seal(table, beside if beside is not None else pa.table({}))
+
+
+def read_state(data: bytes) -> tuple[Events, Ints | None, dict[str, Any], pa.Table | None]:
+    """What `write_state` was given."""
+    table, beside = unseal(data)
+    about = json.loads(table.schema.metadata[b"seqube"])
+    numbers = None
+    if _NUMBER in table.column_names:
+        numbers = table.column(_NUMBER).to_numpy()
+        table = table.drop_columns([_NUMBER])
+    events = Events(table.replace_schema_metadata(None), type=about["type"], time=about["time"], unit=about["unit"])
+    return events, numbers, about, beside if beside.num_columns else None
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """What must be remembered of a stream: events inside the window, how far it is decided, and how many events there were."""
@@ -79,36 +104,13 @@ class State:
     counted: pa.Table | None = None
 
     def to_bytes(self) -> bytes:
-        """The state as Arrow IPC; never pickled."""
-        if self.events is None:
-            raise DataError("a stream that has not begun has no state to write")
-        schema = self.events.schema
-        table = self.events.table
-        if self.numbers is not None:
-            table = table.append_column(_NUMBER, pa.array(self.numbers))
-        about = {
-            "type": schema.type_column,
-            "time": schema.time_column,
-            "unit": schema.unit,
-            "decided": self.decided,
-            "seen": self.n_seen,
-            "settled": self.n_settled,
-        }
-        table = table.replace_schema_metadata({b"seqube": json.dumps(about).encode()})
-        return seal(table, self.counted if self.counted is not None else pa.table({}))
+        about = {"decided": self.decided, "seen": self.n_seen, "settled": self.n_settled}
+        return write_state(self.events, self.numbers, about, self.counted)
 
     @staticmethod
     def from_bytes(data: bytes) -> State:
-        table, counted = unseal(data)
-        about = json.loads(table.schema.metadata[b"seqube"])
-        numbers = None
-        if _NUMBER in table.column_names:
-            numbers = table.column(_NUMBER).to_numpy()
-            table = table.drop_columns([_NUMBER])
-        table = table.replace_schema_metadata(None)
-        events = Events(table, type=about["type"], time=about["time"], unit=about["unit"])
-        counts = counted if counted.num_columns else None
-        return State(events, numbers, about["decided"], about["seen"], about["settled"], counts)
+        events, numbers, about, counted = read_state(data)
+        return State(events, numbers, about["decided"], about["seen"], about["settled"], counted)
 
 
 class Matcher:

@@ -111,9 +111,7 @@ def count_by_pieces(sharing: SharingPlan, labels: Labels, events: Events) -> dic
             f"chop-connect would keep snapshots of {capacity:,} by {capacity:,} starts for {len(pieces.nexts)} connections\n"
             "  hint: take prefix-tree or independent, or shorten the window"
         )
-    offsets = np.concatenate(([0], np.cumsum([len(labels.moments(q.pattern[-1])) for q in sharing.queries.values()]))).astype(
-        np.int64
-    )
+    offsets = labels.offsets(query.pattern for query in sharing.queries.values())
     out = np.zeros(offsets[-1])
     connect(events.times, events.types, labels.table, labels.masks, pieces, capacity, offsets, out)
     return {name: out[offsets[i] : offsets[i + 1]] for i, name in enumerate(names)}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from seqube.engine.aggregates.aggregation import distinct
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.events import Events
-from seqube.plan.sharing import Label, SharingPlan
+from seqube.plan.sharing import Label, Pattern, SharingPlan
 
 
 class Labels:
@@ -22,6 +22,7 @@ class Labels:
                 self.numbers.setdefault(label, len(self.numbers))
         evaluator = Evaluator(events)
         self._times = events.times
+        self._moments: dict[Label, Ints] = {}
         self._rows: list[Ints] = []
         for label in self.numbers:
             rows = events.rows_of(label.types)
@@ -42,7 +43,14 @@ class Labels:
 
     def moments(self, label: Label) -> Ints:
         """The distinct times at which events of a label come."""
-        return distinct(self._times[self._rows[self.numbers[label]]])
+        if label not in self._moments:
+            self._moments[label] = distinct(self._times[self._rows[self.numbers[label]]])
+        return self._moments[label]
+
+    def offsets(self, patterns: Iterable[Pattern]) -> Ints:
+        """Where the counts of each pattern begin, one for every moment of its last label, and where they all end."""
+        sizes = [len(self.moments(pattern[-1])) for pattern in patterns]
+        return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
     def most(self, label: Label, window: int) -> int:
         """The most events of a label that are inside a window at once, with those of one more timestamp."""

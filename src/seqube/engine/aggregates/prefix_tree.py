@@ -78,7 +78,7 @@ def count_by_tree(sharing: SharingPlan, labels: Labels, events: Events) -> dict[
         names = [name for name, query in sharing.queries.items() if query.window == window]
         patterns = [sharing.queries[name].pattern for name in names]
         tree = make_tree(patterns, labels)
-        offsets = np.concatenate(([0], np.cumsum([len(labels.moments(pattern[-1])) for pattern in patterns]))).astype(np.int64)
+        offsets = labels.offsets(patterns)
         out = np.zeros(offsets[-1])
         slide_tree(events.times, events.types, labels.table, labels.masks, tree, window, offsets, out)
         counts |= {name: out[offsets[i] : offsets[i + 1]] for i, name in enumerate(names)}

@@ -9,7 +9,6 @@ Invariant: a state holds every event that a later row can depend on, and what wa
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
@@ -18,11 +17,9 @@ import pyarrow as pa
 
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.engine.state import seal, unseal
+from seqube.engine.state import read_state, write_state
 from seqube.errors import DataError
 from seqube.events import Events
-
-_NUMBER = "#number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +34,13 @@ class State:
     totals: pa.Table | None = None
 
     def to_bytes(self) -> bytes:
-        """The state as Arrow IPC; never pickled."""
-        if self.events is None:
-            raise DataError("a stream that has not begun has no state to write")
-        schema, table = self.events.schema, self.events.table
-        if self.numbers is not None:
-            table = table.append_column(_NUMBER, pa.array(self.numbers))
-        about = {"type": schema.type_column, "time": schema.time_column, "unit": schema.unit}
-        about |= {name: getattr(self, name) for name in ("decided", "reported", "last")}
-        table = table.replace_schema_metadata({b"seqube": json.dumps(about).encode()})
-        return seal(table, self.totals if self.totals is not None else pa.table({}))
+        about = {"decided": self.decided, "reported": self.reported, "last": self.last}
+        return write_state(self.events, self.numbers, about, self.totals)
 
     @staticmethod
     def from_bytes(data: bytes) -> State:
-        table, totals = unseal(data)
-        about = json.loads(table.schema.metadata[b"seqube"])
-        numbers = None
-        if _NUMBER in table.column_names:
-            numbers = table.column(_NUMBER).to_numpy()
-            table = table.drop_columns([_NUMBER])
-        events = Events(table.replace_schema_metadata(None), type=about["type"], time=about["time"], unit=about["unit"])
-        kept = totals if totals.num_columns else None
-        return State(events, numbers, about["decided"], about["reported"], about["last"], kept)
+        events, numbers, about, totals = read_state(data)
+        return State(events, numbers, about["decided"], about["reported"], about["last"], totals)
 
 
 Rows = TypeVar("Rows")  # what a report is: a table, or one for each query of a workload

@@ -22,6 +22,7 @@ import numpy as np
 
 from seqube.engine.jit import kernel_part
 from seqube.engine.predicates import NULL, Ints
+from seqube.engine.sequence import compare
 
 SCAN, SEQUENCE, CONJUNCTION, ALTERNATIVES = range(4)
 ITERATIVE, AGGRESSIVE, PASSIVE, BALANCED = range(4)
@@ -242,18 +243,7 @@ def holds(p: Ints, w: Ints, place: int) -> bool:
             left, right = _side(p, w, word(p, ATOMS, 3 * a + 1)), _side(p, w, word(p, ATOMS, 3 * a + 2))
             if left == NULL or right == NULL:
                 continue
-            if op == 0:
-                true = left == right
-            elif op == 1:
-                true = left != right
-            elif op == 2:
-                true = left < right
-            elif op == 3:
-                true = left <= right
-            elif op == 4:
-                true = left > right
-            else:
-                true = left >= right
+            true = compare(op, left, right)
             if true:
                 break
         if not true:
