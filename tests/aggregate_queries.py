@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
 from hypothesis import note
 from hypothesis import strategies as st
 
@@ -15,27 +14,9 @@ import seqube as sq
 from seqube.language import parse
 from seqube.language.tree import positives
 from seqube.plan.aggregates import Chain, chain_of, plan_aggregates
-from strategies import queries, windows
+from strategies import queries, table, windows
 
 FUNCTIONS = ["SUM", "AVG", "MIN", "MAX"]
-
-SCHEMA = pa.schema(
-    [
-        ("type", pa.string()),
-        ("ts", pa.int64()),
-        ("row", pa.int64()),
-        ("id", pa.int64()),
-        ("x", pa.int64()),
-        ("y", pa.float64()),
-        ("s", pa.string()),
-        ("f", pa.bool_()),
-    ]
-)
-
-
-def table(events: Sequence[oracle.Event]) -> pa.Table:
-    rows = [{"type": event.type, "ts": event.ts, "row": event.row, **event.attributes} for event in events]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 @st.composite

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from oracle import Event, stream
@@ -31,9 +32,27 @@ ATTRIBUTES: dict[str, list[Any]] = {  # few values, so that events often agree; 
     "f": [True, True, False, None],
 }
 NUMBERS = ["id", "x", "y"]
+SCHEMA = pa.schema(
+    [
+        ("type", pa.string()),
+        ("ts", pa.int64()),
+        ("row", pa.int64()),
+        ("id", pa.int64()),
+        ("x", pa.int64()),
+        ("y", pa.float64()),
+        ("s", pa.string()),
+        ("f", pa.bool_()),
+    ]
+)
 
 
 # ---------------------------------------------------------------- streams
+
+
+def table(events: Sequence[Event]) -> pa.Table:
+    """The events as the user's table; `row` tells them apart."""
+    rows = [{"type": event.type, "ts": event.ts, "row": event.row, **event.attributes} for event in events]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 @st.composite

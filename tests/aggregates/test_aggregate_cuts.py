@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
-from aggregate_queries import aggregate_queries, assert_same_rows, expected, show, table
+from aggregate_queries import aggregate_queries, assert_same_rows, expected, show
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.aggregates.state import State
 from seqube.engine.state import ticks
 from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.aggregates import plan_aggregates
-from strategies import cuts, streams
+from strategies import cuts, streams, table
 
 
 def feed(aggregator: Aggregator, events: Events, pieces: list[tuple[int, int]], watermarks: bool) -> list[dict[str, Any]]:

@@ -13,12 +13,12 @@ from test_aggregate_cuts import feed
 
 import oracle
 import seqube as sq
-from aggregate_queries import COUNTED, applies, assert_same_rows, chains, expected, show, table
+from aggregate_queries import COUNTED, applies, assert_same_rows, chains, expected, show
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.aggregates import plan_aggregates
-from strategies import cuts, streams
+from strategies import cuts, streams, table
 
 
 @pytest.mark.parametrize("strategy", COUNTED)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
-from aggregate_queries import table
 from seqube.engine.aggregates.sharing import SharedAggregator
 from seqube.engine.aggregates.state import State
 from seqube.events import Events, Statistics
@@ -32,7 +31,7 @@ from seqube.plan.sharing import (
     greedy,
     plan_sharing,
 )
-from strategies import cuts, streams
+from strategies import cuts, streams, table
 
 
 def pattern(letters: str) -> Pattern:

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 import oracle
 import seqube as sq
 from cube.workloads import workloads
-from properties.test_matching import counted, show, table
+from properties.test_matching import counted, show
 from seqube.engine.ecube.adaptation import SharedMatcher, SharedState
 from seqube.engine.sequence import LOWEST
 from seqube.engine.state import ticks
 from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.chase import STRATEGIES, Units
-from strategies import cuts, hierarchies, streams
+from strategies import cuts, hierarchies, streams, table
 
 
 def rows(found: pa.Table) -> list[dict[str, Any]]:

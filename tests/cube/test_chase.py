@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 import oracle
 import seqube as sq
 from cube.workloads import workloads
-from properties.test_matching import counted, show, table
+from properties.test_matching import counted, show
 from seqube.events import Events, Statistics
 from seqube.generate import generate
 from seqube.language import parse
 from seqube.plan.chase import STRATEGIES, Edge, Estimates, Optimizer, cheapest
-from strategies import hierarchies, streams
+from strategies import hierarchies, streams, table
 
 COMPANIES = sq.Hierarchy.from_dict(
     {"Computer": ["DELL", "INTC", "MSFT"], "Finance": ["QQQ", "FCF", "ROM"], "Education": ["EFC", "ANAT", "OREL"]}

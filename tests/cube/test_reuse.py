@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 import oracle
 import seqube as sq
 from cube.workloads import workloads
-from properties.test_matching import counted, show, table
+from properties.test_matching import counted, show
 from seqube.engine.ecube.reuse import Matches, Sharing, batch_of
 from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.derivation import Derivation, Narrow, narrow, widen
 from seqube.plan.ecube import Cuboid, cuboid_of
 from seqube.plan.planner import plan_matches
-from strategies import hierarchies, streams
+from strategies import hierarchies, streams, table
 
 
 def rows(matches: Matches, cuboid: Cuboid) -> list[dict[str, int]]:

@@ -12,8 +12,8 @@ import oracle
 import seqube as sq
 from aggregate_queries import aggregate_queries, assert_same_rows
 from cube.workloads import workloads
-from nested.test_strategies import feed, rows
-from properties.test_matching import counted, show, table
+from properties.test_cuts import feed, rows
+from properties.test_matching import counted, show
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.aggregates.state import State
 from seqube.engine.state import Matcher
@@ -23,7 +23,7 @@ from seqube.plan.chase import STRATEGIES as SHARING
 from seqube.plan.physical import MatchPlan
 from seqube.plan.views import STRATEGIES as NESTED
 from seqube.query import prepare
-from strategies import concepts, cuts, hierarchies, queries, streams
+from strategies import concepts, cuts, hierarchies, queries, streams, table
 
 AGGREGATING = ("two-step", "per-start", "window-product")
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import oracle
 import seqube as sq
 from aggregate_queries import assert_same_rows, with_aggregates
-from properties.test_matching import assert_equal_matches, show, table
+from properties.test_matching import assert_equal_matches, show
 from seqube.language import parse
-from strategies import queries, streams
+from strategies import queries, streams, table
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 NAN, INF = float("nan"), float("inf")

@@ -14,7 +14,7 @@ from hypothesis import given
 
 import oracle
 import seqube as sq
-from properties.test_matching import counted, table
+from properties.test_matching import counted
 from seqube.engine import results
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.limits import Limits
@@ -22,7 +22,7 @@ from seqube.engine.state import Matcher
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import MatchPlan
 from seqube.query import prepare
-from strategies import queries, streams
+from strategies import queries, streams, table
 
 SIX = "SEQ(A a, B b, C c, D d, E e, F f) WITHIN 100000 EVENTS"
 

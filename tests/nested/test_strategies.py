@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
-from properties.test_matching import counted, show, table
-from seqube.engine.state import Matcher, State
+from properties.test_cuts import feed, rows
+from properties.test_matching import counted, show
+from seqube.engine.state import Matcher
 from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.language import parse, parse_file
@@ -23,7 +24,7 @@ from seqube.plan.explain import explain_matches
 from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
 from seqube.plan.views import LOOPS, STRATEGIES, Measured
-from strategies import cuts, queries, streams
+from strategies import cuts, queries, streams, table
 
 Row = dict[str, Any]
 NESTED = ("SEQ", "SEQ", "SEQ", "AND", "OR")
@@ -35,27 +36,6 @@ def plan(text: str, strategy: str, events: Events) -> MatchPlan:
     except PlanError as error:
         assume(False)
         raise AssertionError from error
-
-
-def rows(matches: pa.Table) -> list[Row]:
-    return [
-        {name: event and event["row"] for name, event in row.items() if name not in ("start", "end")} for row in matches.to_pylist()
-    ]
-
-
-def feed(matcher: Matcher, events: Events, pieces: list[tuple[int, int]], watermarks: bool) -> list[Row]:
-    """What is found step by step; the state goes through bytes between any two."""
-    state, found = matcher.start(), []
-    for start, stop in pieces:
-        state, matches = matcher.step(state, events.slice(start, stop))
-        found += rows(matches)
-        if watermarks and stop < len(events):
-            state, more = matcher.finish(state, watermark=int(events.times[stop]))
-            assert more is not None
-            found += rows(more)
-        state = State.from_bytes(state.to_bytes())
-    _, left = matcher.finish(state)
-    return found + (rows(left) if left is not None else [])
 
 
 def assert_right(text: str, events: list[oracle.Event], strategy: str) -> None:

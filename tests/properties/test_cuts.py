@@ -7,15 +7,15 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from test_matching import counted, show, table
 
 import oracle
+from properties.test_matching import counted, show
 from seqube.engine.sequence import LOWEST
 from seqube.engine.state import Matcher, State, ticks
 from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.planner import plan_matches
-from strategies import cuts, queries, streams
+from strategies import cuts, queries, streams, table
 
 
 def rows(matches: pa.Table) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
@@ -16,26 +15,7 @@ import oracle
 import seqube as sq
 import test_oracle
 from seqube.language import parse
-from strategies import concepts, hierarchies, queries, streams
-
-SCHEMA = pa.schema(
-    [
-        ("type", pa.string()),
-        ("ts", pa.int64()),
-        ("row", pa.int64()),
-        ("id", pa.int64()),
-        ("x", pa.int64()),
-        ("y", pa.float64()),
-        ("s", pa.string()),
-        ("f", pa.bool_()),
-    ]
-)
-
-
-def table(events: Sequence[oracle.Event]) -> pa.Table:
-    """The events as the user's table; `row` tells them apart."""
-    rows = [{"type": event.type, "ts": event.ts, "row": event.row, **event.attributes} for event in events]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
+from strategies import concepts, hierarchies, queries, streams, table
 
 
 def show(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> None:

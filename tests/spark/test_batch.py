@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from test_slices import SCHEMA, as_table
 
 import oracle
 import seqube as sq
@@ -16,6 +15,8 @@ import seqube.spark as sqs
 from seqube.generate import generate
 from seqube.generate import hierarchy as concept_tree
 from seqube.spark import ingest
+from strategies import SCHEMA
+from strategies import table as as_table
 
 if TYPE_CHECKING:
     from pathlib import Path

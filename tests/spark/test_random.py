@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from test_slices import SCHEMA, as_table, bound_rows
+from test_slices import bound_rows
 
 import oracle
 import seqube as sq
@@ -21,7 +21,8 @@ from seqube.language import parse
 from seqube.plan.planner import plan_matches
 from seqube.spark import ingest
 from seqube.spark.streaming.stream import watch_stream
-from strategies import queries, streams
+from strategies import SCHEMA, queries, streams
+from strategies import table as as_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

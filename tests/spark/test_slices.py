@@ -22,24 +22,7 @@ from seqube.spark.blobs import number_equals, read_blobs, write_blob
 from seqube.spark.ingest import IDENTITY, SEQUENCE
 from seqube.spark.routing import Layout, lay_out, shuffle_key
 from strategies import queries, streams
-
-SCHEMA = pa.schema(
-    [
-        ("type", pa.string()),
-        ("ts", pa.int64()),
-        ("row", pa.int64()),
-        ("id", pa.int64()),
-        ("x", pa.int64()),
-        ("y", pa.float64()),
-        ("s", pa.string()),
-        ("f", pa.bool_()),
-    ]
-)
-
-
-def as_table(events: list[oracle.Event]) -> pa.Table:
-    rows = [{"type": event.type, "ts": event.ts, "row": event.row, **event.attributes} for event in events]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
+from strategies import table as as_table
 
 
 def bound_rows(rows: list[dict[str, Any]]) -> list[tuple[tuple[str, Any], ...]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, note
 from hypothesis import strategies as st
-from test_slices import as_table, bound_rows, keyed_queries
+from test_slices import bound_rows, keyed_queries
 
 import oracle
 import seqube as sq
@@ -24,6 +24,7 @@ from seqube.spark.routing import matches_of, shuffle_key
 from seqube.spark.streaming.stream import ms_of, pack_stream, tick_of
 from seqube.spark.streaming.watch import AT_HAND, Held, Watch
 from strategies import queries, streams
+from strategies import table as as_table
 
 
 def watch(text: str, table: pa.Table) -> Watch:
