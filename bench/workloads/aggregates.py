@@ -14,20 +14,18 @@ queries.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 import seqube as sq
 from bench.charts import panels
+from bench.data import stock_trace
 from bench.measure import Measurement, compare
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.aggregates.sharing import SharedAggregator
@@ -62,7 +60,9 @@ LONG_S = 1.0  # what takes longer is timed once
 def measurements(quick: bool = False) -> Iterator[Measurement]:
     n, repetitions = (400_000, 3) if quick else (2_000_000, 7)
     made = generated(n)
-    streams = {"generated": generated(n // 20)} | ({"real trades": trace} if (trace := real_trades()) is not None else {})
+    streams = {"generated": generated(n // 20)}
+    if (trace := stock_trace()) is not None:
+        streams["real trades"] = sq.Events(trace, type="ticker")
     for name, events in streams.items():
         for length in range(2, 6):
             yield from single(f"length {length}, {name}", TICKERS[:length], 100, events, repetitions, about={"length": length})
@@ -97,15 +97,6 @@ def generated(n: int, tickers: list[str] | None = None, weights: list[float] | N
     codes = random.choice(len(tickers), n, p=weights).astype(np.int32)
     types = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(tickers))
     return sq.Events(pa.table({"type": types, "ts": np.arange(n)}))
-
-
-def real_trades() -> sq.Events | None:
-    folder = Path(os.environ.get("SEQUBE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
-    path = folder / "stock_trace_wpi.parquet"
-    if not path.exists():
-        print(f"no real trades in {folder}: SEQUBE_DATA names the folder")
-        return None
-    return sq.Events(pq.read_table(path), type="ticker")
 
 
 # ---------------------------------------------------------------- one query

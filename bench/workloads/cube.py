@@ -13,22 +13,18 @@ The workloads are run a second time with the same `id` on all events: then resul
 
 from __future__ import annotations
 
-import os
-import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
 import seqube as sq
 from bench.charts import panels
+from bench.data import stock_trace
 from bench.measure import Measurement, compare
 from seqube.engine.ecube.adaptation import SharedMatcher
 from seqube.engine.ecube.reuse import compute_shared, matrix, measure
@@ -44,7 +40,7 @@ if TYPE_CHECKING:
 
 WORKLOAD = "cube"
 SEED = 0
-CONTROL = "independent, again"
+CONTROL = "independent, again"  # the same plan: what differs between the two is noise
 Ints = npt.NDArray[np.int64]
 
 COMPANIES = {"Computer": ["DELL", "INTC", "MSFT"], "Finance": ["QQQ", "FCF", "ROM"], "Education": ["EFC", "ANAT", "OREL"]}
@@ -96,7 +92,8 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     for number, patterns in PATTERNS.items():
         queries = workload(patterns, SAME_ID_MS, "[id]")
         yield from strategies(f"workload {number}, same id", queries, events, companies, repetitions)
-    if (trace := real_trace(100_000 if quick else 224_473)) is not None:
+    if (trades := stock_trace()) is not None:
+        trace = sq.Events(trades.slice(0, 100_000 if quick else None), type="ticker")
         known = {parent: [IN_THE_TRACE.get(name, name) for name in names] for parent, names in COMPANIES.items()}
         for number, patterns in PATTERNS.items():
             queries = workload([in_the_trace(pattern) for pattern in patterns], TRACE_MS)
@@ -117,15 +114,6 @@ def workload(patterns: list[str], window_ms: int, predicate: str = "") -> dict[s
 def named(pattern: str) -> str:
     """A variable for every component: a type may come twice."""
     return ", ".join(f"{name} v{number}" for number, name in enumerate(pattern.split(", ")))
-
-
-def real_trace(size: int) -> sq.Events | None:
-    folder = Path(os.environ.get("SEQUBE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
-    path = folder / "stock_trace_wpi.parquet"
-    if not path.exists():
-        print(f"no real trades in {folder}: SEQUBE_DATA names the folder")
-        return None
-    return sq.Events(pq.read_table(path).slice(0, size), type="ticker")
 
 
 def in_the_trace(pattern: str) -> str:
@@ -152,50 +140,13 @@ def strategies(
         check_against(plans["independent"], plan, events)
         contenders[strategy] = lambda plan=plan: sum(len(matches) for _, matches in compute_shared(plan, events))
     contenders[CONTROL] = contenders["independent"]
-    for measured in in_turns(task, len(events), contenders, repetitions):
+    for measured in compare(WORKLOAD, task, len(events), contenders, repetitions):
         note = measured.note
         if measured.cpu_s is not None:
             note = f"{1e6 * measured.cpu_s / max(1, measured.answer):.3f} us of CPU a result"
             if (plan := plans.get(measured.contender)) is not None:
                 note += f"; {sum(step.source is not None for step in plan.steps)} of {len(plan.steps)} reused"
         yield replace(measured, note=note)
-
-
-def in_turns(task: str, events: int, contenders: dict[str, Callable[[], int]], repetitions: int) -> Iterator[Measurement]:
-    """Each contender in turn, run once untimed right before it is timed.
-
-    What one contender gives back to the system the next one would pay for, page by page: that alone made equal plans differ by
-    2.5 times. `CONTROL` runs the same plan as "independent"; what differs between the two is noise.
-    """
-    answers = {name: run() for name, run in contenders.items()}
-    truth = next(iter(answers.values()))
-    walls: dict[str, list[float]] = {name: [] for name in contenders}
-    cpus: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(repetitions):
-        for name, run in contenders.items():
-            run()
-            wall, cpu = time.perf_counter(), time.process_time()
-            run()
-            walls[name].append(time.perf_counter() - wall)
-            cpus[name].append(time.process_time() - cpu)
-    for name, answer in answers.items():
-        if answer != truth:
-            yield Measurement(WORKLOAD, task, name, events, answer, right=False, note=f"answered {answer}, not {truth}")
-            continue
-        low, _, high = statistics.quantiles(walls[name], n=4)
-        wall, cpu = statistics.median(walls[name]), statistics.median(cpus[name])
-        yield Measurement(
-            WORKLOAD,
-            task,
-            name,
-            events,
-            truth,
-            right=True,
-            wall_s=wall,
-            spread_s=(high - low) / 2,
-            cpu_s=cpu,
-            repetitions=repetitions,
-        )
 
 
 def joined(optimizer: Optimizer, events: sq.Events, sizes: dict[str, int]) -> int:
@@ -257,7 +208,7 @@ def latency(
 
     contenders: dict[str, Callable[[], int]] = {"one matcher for each": apart}
     contenders |= {strategy: lambda strategy=strategy: shared(strategy) for strategy in STRATEGIES}
-    for measured in in_turns(f"workload {number}, as a stream", sum(map(len, pieces)), contenders, repetitions):
+    for measured in compare(WORKLOAD, f"workload {number}, as a stream", sum(map(len, pieces)), contenders, repetitions):
         wall = measured.wall_s or 0.0
         yield replace(measured, note=f"{1e3 * wall / len(pieces):.2f} ms from the arrival of a batch to its results")
 

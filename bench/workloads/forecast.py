@@ -11,7 +11,6 @@ thousand records from the middle of the data, and the index alone is measured ov
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from bench.data import DATA
 from bench.measure import Measurement, compare
 from seqube.predict.episodes import Codes, Episodes, compile_episodes
 from seqube.predict.matcher import Matcher, join
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     import altair
 
 WORKLOAD = "forecast"
-DATA = Path(os.environ.get("SEQUBE_DATA") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
 SEED = 1207
 STRATEGIES = ("cbs-tree", "tofel", "direct", "index")  # the first is what the others are compared with
 

@@ -12,18 +12,16 @@ are compared by their number and by the sums of both columns.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 import seqube as sq
+from bench.data import stock_trace
 from bench.measure import Measurement, compare
 from seqube.engine.instances import Batch
 from seqube.engine.nesting.iterative import NestedEvaluation
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     import altair
 
 WORKLOAD = "nested"
-DATA = Path(os.environ.get("SEQUBE_DATA") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
 N_EVENTS = 10_000
 VIEWS = ("aggressive", "passive", "balanced")
 STRATEGIES = ("iterative", *VIEWS, "auto")  # the first is what the others are compared with
@@ -127,10 +124,6 @@ CORRELATED = "SEQ(MSFT, AND(QQQ q, AMAT a, q.key = MSFT.key), IPIX)"
 DOMAINS = (1, 4, 16, 64)
 
 
-def load(folder: Path = DATA) -> pa.Table:
-    return pq.read_table(folder / "stock_trace_wpi.parquet").select(["ts", "ticker", "price", "shares", "side"])
-
-
 def query(pattern: str, window: int) -> str:
     """The pattern with a window, returning the times of two of its events."""
     first, last = "YHOO" if "YHOO," in pattern and "MSFT, !" not in pattern else "MSFT", "INTC" if "INTC" in pattern else "IPIX"
@@ -138,7 +131,10 @@ def query(pattern: str, window: int) -> str:
 
 
 def measurements(quick: bool = False) -> Iterator[Measurement]:
-    trace = load()
+    trace = stock_trace()
+    if trace is None:
+        return
+    trace = trace.select(["ts", "ticker", "price", "shares", "side"])
     table = trace.slice(0, N_EVENTS)
     events = sq.Events(table, type="ticker", time="ts")
     pace = {"repetitions": 3, "once_above_s": 0.25} if quick else {"repetitions": 5, "once_above_s": 5.0}

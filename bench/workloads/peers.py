@@ -10,7 +10,6 @@ number of shares.
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections import Counter
@@ -23,16 +22,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from bench.data import TRACE
 from bench.measure import Measurement, spread
 from bench.peers import Answer, Peer, Task, load, peer_names, tasks
-from bench.peers.process import ROOT, PeerError, Process
+from bench.peers.process import PeerError, Process
 from seqube.generate import generate
 
 WORKLOAD = "peers"
 SEED = 0
 MILLION = 1_000_000
-DATA = Path(os.environ.get("SEQUBE_DATA") or ROOT.parent / "shared" / "data")
-TRACE = DATA / "stock_trace_wpi.parquet"
 BUILD = Path("build/bench/peers")
 
 
