@@ -6,24 +6,18 @@ codes: 0 done; 1 failed while running; 2 the query or the usage is wrong. Errors
 
 from __future__ import annotations
 
-import datetime
-import json
-import math
 import os
 import sys
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress
-from rich.table import Table
 
 from seqube.errors import DataError, LimitError, PlanError, QueryError, SequbeError
+from seqube.output import Format, err, note, out, places_for, plain, print_json, show, write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,9 +25,7 @@ if TYPE_CHECKING:
     from seqube.events import Hierarchy
     from seqube.language import Query
     from seqube.predict import Rules
-
-out = Console()
-err = Console(stderr=True)
+    from seqube.spark.ingest import Source
 
 FAILED, WRONG = 1, 2
 SHOWN_ROWS = 20
@@ -59,15 +51,9 @@ def app() -> None:
 
 def _fail(kind: str, message: str, code: int) -> NoReturn:
     if "--json" in sys.argv:
-        _print_json({"error": {"kind": kind, "message": message}})
-    _note(f"{kind}: {message}")
+        print_json({"error": {"kind": kind, "message": message}})
+    note(f"{kind}: {message}")
     raise SystemExit(code)
-
-
-class Format(StrEnum):
-    parquet = "parquet"
-    csv = "csv"
-    json = "json"
 
 
 QueryFile = Annotated[Path | None, typer.Argument(metavar="QUERY.sqb", help="A file with one query, or several with names.")]
@@ -124,24 +110,24 @@ def run(
     if limits and not local:
         raise typer.BadParameter("limits are for runs in this process; on Spark, its own settings hold", param_hint="--local")
     concepts = _read_hierarchy(hierarchy)
-    places = _places(folder, [*queries, REJECTED], file_format) if folder is not None else {}
+    places = places_for(folder, [*queries, REJECTED], file_format) if folder is not None else {}
     evaluate = partial(_run_here, limits) if local else _run_on_spark
     found = evaluate(queries, events, places, type_column, time_column, unit, concepts, strategy, limit)
     tables = found.tables
     if found.reasons:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.reasons.items())
-        _note(f"note: {sum(found.reasons.values()):,} rows are not events and were set aside ({reasons})")
+        note(f"note: {sum(found.reasons.values()):,} rows are not events and were set aside ({reasons})")
     for name, said in found.truncated.items():
-        _note(f"note: {name} is not whole: {said}")
+        note(f"note: {name} is not whole: {said}")
     if as_json:
-        _print_json(
+        print_json(
             {
                 "events": found.n_events,
                 "rejected": {"count": sum(found.reasons.values()), "reasons": found.reasons},
                 "results": {
                     name: {"count": found.totals[name], "columns": table.column_names}
                     | ({"truncated": found.truncated[name]} if name in found.truncated else {})
-                    | ({"file": str(places[name])} if places else {"rows": _plain(table.to_pylist())})
+                    | ({"file": str(places[name])} if places else {"rows": plain(table.to_pylist())})
                     for name, table in tables.items()
                 },
             }
@@ -152,7 +138,7 @@ def run(
             n_rows = found.totals[name] if limit is None else min(limit, found.totals[name])
             out.print(f"{name}: {n_rows:,} rows in {places[name]}", highlight=False, soft_wrap=True, markup=False)
         else:
-            _show(name, table.slice(0, SHOWN_ROWS if limit is None else limit), found.totals[name])
+            show(name, table.slice(0, SHOWN_ROWS if limit is None else limit), found.totals[name])
 
 
 @dataclass(frozen=True)
@@ -191,11 +177,38 @@ def _run_here(
     if places:
         with err.status("Writing"):
             for name, table in tables.items():
-                _write(table, places[name])
+                write(table, places[name])
             if stream.rejected:
-                _write(stream.rejected.table, places[REJECTED])
+                write(stream.rejected.table, places[REJECTED])
     cut = {name: said for name in queries if (said := results[name].truncated)}
     return _Found(len(stream), stream.rejected.reasons, {name: len(results[name]) for name in queries}, tables, cut)
+
+
+def _read_on_spark(events: str, type_column: str, time_column: str, unit: str) -> tuple[Source, int, dict[str, int], list[str]]:
+    """The events as Spark reads them, how many there are, why other rows are none, and the types that occur."""
+    import seqube.spark as sqs
+    from seqube.spark import ingest
+    from seqube.spark.failures import spark_errors
+
+    with err.status("Starting Spark"):
+        spark = sqs.session()
+    with err.status("Reading events"), spark_errors(events):
+        source = ingest.read_source(ingest.read_files(spark, events), type_column, time_column, unit)
+        return source, *source.tally()
+
+
+def _take(frame: Any, place: Path | None, limit: int | None, shown: int | None) -> tuple[int, pa.Table]:
+    """How many rows there are, and those to look at: none where they are written to a place, else as many as are shown."""
+    from seqube.spark import batch
+
+    kept = frame.persist()
+    n_rows = kept.count()
+    chosen = kept if limit is None else kept.limit(limit)
+    if place is not None:
+        batch.write_frame(chosen, str(place.resolve()), place.suffix[1:])
+    table = chosen.limit(0 if place is not None else n_rows if shown is None else shown).toArrow()
+    kept.unpersist()
+    return n_rows, table
 
 
 def _run_on_spark(
@@ -209,15 +222,10 @@ def _run_on_spark(
     strategy: str,
     limit: int | None,
 ) -> _Found:
-    import seqube.spark as sqs
     from seqube.spark import batch, ingest
     from seqube.spark.failures import spark_errors
 
-    with err.status("Starting Spark"):
-        spark = sqs.session()
-    with err.status("Reading events"), spark_errors(events):
-        source = ingest.read_source(ingest.read_files(spark, events), type_column, time_column, unit)
-        n_events, reasons, types = source.tally()
+    source, n_events, reasons, types = _read_on_spark(events, type_column, time_column, unit)
     for query in queries.values():
         ingest.check_types(query, types, concepts)
     totals: dict[str, int] = {}
@@ -226,13 +234,7 @@ def _run_on_spark(
         plans = {name: ingest.prepare(query, source, concepts, strategy) for name, query in queries.items()}
         found = batch.find(plans, source)
         for name in queries:
-            frame = found[name].persist()
-            totals[name] = frame.count()
-            chosen = frame if limit is None else frame.limit(limit)
-            if places:
-                batch.write_frame(chosen, str(places[name].resolve()), places[name].suffix[1:])
-            tables[name] = chosen.limit(0 if places else totals[name]).toArrow()
-            frame.unpersist()
+            totals[name], tables[name] = _take(found[name], places.get(name), limit, None)
         found.unpersist()
         if places and reasons:
             batch.write_frame(source.quarantined(), str(places[REJECTED].resolve()), places[REJECTED].suffix[1:])
@@ -302,15 +304,15 @@ def forecast(
 
     known, concepts = read_rules(rules), _read_hierarchy(hierarchy)
     if on_spark:
-        place = None if folder is None else _places(folder, ["predictions"], file_format)["predictions"]
+        place = None if folder is None else places_for(folder, ["predictions"], file_format)["predictions"]
         found = _forecast_on_spark(known, events, place, type_column, time_column, unit, concepts, strategy, limit)
         if as_json:
-            rows = {} if place else {"predictions": _plain(found.tables["predictions"].to_pylist())}
-            _print_json({"events": found.n_events, "count": found.totals["predictions"]} | rows)
+            rows = {} if place else {"predictions": plain(found.tables["predictions"].to_pylist())}
+            print_json({"events": found.n_events, "count": found.totals["predictions"]} | rows)
         elif place is not None:
             out.print(f"predictions in {place}", highlight=False, soft_wrap=True, markup=False)
         else:
-            _show("predictions", found.tables["predictions"], found.totals["predictions"])
+            show("predictions", found.tables["predictions"], found.totals["predictions"])
         return
     stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
     with Progress(console=err, transient=True) as bar:
@@ -321,15 +323,15 @@ def forecast(
     n_predictions = forecasts.table.num_rows
     tables = {"predictions": forecasts.table.slice(0, limit), "outcomes": forecasts.outcomes, "quality": forecasts.quality}
     if folder is not None:
-        for name, place in _places(folder, list(tables), file_format).items():
-            _write(tables[name], place)
+        for name, place in places_for(folder, list(tables), file_format).items():
+            write(tables[name], place)
     if as_json:
         shown = ("quality",) if folder is not None else ("predictions", "quality")
-        _print_json({"events": len(stream), "count": n_predictions} | {name: _plain(tables[name].to_pylist()) for name in shown})
+        print_json({"events": len(stream), "count": n_predictions} | {name: plain(tables[name].to_pylist()) for name in shown})
         return
     if folder is None:
-        _show("predictions", tables["predictions"].slice(0, SHOWN_ROWS if limit is None else limit), n_predictions)
-    _show("quality", forecasts.quality.slice(0, SHOWN_ROWS), forecasts.quality.num_rows)
+        show("predictions", tables["predictions"].slice(0, SHOWN_ROWS if limit is None else limit), n_predictions)
+    show("quality", forecasts.quality.slice(0, SHOWN_ROWS), forecasts.quality.num_rows)
 
 
 def _forecast_on_spark(
@@ -343,23 +345,13 @@ def _forecast_on_spark(
     strategy: str,
     limit: int | None,
 ) -> _Found:
-    import seqube.spark as sqs
-    from seqube.spark import batch, forecasting, ingest
+    from seqube.spark import forecasting
     from seqube.spark.failures import spark_errors
 
-    with err.status("Starting Spark"):
-        spark = sqs.session()
-    with err.status("Reading events"), spark_errors(events):
-        source = ingest.read_source(ingest.read_files(spark, events), type_column, time_column, unit)
-        n_events, reasons, _ = source.tally()
+    source, n_events, reasons, _ = _read_on_spark(events, type_column, time_column, unit)
     with err.status(f"Predicting over {n_events:,} events"), spark_errors(events):
-        frame = forecasting.forecast(rules, source, concepts, strategy).persist()
-        n_predictions = frame.count()
-        chosen = frame if limit is None else frame.limit(limit)
-        if place is not None:
-            batch.write_frame(chosen, str(place.resolve()), place.suffix[1:])
-        shown = chosen.limit(0 if place else n_predictions if limit is not None else SHOWN_ROWS).toArrow()
-        frame.unpersist()
+        frame = forecasting.forecast(rules, source, concepts, strategy)
+        n_predictions, shown = _take(frame, place, limit, SHOWN_ROWS if limit is None else None)
     return _Found(n_events, reasons, {"predictions": n_predictions}, {"predictions": shown}, {})
 
 
@@ -420,7 +412,7 @@ def generate(
         raise typer.BadParameter(f"{kind!r} is none of {', '.join(KINDS)}")
     if path.suffix[1:] not in set(Format):
         raise typer.BadParameter(f"the ending of {path.name!r} is none of {', '.join(Format)}", param_hint="--out")
-    _write(draw(kind, n, seed), path)
+    write(draw(kind, n, seed), path)
     out.print(f"{n:,} events in {path}", highlight=False, soft_wrap=True, markup=False)
 
 
@@ -453,7 +445,7 @@ def pipeline(
     with err.status(f"Running {path}; Ctrl-C stops it"):
         counts = run_once(declared) if once else run_stream(declared, report)
     if as_json:
-        _print_json(asdict(counts))
+        print_json(asdict(counts))
     else:
         out.print(_counted(counts), highlight=False, soft_wrap=True, markup=False)
 
@@ -492,9 +484,6 @@ def demo() -> None:
     take_tour(out)
 
 
-# ---------------------------------------------------------------- what comes in
-
-
 def _read_queries(path: Path | None, text: str | None) -> dict[str, Query]:
     from seqube.language import parse_file
 
@@ -510,7 +499,7 @@ def _read_queries(path: Path | None, text: str | None) -> dict[str, Query]:
         return parse_file(text)
     except QueryError:
         if path is not None:
-            _note(f"in {path}:")
+            note(f"in {path}:")
         raise
 
 
@@ -518,101 +507,3 @@ def _read_hierarchy(path: Path | None) -> Hierarchy | None:
     import seqube as sq
 
     return None if path is None else sq.Hierarchy.load(path)
-
-
-# ---------------------------------------------------------------- what goes out
-
-
-def _places(folder: Path, names: list[str], file_format: Format) -> dict[str, Path]:
-    """A file for each name, without the characters that files cannot have."""
-    places: dict[str, Path] = {}
-    for name in names:
-        path = folder / ("".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name) + f".{file_format}")
-        if path in places.values():
-            raise PlanError(f"two results would be written to {path}\n  hint: give the query {name!r} another name")
-        places[name] = path
-    return places
-
-
-def _write(table: pa.Table, path: Path) -> None:
-    """Write a table in the format that the path's ending names; a file is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        match path.suffix:
-            case ".parquet":
-                from pyarrow import parquet
-
-                parquet.write_table(table, draft)
-            case ".csv":
-                from pyarrow import csv
-
-                csv.write_csv(_flatten(table), draft)
-            case _:  # JSON, an object a line
-                with draft.open("w", encoding="utf-8") as file:
-                    for batch in table.to_batches(max_chunksize=10_000):
-                        file.writelines(json.dumps(_plain(row)) + "\n" for row in batch.to_pylist())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _flatten(table: pa.Table) -> pa.Table:
-    """Structs as columns of their own (`r.id`), since CSV has no others; lists and the like as JSON."""
-    import pyarrow as pa
-
-    while any(pa.types.is_struct(field.type) for field in table.schema):
-        table = table.flatten()
-    for number, field in enumerate(table.schema):
-        if pa.types.is_nested(field.type):
-            texts = [None if value is None else json.dumps(_plain(value)) for value in table.column(number).to_pylist()]
-            table = table.set_column(number, field.name, pa.array(texts, pa.string()))
-    return table
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON can hold it: times in ISO form, what is no number as null, anything unusual as text."""
-    match value:
-        case dict():
-            return {str(key): _plain(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [_plain(inner) for inner in value]
-        case float():
-            return value if math.isfinite(value) else None
-        case None | bool() | int() | str():
-            return value
-        case datetime.datetime() | datetime.date() | datetime.time():
-            return value.isoformat()
-        case _:
-            return str(value)
-
-
-def _note(message: str) -> None:
-    """A line on stderr just as it is: carets must stay where they are, so nothing is wrapped or coloured."""
-    print(message, file=sys.stderr)  # noqa: T201
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    print(json.dumps(document))  # noqa: T201
-
-
-def _show(name: str, table: pa.Table, total: int) -> None:
-    """The first rows as a table on the terminal; a struct is shown as its columns' values."""
-    out.print(f"{name}: {total:,} rows", style="bold", highlight=False, markup=False)
-    shown = Table(header_style="bold")
-    for column in table.column_names:
-        shown.add_column(escape(column), overflow="fold")
-    for row in table.to_pylist():
-        shown.add_row(*(escape(_brief(value)) for value in row.values()))
-    if table.num_rows:
-        out.print(shown)
-    if total > table.num_rows:
-        out.print(
-            f"... and {total - table.num_rows:,} more (--limit N shows N, --out DIR writes all)", style="dim", highlight=False
-        )
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, dict):
-        return " ".join(f"{name}={_brief(inner)}" for name, inner in value.items() if inner is not None)
-    return "" if value is None else str(value)

@@ -1,0 +1,129 @@
+"""What a command says: tables to files and to the terminal, notes, JSON.
+
+What was asked for goes to stdout, everything about how it went to stderr. A file is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from seqube.errors import PlanError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+out = Console()
+err = Console(stderr=True)
+
+
+class Format(StrEnum):
+    parquet = "parquet"
+    csv = "csv"
+    json = "json"
+
+
+def places_for(folder: Path, names: list[str], file_format: Format) -> dict[str, Path]:
+    """A file for each name, without the characters that files cannot have."""
+    places: dict[str, Path] = {}
+    for name in names:
+        path = folder / ("".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name) + f".{file_format}")
+        if path in places.values():
+            raise PlanError(f"two results would be written to {path}\n  hint: give the query {name!r} another name")
+        places[name] = path
+    return places
+
+
+def write(table: pa.Table, path: Path) -> None:
+    """Write a table in the format that the path's ending names; a file is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        match path.suffix:
+            case ".parquet":
+                from pyarrow import parquet
+
+                parquet.write_table(table, draft)
+            case ".csv":
+                from pyarrow import csv
+
+                csv.write_csv(_flatten(table), draft)
+            case _:  # JSON, an object a line
+                with draft.open("w", encoding="utf-8") as file:
+                    for batch in table.to_batches(max_chunksize=10_000):
+                        file.writelines(json.dumps(plain(row)) + "\n" for row in batch.to_pylist())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _flatten(table: pa.Table) -> pa.Table:
+    """Structs as columns of their own (`r.id`), since CSV has no others; lists and the like as JSON."""
+    import pyarrow as pa
+
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    for number, field in enumerate(table.schema):
+        if pa.types.is_nested(field.type):
+            texts = [None if value is None else json.dumps(plain(value)) for value in table.column(number).to_pylist()]
+            table = table.set_column(number, field.name, pa.array(texts, pa.string()))
+    return table
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: times in ISO form, what is no number as null, anything unusual as text."""
+    match value:
+        case dict():
+            return {str(key): plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [plain(inner) for inner in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case None | bool() | int() | str():
+            return value
+        case datetime.datetime() | datetime.date() | datetime.time():
+            return value.isoformat()
+        case _:
+            return str(value)
+
+
+def note(message: str) -> None:
+    """A line on stderr just as it is: carets must stay where they are, so nothing is wrapped or coloured."""
+    print(message, file=sys.stderr)  # noqa: T201
+
+
+def print_json(document: dict[str, Any]) -> None:
+    print(json.dumps(document))  # noqa: T201
+
+
+def show(name: str, table: pa.Table, total: int) -> None:
+    """The first rows as a table on the terminal; a struct is shown as its columns' values."""
+    out.print(f"{name}: {total:,} rows", style="bold", highlight=False, markup=False)
+    shown = Table(header_style="bold")
+    for column in table.column_names:
+        shown.add_column(escape(column), overflow="fold")
+    for row in table.to_pylist():
+        shown.add_row(*(escape(_brief(value)) for value in row.values()))
+    if table.num_rows:
+        out.print(shown)
+    if total > table.num_rows:
+        out.print(
+            f"... and {total - table.num_rows:,} more (--limit N shows N, --out DIR writes all)", style="dim", highlight=False
+        )
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={_brief(inner)}" for name, inner in value.items() if inner is not None)
+    return "" if value is None else str(value)
