@@ -140,10 +140,12 @@ def latest_combinations(offsets: Ints, codes: Ints, rows: Ints) -> Ints:
         if codes[at] != code:
             code, earliest = codes[at], -1
             latest[:] = -1
+        was_earliest = latest[slot] <= earliest
         latest[slot] = rows[at]
-        first = latest.min()
-        if first > earliest:
-            earliest = first
-            out[:, n] = latest
-            n += 1
+        if was_earliest:  # else the earliest is still the same one
+            first = latest.min()
+            if first > earliest:
+                earliest = first
+                out[:, n] = latest
+                n += 1
     return out[:, :n]

@@ -297,18 +297,26 @@ def latest_starts(groups: Ints, ends: Ints, starts: Ints, query_groups: Ints, qu
             best = max(best, starts[j])
             latest[j] = best
     out = np.empty(len(query_times), np.int64)
+    asked, at = -1, 0
     for q in range(len(query_times)):
-        g = query_groups[q]
+        g, t = query_groups[q], query_times[q]
         out[q] = LOWEST
         if 0 <= g < len(groups) - 1:
+            # Questions mostly ascend: the answer lies a few steps behind the one before, so the steps grow from there.
             begin, end = groups[g], groups[g + 1]
-            first = begin
+            if g == asked and at > begin and ends[at - 1] < t:
+                begin, step = at, 1
+                while begin + step <= end and ends[begin + step - 1] < t:
+                    begin += step
+                    step *= 2
+                end = min(end, begin + step)
             while begin < end:
                 middle = (begin + end) // 2
-                if ends[middle] < query_times[q]:
+                if ends[middle] < t:
                     begin = middle + 1
                 else:
                     end = middle
-            if begin > first:
+            asked, at = g, begin
+            if begin > groups[g]:
                 out[q] = latest[begin - 1]
     return out
