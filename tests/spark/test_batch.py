@@ -14,7 +14,7 @@ import seqube as sq
 import seqube.spark as sqs
 from seqube.generate import generate
 from seqube.generate import hierarchy as concept_tree
-from seqube.spark import ingest
+from seqube.spark import batch, ingest
 from strategies import SCHEMA
 from strategies import table as as_table
 
@@ -140,6 +140,18 @@ def test_a_hot_key_is_cut_into_slices(spark: SparkSession) -> None:
     assert rows_of(found.toArrow()) == rows_of(sq.run(query, table).table)
     sizes = [row["count"] for row in found.groupBy(F.spark_partition_id()).count().collect()]
     assert max(sizes) < 0.5 * sum(sizes)  # although one key has nine of ten events
+
+
+def test_many_events_without_a_key_are_cut_into_even_slices(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    table = pa.table({"type": ["A", "B", "C"] * batch.SMALL, "ts": range(3 * batch.SMALL)})
+    query = "SEQ(A a, B b, C c) WITHIN 3 RETURN a.ts AS x, c.ts AS z"
+    found = sqs.run(query, spark.createDataFrame(table))
+    assert found.toArrow().sort_by("z") == sq.run(query, table).table.cast(found.toArrow().schema).sort_by("z")
+    sizes = [row["count"] for row in found.groupBy(F.spark_partition_id()).count().collect()]
+    assert len(sizes) == 3
+    assert max(sizes) < 0.5 * sum(sizes)
 
 
 def test_rows_that_are_no_events_are_quarantined(spark: SparkSession) -> None:

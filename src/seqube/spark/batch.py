@@ -52,6 +52,7 @@ BUCKETS_PER_TASK = 16  # so that tasks can be filled evenly, and a hot key does 
 TASK_ROWS = 2_000_000  # about what one task holds; more rows make more tasks
 SMALL = 50_000  # rows for which a further task does not pay
 LOADED = 20_000  # objects that the garbage collector should not look through again and again
+SAMPLED, MARKS = 0.01, 256  # the share of rows that cuts are taken from, and the marks in time among which they are chosen
 HALO = 4  # a slice is at least so many windows long, unless it is asked to be shorter
 
 
@@ -436,22 +437,17 @@ class Job:
         return blobs, {group.number: layouts[group.column].tasks for group in groups}
 
     def _lay_out(self, frame: DataFrame, group: Group, first: int) -> Layout:
+        if not group.key:
+            total, cuts = self._survey(frame, group)
+            return lay_out(group.number, first, [total], {0: cuts} if cuts else {}, 1, group.before, group.ahead)
         sizes = self._count(frame, group)
         total = sum(sizes)
-        if not group.key and group.aggregates:
-            return lay_out(group.number, first, sizes, {}, 1, 0, 0)
-        if not group.key:
-            n_slices = self.slices or self._n_slices(frame, group, total)
-            cuts = {0: self._quantiles(frame, group, [0], n_slices)[0]} if n_slices > 1 else {}
-            return lay_out(group.number, first, sizes, cuts, 1, group.before, group.ahead)
         n_tasks = self.slices or self._n_tasks(total)
         # A bucket that alone is more than its share of a task holds a hot key; numbering in a partition needs all of it at once.
         limit = max(self.skew * total / n_tasks, 1 if self.slices else SMALL)
         hot = [] if group.counts_events or group.aggregates else [bucket for bucket, size in enumerate(sizes) if size > limit]
-        cuts = {
-            bucket: self._quantiles(frame, group, [bucket], math.ceil(sizes[bucket] * n_tasks / total))[bucket] for bucket in hot
-        }
-        return lay_out(group.number, first, sizes, cuts, n_tasks, group.before, group.ahead)
+        cuts_of = {bucket: self._quantiles(frame, group, bucket, math.ceil(sizes[bucket] * n_tasks / total)) for bucket in hot}
+        return lay_out(group.number, first, sizes, cuts_of, n_tasks, group.before, group.ahead)
 
     def _n_tasks(self, total: int) -> int:
         """Tasks for so many rows: enough for all cores but none too small, or, where those are too large, rounds of as many."""
@@ -466,30 +462,39 @@ class Job:
             sizes[row["bucket"]] = row["count"]
         return sizes
 
-    def _n_slices(self, frame: DataFrame, group: Group, total: int) -> int:
+    def _survey(self, frame: DataFrame, group: Group) -> tuple[int, list[int]]:
+        """How many rows of a group without a key there are, and times that cut them into slices: one pass over a few columns.
+
+        Cuts need only be about even, so that they are taken from a sample.
+        """
         from pyspark.sql import functions as F  # noqa: N812
 
-        wanted = self._n_tasks(total)
-        if wanted == 1:
-            return 1
-        span = frame.agg((F.max(self._clock) - F.min(self._clock)).alias("span")).collect()[0]["span"] or 0
-        return int(max(1, min(wanted, span // max(1, HALO * group.before))))
+        own = frame.where(ingest.column(group.column).isNotNull())
+        if group.aggregates or self.slices:
+            return own.count(), [] if group.aggregates else self._quantiles(frame, group, 0, self.slices or 1)
+        marks = [number / MARKS for number in range(1, MARKS)]
+        timed = own.select(self._clock.alias("time"), F.when(F.rand(0) < SAMPLED, self._clock).alias("sample"))
+        surveyed = timed.agg(F.count("*"), F.max("time") - F.min("time"), F.percentile_approx("sample", marks, 10 * MARKS))
+        total, span, times = surveyed.collect()[0]
+        n_slices = max(1, min(self._n_tasks(total), (span or 0) // max(1, HALO * group.before)))
+        if n_slices > MARKS:
+            return total, self._quantiles(frame, group, 0, n_slices)
+        return total, [int(times[number * MARKS // n_slices - 1]) for number in range(1, n_slices)] if times else []
 
     @property
     def _clock(self) -> Column:
         return ingest.clock(self.source)
 
-    def _quantiles(self, frame: DataFrame, group: Group, buckets: list[int], n_slices: int) -> dict[int, list[int]]:
-        """Times that cut each bucket into about equal parts."""
+    def _quantiles(self, frame: DataFrame, group: Group, bucket: int, n_slices: int) -> list[int]:
+        """Times that cut a bucket into about equal parts."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        place = ingest.column(group.column)
         shares = [number / n_slices for number in range(1, n_slices)]
         if not shares:
-            return {bucket: [] for bucket in buckets}
-        rows = frame.where(place.isin(*buckets)).groupBy(place.alias("bucket"))
-        found = rows.agg(F.percentile_approx(self._clock, shares, 1_000).alias("cuts")).collect()
-        return {bucket: [] for bucket in buckets} | {row["bucket"]: [int(cut) for cut in row["cuts"]] for row in found}
+            return []
+        rows = frame.where(ingest.column(group.column) == bucket)
+        (cuts,) = rows.agg(F.percentile_approx(self._clock, shares, max(1_000, 10 * n_slices))).collect()[0]
+        return [int(cut) for cut in cuts or ()]
 
     # ------------------------------------------------------------ numbers over the whole stream
 
@@ -500,7 +505,7 @@ class Job:
         n_slices = self.slices or max(min(self.parallelism, total // max(SMALL, HALO * group.before)), -(-total // TASK_ROWS), 1)
         place = ingest.column(group.column)
         everything = frame.where(place.isNotNull())
-        bounds = self._quantiles(frame, group, [0], n_slices)[0]
+        bounds = self._quantiles(frame, group, 0, n_slices)
         cell = sum(((self._clock > bound).cast("int") for bound in sorted(set(bounds))), F.lit(0))
         counted = {row["cell"]: row["count"] for row in everything.groupBy(cell.alias("cell")).count().collect()}
         # Every cell holds events, so that cuts in time and in numbers correspond.
