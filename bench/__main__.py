@@ -1,4 +1,4 @@
-"""Measure, and write the report: `python -m bench [--full] [--no-peers] [--no-report] [WORKLOAD ...]`.
+"""Measure, and write the report: `python -m bench [--full] [--no-peers] [--peer NAME] [--no-report] [WORKLOAD ...]`.
 
 Every workload writes its JSON lines to build/bench; the report is made from all that lie there.
 """
@@ -13,15 +13,17 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 import bench.workloads
 from bench.measure import Measurement, about_this_run, as_line
+from bench.peers import peer_names
 
 OUT = Path("build/bench")
 
@@ -41,6 +43,9 @@ def main() -> None:
     mode.add_argument("--quick", action="store_true", help="smaller sizes and fewer repetitions (the default)")
     mode.add_argument("--full", action="store_true", help="full sizes; takes hours with all peers")
     parser.add_argument("--no-peers", action="store_true", help="Seqube alone")
+    parser.add_argument(
+        "--peer", action="append", choices=peer_names(), help="only this one of the peers, beside Seqube", dest="chosen"
+    )
     parser.add_argument("--no-report", action="store_true", help="measure only")
     parser.add_argument("--out", type=Path, default=OUT, help="the folder for JSON lines")
     options = parser.parse_args()
@@ -50,7 +55,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # an exit ends the processes of peers; a signal would not
     console = Console()
     wanted = [name for name in options.workloads or known if name != "peers" or not options.no_peers]
-    failed = [name for name in wanted if not run(name, not options.full, options.out, console)]
+    failed = [name for name in wanted if not run(name, not options.full, options.out, console, options.chosen)]
     if not options.no_report:
         from bench.report import write_report
 
@@ -59,28 +64,32 @@ def main() -> None:
         sys.exit(f"not measured to the end: {', '.join(failed)}")
 
 
-def run(name: str, quick: bool, out: Path, console: Console) -> bool:
+def run(name: str, quick: bool, out: Path, console: Console, chosen: Sequence[str] | None = None) -> bool:
     """One workload, printed and written as it goes; one that breaks off does not stop the others."""
     began = time.perf_counter()
     command = f"python -m bench {'--quick' if quick else '--full'} {name}"
-    draft = out / f"{name}.jsonl.draft"
+    only = {"chosen": chosen} if chosen and name == "peers" else {}
+    if only:
+        command += "".join(f" --peer {peer}" for peer in chosen or ())
+    measured_as = "-".join((name, *only.get("chosen", ())))
+    draft = out / f"{measured_as}.jsonl.draft"
     with draft.open("w", encoding="utf-8") as file:
         print(json.dumps(about_this_run(command)), file=file)
         try:
-            for task, measured in _by_task(name, quick):
+            for task, measured in _by_task(name, quick, **only):
                 file.writelines(as_line(measurement) + "\n" for measurement in measured)
                 file.flush()
                 show(console, f"{name}: {task}", measured)
         except Exception:  # noqa: BLE001 - a broken workload is reported, and the others are measured
             traceback.print_exc()
             return False
-    draft.replace(out / f"{name}.jsonl")
+    draft.replace(out / f"{measured_as}.jsonl")
     console.print(f"{name} took {time.perf_counter() - began:.0f} s\n")
     return True
 
 
-def _by_task(name: str, quick: bool) -> Iterator[tuple[str, list[Measurement]]]:
-    measured: Iterator[Measurement] = importlib.import_module(f"bench.workloads.{name}").measurements(quick)
+def _by_task(name: str, quick: bool, **only: Any) -> Iterator[tuple[str, list[Measurement]]]:
+    measured: Iterator[Measurement] = importlib.import_module(f"bench.workloads.{name}").measurements(quick, **only)
     for (task, events), group in groupby(measured, key=lambda m: (m.task, m.events)):
         yield f"{task}, {events:,} events" if events else task, list(group)
 

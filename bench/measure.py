@@ -23,6 +23,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from numba.core.event import install_recorder
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -60,8 +62,9 @@ def compare(
 ) -> Iterable[Measurement]:
     """Run every contender in turns; the first one's answer is the right one.
 
-    The first run is the warm-up, in which kernels may be compiled; a contender whose next run takes longer than `once_above_s` is
-    not run again. `judge` makes of what a contender returns the answer to compare, outside of its time.
+    The first run is the warm-up; it counts, and is the only one, where it takes longer than `once_above_s` although no kernel was
+    compiled in it. A contender whose next run takes so long is not run again either. `judge` makes of what a contender returns the
+    answer to compare, outside of its time.
     """
     walls: dict[str, list[float]] = {name: [] for name in contenders}
     cpus: dict[str, list[float]] = {name: [] for name in contenders}
@@ -73,11 +76,14 @@ def compare(
         cpus[name].append(time.process_time() - cpu)
         return returned
 
-    answers = {name: judge(time_one(name)) for name in contenders}
-    truth = next(iter(answers.values()))
+    answers = {}
     for name in contenders:
-        walls[name].clear()
-        cpus[name].clear()
+        with install_recorder("numba:compile") as compiled:
+            answers[name] = judge(time_one(name))
+        if compiled.buffer or walls[name][0] <= once_above_s:
+            walls[name].clear()
+            cpus[name].clear()
+    truth = next(iter(answers.values()))
     for _ in range(repetitions):
         for name in contenders:
             if answers[name] == truth and (not walls[name] or walls[name][0] <= once_above_s):

@@ -58,10 +58,11 @@ def write_report(folder: Path = OUT, docs: Path = DOCS) -> Path:
     (docs / "measured").mkdir(parents=True, exist_ok=True)
     for run in runs.values():
         (docs / "measured" / f"{run.name}.jsonl").write_text((folder / f"{run.name}.jsonl").read_text(encoding="utf-8"))
-    charts = write_charts({name: run.lines for name, run in runs.items()}, docs)
-    pages = {"README": [*first_page(runs), ""]}
+    whole = {name: run.lines for name, run in runs.items() if "-" not in name}  # those with chosen peers are drawn with the others
+    charts = write_charts(whole, docs)
+    pages = {"index": [*first_page(runs), ""]}
     for run in runs.values():
-        match run.name:
+        match run.name.partition("-")[0]:
             case "peers":
                 body = peers_page(run)
             case "scaling":
@@ -72,11 +73,12 @@ def write_report(folder: Path = OUT, docs: Path = DOCS) -> Path:
         pages[run.name] = [f"# {TITLES.get(run.name, run.name.capitalize())}", "", *provenance(run), *plots, *body, ""]
     for name, lines in pages.items():
         (docs / f"{name}.md").write_text("\n".join(lines), encoding="utf-8")
-    return docs / "README.md"
+    return docs / "index.md"
 
 
 TITLES = {
     "peers": "Seqube and its peers",
+    "peers-flink_cep": "A million events for Flink CEP",
     "scaling": "How cost grows, and what that says about a cluster",
     "matching": "Matching against hard-wired loops",
     "aggregates": "Aggregates: the experiments of the A-Seq thesis",

@@ -4,7 +4,7 @@ Everyone gets the same file of events and is run in turns, each in a process of 
 million events gets fewer (`Peer.largest`), and Seqube runs at that size too, so that every ratio is between equal inputs. The right
 answer is the one that most contenders give; a tie goes against Seqube.
 
-The real trace has its trades further apart than a millisecond, so it is also run with windows ten times as long. Its `id` is the
+The real trace has its trades further apart than a millisecond, so a full run also has windows ten times as long. Its `id` is the
 number of shares.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ BUILD = Path("build/bench/peers")
 
 
 START_S = 120  # for starting a JVM and compiling
-LONG_S = 15  # the first run at a task counts if it takes so long, in a process that has run something before
+LONG_S = 5  # the first run at a task counts if it takes so long, in a process that has run something before
 
 
 class Pace(NamedTuple):
@@ -46,13 +46,16 @@ class Pace(NamedTuple):
     limit_s: float
 
 
-QUICK = Pace(5, 4, 120)
-FULL = Pace(9, 60, 1800)
+QUICK = Pace(5, 2, 120)
+FULL = Pace(9, 30, 600)
 
 
-def measurements(quick: bool = False, sizes: tuple[int, ...] = (MILLION,)) -> Iterator[Measurement]:
+def measurements(
+    quick: bool = False, sizes: tuple[int, ...] = (MILLION,), chosen: Collection[str] | None = None
+) -> Iterator[Measurement]:
+    """Everyone, or Seqube and those chosen."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    adapters = {name: load(name) for name in peer_names()}
+    adapters = {name: load(name) for name in peer_names() if not chosen or name in {"seqube_engine", *chosen}}
     absent = {name: reason for name, adapter in adapters.items() if (reason := adapter.missing())}
     for name, reason in absent.items():
         yield Measurement(WORKLOAD, "skipped", adapters[name].name, 0, None, right=True, note=reason)
@@ -65,7 +68,7 @@ def measurements(quick: bool = False, sizes: tuple[int, ...] = (MILLION,)) -> It
         if TRACE.exists():
             events = _keep("trace", trace())
             n_events = pq.read_metadata(TRACE).num_rows
-            for stretch in (1, 10):
+            for stretch in (1,) if quick else (1, 10):
                 for task in tasks(stretch).values():
                     label = f"trace Q-{task.name}" + (f" x{stretch}" if stretch > 1 else "")
                     yield from contest(label, task, events, n_events, adapters, processes, pace)

@@ -44,8 +44,18 @@ def test_what_takes_long_is_run_once_and_judged_outside_its_time() -> None:
     runs.clear()
     measured = list(compare("w", "t", 10, contenders, repetitions=3, once_above_s=-1.0))
     assert [m.repetitions for m in measured] == [1, 1]
-    assert runs == ["fast", "slow"] * 2  # the first of each is the warm-up
+    assert runs == ["fast", "slow"]
     assert all(m.cpu_s is not None and m.spread_s is None for m in measured)
+
+
+def test_a_run_in_which_a_kernel_was_compiled_never_counts() -> None:
+    import numba
+
+    runs: list[str] = []
+    compiled = numba.njit(lambda number: number + 1)
+    (measured,) = compare("w", "t", 10, {"compiled": lambda: runs.append("run") or compiled(1)}, repetitions=3, once_above_s=-1.0)
+    assert measured.repetitions == 1
+    assert len(runs) == 2
 
 
 def line(contender: str, wall_s: float | None, **more: object) -> str:
