@@ -32,11 +32,10 @@ class Instances:
         return len(self.last_rows)
 
     def select(self, which: Ints | Mask) -> Instances:
-        rows = {name: column[which] for name, column in self.rows.items()}
-        if self.first_rows is self.last_rows:
-            ends = self.last_rows[which]
-            return Instances(rows, ends, ends)
-        return Instances(rows, self.first_rows[which], self.last_rows[which])
+        # Single events have one column in all three places; it is read once.
+        ends = self.last_rows[which]
+        rows = {name: ends if column is self.last_rows else column[which] for name, column in self.rows.items()}
+        return Instances(rows, ends if self.first_rows is self.last_rows else self.first_rows[which], ends)
 
     @property
     def n_bytes(self) -> int:

@@ -336,9 +336,11 @@ class Evaluation:
         for i, code in enumerate(codes):
             groups[0, i] = 0
             np.cumsum(np.bincount(code, minlength=n_codes), out=groups[1:, i])
-        first_rows = np.concatenate([slot.first_rows for slot in slots])
         last_rows = np.concatenate([slot.last_rows for slot in slots])
-        starts, ends = self._times[first_rows], self._times[last_rows]
+        single = all(slot.first_rows is slot.last_rows for slot in slots)
+        first_rows = last_rows if single else np.concatenate([slot.first_rows for slot in slots])
+        ends = self._times[last_rows]
+        starts = ends.copy() if single else self._times[first_rows]
         if self._batch.counts_events:
             firsts, lasts = self._batch.clocks[first_rows], self._batch.clocks[last_rows]
         else:
