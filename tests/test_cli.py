@@ -118,7 +118,7 @@ def test_limits_stop_a_query_or_cut_it_short(seqube: Command) -> None:
     assert "max_matches" in cut.document["results"]["washed"]["truncated"]
     assert "truncated" not in cut.document["results"]["undisinfected"]
     assert seqube(*RUN, "--max-seconds", "0").code == 1
-    assert seqube("run", "care.sqb", "--events", "events.csv", "--max-matches", "1").code == 2
+    assert seqube("run", "care.sqb", "--events", "events.csv", "--max-matches", "1", "--truncate").code == 2
 
 
 def test_parquet_files_hold_the_matches(seqube: Command) -> None:
@@ -327,6 +327,17 @@ def test_rules_on_spark_are_those_of_one_process(seqube: Command) -> None:
     done = seqube("forecast", "rules0.yaml", "--events", "flow.parquet", "--out", "found", "--spark")
     assert "predictions in found" in done.out
     assert pq.read_table("found/predictions.parquet").num_rows == predicted["count"]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_limits_on_spark_are_those_of_tasks(seqube: Command) -> None:
+    stopped = seqube("run", "care.sqb", "--events", "events.csv", "--unit", "s", "--max-matches", "0", "--json")
+    assert stopped.code == 1
+    assert stopped.document["error"]["kind"] == "LimitError"
+    assert stopped.document["error"]["message"].startswith(
+        "the query was stopped after 0 rows: it has more than 0 rows (max_matches)"
+    )
 
 
 @pytest.mark.spark

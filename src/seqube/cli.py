@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.progress import Progress
 
+from seqube.engine.limits import LIMITS, Limits
 from seqube.errors import DataError, LimitError, PlanError, QueryError, SequbeError
 from seqube.output import Format, err, note, out, places_for, plain, print_json, show, write
 
@@ -97,22 +97,22 @@ def run(
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows of each result.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     local: Annotated[bool, typer.Option("--local", help="In this process, without Spark.")] = False,
-    max_matches: Annotated[int | None, typer.Option(min=0, help="With --local: stop at a result of more rows.")] = None,
-    max_state_bytes: Annotated[int | None, typer.Option(min=0, help="With --local: stop a query that holds more memory.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(min=0, help="With --local: stop a query that takes longer.")] = None,
+    max_matches: Annotated[int | None, typer.Option(min=0, help="Stop at a result of more rows; on Spark, of a task.")] = None,
+    max_state_bytes: Annotated[int | None, typer.Option(min=0, help="Stop a query, or task, that holds more memory.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(min=0, help="Stop a query, or task, that takes longer.")] = None,
     truncate: Annotated[bool, typer.Option("--truncate", help="With --local: at a limit, keep the matches so far.")] = False,
 ) -> None:
     """Run queries over events, and show or write their results."""
     queries = _read_queries(query, text)
-    allowed = {"max_matches": max_matches, "max_state_bytes": max_state_bytes, "max_seconds": max_seconds}
-    limits: dict[str, Any] = {name: value for name, value in allowed.items() if value is not None}
-    limits |= {"on_limit": "truncate"} if truncate else {}
-    if limits and not local:
-        raise typer.BadParameter("limits are for runs in this process; on Spark, its own settings hold", param_hint="--local")
+    asked: dict[str, Any] = {"max_matches": max_matches, "max_state_bytes": max_state_bytes, "max_seconds": max_seconds}
+    asked |= {"on_limit": "truncate"} if truncate else {}
+    limits = replace(LIMITS, **{name: value for name, value in asked.items() if value is not None})
+    if truncate and not local:
+        raise typer.BadParameter("what tasks of Spark give cannot be cut short and marked", param_hint="--truncate without --local")
     concepts = _read_hierarchy(hierarchy)
     places = places_for(folder, [*queries, REJECTED], file_format) if folder is not None else {}
-    evaluate = partial(_run_here, limits) if local else _run_on_spark
-    found = evaluate(queries, events, places, type_column, time_column, unit, concepts, strategy, limit)
+    evaluate = _run_here if local else _run_on_spark
+    found = evaluate(limits, queries, events, places, type_column, time_column, unit, concepts, strategy, limit)
     tables = found.tables
     if found.reasons:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.reasons.items())
@@ -156,7 +156,7 @@ class _Found:
 
 
 def _run_here(
-    limits: dict[str, Any],
+    limits: Limits,
     queries: dict[str, Query],
     events: str,
     places: dict[str, Path],
@@ -172,7 +172,7 @@ def _run_here(
     with err.status("Reading events"):
         stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
     with err.status(f"Matching {len(stream):,} events"):
-        results = sq.run(queries, stream, hierarchy=concepts, strategy=strategy, **limits)
+        results = sq.run(queries, stream, hierarchy=concepts, strategy=strategy, **asdict(limits))
     tables = {name: results[name].table.slice(0, limit) for name in queries}
     if places:
         with err.status("Writing"):
@@ -212,6 +212,7 @@ def _take(frame: Any, place: Path | None, limit: int | None, shown: int | None) 
 
 
 def _run_on_spark(
+    limits: Limits,
     queries: dict[str, Query],
     events: str,
     places: dict[str, Path],
@@ -232,7 +233,7 @@ def _run_on_spark(
     tables: dict[str, pa.Table] = {}
     with err.status(f"Matching {n_events:,} events"), spark_errors(events):
         plans = {name: ingest.prepare(query, source, concepts, strategy) for name, query in queries.items()}
-        found = batch.find(plans, source)
+        found = batch.find(plans, source, limits=limits)
         for name in queries:
             totals[name], tables[name] = _take(found[name], places.get(name), limit, None)
         found.unpersist()
@@ -350,7 +351,7 @@ def _forecast_on_spark(
 
     source, n_events, reasons, _ = _read_on_spark(events, type_column, time_column, unit)
     with err.status(f"Predicting over {n_events:,} events"), spark_errors(events):
-        frame = forecasting.forecast(rules, source, concepts, strategy)
+        frame = forecasting.forecast(rules, source, concepts, strategy, limits=LIMITS)
         n_predictions, shown = _take(frame, place, limit, SHOWN_ROWS if limit is None else None)
     return _Found(n_events, reasons, {"predictions": n_predictions}, {"predictions": shown}, {})
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
-from seqube.engine.limits import Limits
+from seqube.engine.limits import LIMITS, Limits
 from seqube.errors import PlanError, Problem, QueryError
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 Workload = Mapping[str, str | Query]
 
 STRATEGIES = ("auto", *NESTED)
-LIMITS = Limits()
 
 
 @overload
@@ -107,7 +106,7 @@ def run(
         tables |= run_shared(shared, stream, limits)
     if isinstance(query, Mapping) and (counts := _share_counts(plans, stream, strategy)) is not None:
         aggregates = {name: plan for name, plan in plans.items() if isinstance(plan, AggregatePlan)}
-        tables |= SharedAggregator(counts, aggregates).run(stream)
+        tables |= SharedAggregator(counts, aggregates, limits).run(stream)
     results = {}
     for name, plan in plans.items():
         if isinstance(plan, AggregatePlan) and name not in tables:

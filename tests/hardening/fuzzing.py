@@ -84,6 +84,7 @@ PIPELINE = {
     "rules": RULES["rules"],
     "trigger": "1 second",
     "checkpoint": "out/checkpoint",
+    "limits": {"max_matches": 1_000_000, "max_state_bytes": None, "max_seconds": 0.5},
 }
 HIERARCHY = {"Computer": ["DELL", "INTC", {"Chips": ["AMD", 7]}], "Finance": {"Funds": ["QQQ"], "Banks": None}, "Other": "X"}
 

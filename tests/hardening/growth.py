@@ -1,10 +1,11 @@
 """Hours of a stream in minutes: does anything grow? Memory of the process and of the states, step by step.
 
-    python tests/hardening/growth.py [--hours 1] [--out build/growth.html]
+    python tests/hardening/growth.py [--hours 1] [--pace 0] [--out build/growth.html]
 
 A second of the stream is a thousand events and one step of every query: a sequence with keys, a negated sub-query, a trailing
 negation, a window counted in events, aggregates, and forecasts. States travel through bytes, as they do between machines. The
-first tenth warms up caches and pools; after that, the memory of the process may move but not climb.
+first tenth warms up caches and pools; after that, the memory of the process may move but not climb. With `--pace 1` a second of
+the stream takes a second of the clock: an hour is an hour then, and the machine is idle most of it.
 """
 
 # ruff: noqa: T201 - it is a program
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gc
 import resource
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from seqube.engine.aggregates.state import State as AggregateState
 from seqube.engine.state import Matcher, State
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import MatchPlan
+from seqube.predict.forecasts import Forecaster
 from seqube.query import prepare
 
 EVENTS = 1_000  # in a step, which is a second of the stream
@@ -36,6 +39,10 @@ QUERIES = [
     "SEQ(A a, B b, [id]) WITHIN 2000 EVENTS",
     "SEQ(A a, B b, C c) WITHIN 5 s AGG COUNT(*), SUM(b.x) EMIT EVERY 1 s",
     "SEQ(A a, B b, [id]) WITHIN 5 s AGG COUNT(*) GROUP BY a.id EMIT TOTAL",
+]
+RULES = [
+    sq.Rule(predicate="A -> B -> C", consequent="D", within="2 s", horizon="5 s", probability=0.5, partition_by=["id"]),
+    sq.Rule(predicate="E, F -> G", consequent="H", within="1 s", horizon="3 s", probability=0.5),
 ]
 
 
@@ -65,16 +72,18 @@ def batch(step: int) -> sq.Events:
     return sq.Events(pa.table({**columns, "ts": times}))
 
 
-def run(n_steps: int, every: int = 50) -> list[Point]:
-    """Feed so many seconds to all queries; a point now and then."""
+def run(n_steps: int, every: int = 50, pace: float = 0.0) -> list[Point]:
+    """Feed so many seconds to all queries and rules, each in `pace` seconds or more; a point now and then."""
     first = batch(0)
     plans = [prepare(query, first) for query in QUERIES]
     matching = [Matcher(plan) for plan in plans if isinstance(plan, MatchPlan)]
     counting = [Aggregator(plan) for plan in plans if isinstance(plan, AggregatePlan)]
     kept: list[bytes | None] = [None] * len(matching)
     totals: list[bytes | None] = [None] * len(counting)
-    points, rows = [], 0
+    foreseen: bytes | None = None
+    points, rows, began = [], 0, time.monotonic()
     for step in range(n_steps):
+        time.sleep(max(0.0, began + step * pace - time.monotonic()))
         events = batch(step)
         for number, matcher in enumerate(matching):
             data = kept[number]
@@ -86,9 +95,14 @@ def run(n_steps: int, every: int = 50) -> list[Point]:
             told, reported = aggregator.step(AggregateState.from_bytes(data) if data is not None else AggregateState(), events)
             totals[number] = told.to_bytes()
             rows += reported.num_rows
+        forecaster = Forecaster(sq.Rules(RULES), first.schema)
+        if foreseen is not None:
+            forecaster.restore(foreseen)
+        rows += forecaster.step(events).num_rows
+        foreseen = forecaster.snapshot()
         if (step + 1) % every == 0:
             gc.collect()
-            held = sum(len(data) for data in [*kept, *totals] if data is not None)
+            held = sum(len(data) for data in [*kept, *totals, foreseen] if data is not None)
             points.append(Point(step + 1, resident(), held, rows))
     return points
 
@@ -108,9 +122,10 @@ def draw(points: list[Point], place: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--pace", type=float, default=0.0)
     parser.add_argument("--out", type=Path, default=Path("build") / "growth.html")
     asked = parser.parse_args()
-    points = run(int(asked.hours * 3_600))
+    points = run(int(asked.hours * 3_600), pace=asked.pace)
     for point in points[:: max(1, len(points) // 12)]:
         held = f"{point.process_bytes / 1e6:8.1f} MB  states {point.state_bytes / 1e6:6.2f} MB"
         print(f"{point.step / 60:6.1f} min  {held}  {point.rows:>12,} rows")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import seqube as sq
@@ -69,6 +71,37 @@ def test_processes_start_together_on_a_cold_cache(tmp_path: Path) -> None:
         assert [process.returncode for process in running] == [0, 0, 0], said
         assert len({out for out, _ in said}) == 1, said
     assert list((tmp_path / "cache").rglob("*.nbi"))
+
+
+@pytest.mark.slow
+def test_two_pipelines_side_by_side(tmp_path: Path) -> None:
+    """Two processes, two checkpoints, one source: each writes what it would write alone."""
+    query = "SEQ(Recycle r, Wash w, [id]) WITHIN 30 min RETURN r.id AS tool, r.ts AS a, w.ts AS b"
+    day = generate("hospital", 1_500, seed=5)
+    (tmp_path / "in").mkdir()
+    pq.write_table(day, tmp_path / "in" / "1.parquet")
+    running = []
+    for name in ("one", "two"):
+        declared = {
+            "source": {"path": "in"},
+            "queries": {"pairs": query},
+            "sinks": {"matches": f"{name}/matches"},
+            "trigger": "available now",
+            "checkpoint": f"{name}/checkpoint",
+        }
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(declared))
+        command = [sys.executable, "-m", "seqube", "pipeline", f"{name}.yaml"]
+        running.append(subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    said = [process.communicate(timeout=600) for process in running]
+    assert [process.returncode for process in running] == [0, 0], said
+    newest = day.column("ts").to_pylist()[-1]
+    decided = sorted(str(row) for row in sq.run(query, day).table.to_pylist() if row["b"] < newest)
+    for name in ("one", "two"):
+        files = (tmp_path / name / "matches" / "pairs").rglob("*.parquet")
+        rows = [row for file in files for row in pq.ParquetFile(file).read().drop_columns(["match_id"]).to_pylist()]
+        found = [{**row, "a": row["a"].replace(tzinfo=None), "b": row["b"].replace(tzinfo=None)} for row in rows]
+        assert sorted(map(str, found)) == decided
+    assert decided
 
 
 def test_a_checkpoint_belongs_to_one_pipeline_at_a_time(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import itertools
 import pickle
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -119,6 +120,84 @@ def test_time_is_limited_where_nothing_is_found() -> None:
     with pytest.raises(sq.LimitError, match="max_seconds"):
         sq.run("AND(A a, B b, C c, a.ts + b.ts + c.ts < 0) WITHIN 100000", events, max_seconds=0.2)
     assert time.monotonic() - began < 60  # without the limit: hours
+
+
+def numbers(n: int, types: str = "ABCDEF") -> sq.Events:
+    """Types and values at random."""
+    random = np.random.default_rng(1)
+    return sq.Events(pa.table({"type": random.choice(list(types), n), "ts": np.arange(n), "x": random.integers(0, 1_000, n)}))
+
+
+FOUR = {f"q{k}": f"PATTERN SEQ({first} a, B b, C c, D d) AGG COUNT WITHIN 9000" for k, first in enumerate("AEFD")}
+
+
+@pytest.mark.parametrize(
+    ("query", "strategy", "n"),
+    [
+        *(
+            ("SEQ(A a, AND(B b, C c, b.x < c.x), AND(D d, E e), F f, a.x + f.x > 1990) WITHIN 20000", strategy, 30_000)
+            for strategy in ("auto", "iterative", "aggressive", "passive", "balanced")
+        ),
+        ("SEQ(A a, SEQ(B b, C c, D d, b.x + c.x + d.x > 2990), F f) WITHIN 20000", "iterative", 30_000),
+        ("SEQ(A a, !SEQ(B b, C c, b.x * c.x = a.x + d.x), D d) WITHIN 20000", "auto", 30_000),
+        ("PATTERN SEQ(A a, B b, C c) AGG COUNT WITHIN 2000000", "per-start", 2_000_000),
+        ("PATTERN SEQ(A a, B b, C c) AGG COUNT, SUM(a.x) EMIT TOTAL WITHIN 2000000", "per-start", 2_000_000),
+        ("PATTERN SEQ(A a, B b, C c) AGG COUNT, MIN(b.x) GROUP BY c.x WITHIN 2000", "two-step", 1_000_000),
+        ("PATTERN SEQ(A a, B b, !C c) AGG COUNT WITHIN 5000", "two-step", 100_000),
+        (FOUR, "chop-connect", 1_000_000),
+        ({"a": "SEQ(A a, B b, C c) WITHIN 900", "b": "SEQ(A a, B b, C c, D d) WITHIN 900"}, "top-down", 200_000),
+    ],
+)
+def test_time_is_limited_in_every_strategy(query: Any, strategy: str, n: int) -> None:
+    """What would take minutes or hours, most of it inside one loop, ends soon after its time."""
+    began = time.monotonic()
+    with pytest.raises(sq.LimitError, match=r"may take 0.2 s \(max_seconds\)"):
+        sq.run(query, numbers(n), strategy=strategy, max_seconds=0.2, max_matches=None)
+    assert time.monotonic() - began < 60  # on a busy machine, with all that is compiled before
+
+
+@pytest.mark.parametrize("strategy", ["direct", "tofel", "cbs-tree", "index"])
+def test_forecasts_are_limited(strategy: str) -> None:
+    rules = [sq.Rule(predicate="A -> B", consequent="C", within=50, horizon=99, probability=0.5)]
+    whole = sq.forecast(rules, numbers(3_000), strategy=strategy).table
+    assert sq.forecast(rules, numbers(3_000), strategy=strategy, max_matches=len(whole)).table.equals(whole)
+    with pytest.raises(sq.LimitError, match=r"^the forecast was stopped after 9 rows: .*\(max_matches\)"):
+        sq.forecast(rules, numbers(3_000), strategy=strategy, max_matches=9)
+    with pytest.raises(sq.LimitError, match="max_state_bytes"):
+        sq.forecast(rules, numbers(3_000), strategy=strategy, max_state_bytes=whole.nbytes // 2)
+    with pytest.raises(sq.LimitError, match="max_seconds"):
+        sq.forecast(rules, numbers(3_000), strategy=strategy, max_seconds=0)
+
+
+def test_the_time_of_forecasts_is_limited() -> None:
+    """Nothing is found, however far back one looks."""
+    rules = [
+        sq.Rule(predicate=f"Z{k} -> B", consequent="C", within=1_000_000, horizon=2_000_000, probability=0.5) for k in range(50)
+    ]
+    rules += [sq.Rule(predicate="A", consequent="C", within=1_000_000, horizon=2_000_000, probability=0.5)]
+    began = time.monotonic()
+    with pytest.raises(sq.LimitError, match=r"may take 0.2 s \(max_seconds\)"):
+        sq.forecast(rules, numbers(2_000_000), strategy="direct", max_seconds=0.2)
+    assert time.monotonic() - began < 60
+
+
+def test_the_bell_rings_when_time_is_over() -> None:
+    word = np.zeros(1, np.int64)
+
+    def wait() -> None:
+        with Limits(max_seconds=0.05).budget().bell(word) as bell:
+            while bell[0] == 0:
+                time.sleep(0.001)
+
+    with pytest.raises(sq.LimitError, match="max_seconds"):
+        wait()
+    assert word[0] == 1
+    before = threading.active_count()
+    for allowed in (None, 1e300, float("inf"), 10**400):  # it does not, and nobody is left waiting
+        with Limits(max_seconds=allowed).budget().bell() as bell:
+            assert bell[0] == 0
+    time.sleep(0.05)
+    assert threading.active_count() <= before
 
 
 @pytest.mark.usefixtures("small_steps")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -186,9 +185,8 @@ def test_a_pipeline_reads_files_beside_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_packages_have_no_known_weaknesses() -> None:
-    if shutil.which("pip-audit") is None:
-        pytest.skip("pip-audit is not installed here")
-    done = subprocess.run(["pip-audit", "-r", "requirements.lock", "--no-deps"], capture_output=True, text=True, check=False)
-    if "ConnectionError" in done.stderr or "Max retries" in done.stderr:
-        pytest.skip("no network to ask")
+    audit = Path(__file__).resolve().parents[2] / ".ci" / "audit"
+    done = subprocess.run([sys.executable, str(audit)], capture_output=True, text=True, check=False)
+    if "NOT CHECKED" in done.stdout:
+        pytest.skip(done.stdout.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout

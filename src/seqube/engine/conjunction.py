@@ -10,10 +10,12 @@ Invariant: as in `sequence`: instances ascend by (key, end).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from seqube.engine.instances import Instances
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST, STEPS, Clauses, Stacks, holds
@@ -28,6 +30,13 @@ class Members(NamedTuple):
     widths: Ints
     bases: Ints
     rows: Ints
+
+
+def members_of(slots: Sequence[Instances]) -> Members:
+    widths = np.array([len(slot.rows) for slot in slots], np.int64)
+    flat = [np.stack(list(slot.rows.values()), axis=1).ravel() for slot in slots]
+    bases = np.concatenate(([0], np.cumsum([len(part) for part in flat])[:-1])).astype(np.int64)
+    return Members(widths, bases, np.concatenate(flat))
 
 
 @kernel

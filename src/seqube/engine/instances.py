@@ -13,7 +13,7 @@ import numpy as np
 
 from seqube.engine.limits import NO_LIMITS, Budget
 from seqube.engine.predicates import Ints, Mask
-from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.sequence import HIGHEST, LOWEST, latest_starts
 from seqube.events import Events
 
 
@@ -103,7 +103,26 @@ def gather(pieces: list[Instances], names: Sequence[str]) -> Instances:
     rows = {name: np.concatenate([piece.rows[name] for piece in pieces]) for name in names}
     first_rows = np.concatenate([piece.first_rows for piece in pieces])
     last_rows = np.concatenate([piece.last_rows for piece in pieces])
-    return Instances(rows, first_rows, last_rows).select(np.argsort(last_rows, kind="stable"))
+    whole = Instances(rows, first_rows, last_rows)
+    return whole if (np.diff(last_rows) >= 0).all() else whole.select(np.argsort(last_rows, kind="stable"))
+
+
+def order_by_code(codes: Ints) -> Ints:
+    """What sorts by code and leaves the order within a code as it is."""
+    is_narrow = len(codes) > 0 and codes.min() >= 0 and codes.max() < 65_536
+    return np.argsort(codes.astype(np.uint16) if is_narrow else codes, kind="stable")  # NumPy sorts 16 bits by radix
+
+
+def latest_before(codes: Ints, ends: Ints, starts: Ints, asked: Ints, times: Ints) -> Ints:
+    """For every question (code, time): the latest start of an instance of that code that ends before; LOWEST if there is none."""
+    ascend = bool((np.diff(ends) >= 0).all())
+    if ascend and len(codes) and codes.max() == codes.min() == 0:
+        return latest_starts(np.array([0, len(codes)]), ends, starts, asked, times)
+    usable = np.flatnonzero(codes >= 0)
+    order = usable[order_by_code(codes[usable]) if ascend else np.lexsort((ends[usable], codes[usable]))]
+    counts = np.bincount(codes[usable], minlength=int(codes.max(initial=-1)) + 1)
+    groups = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    return latest_starts(groups, ends[order], starts[order], asked, times)
 
 
 def sorted_by_group(slots: list[Instances], codes: list[Ints], drop_null: bool) -> tuple[list[Instances], list[Ints]]:
@@ -113,8 +132,7 @@ def sorted_by_group(slots: list[Instances], codes: list[Ints], drop_null: bool) 
         if drop_null and len(code) and code.min() < 0:
             slot, code = slot.select(code >= 0), code[code >= 0]
         if len(code) and code.min() != code.max():
-            narrow = code.astype(np.uint16) if code.max() < 65_536 else code  # NumPy sorts 16 bits by radix
-            order = np.argsort(narrow, kind="stable")
+            order = order_by_code(code)
             slot, code = slot.select(order), code[order]
         sorted_slots.append(slot)
         sorted_codes.append(code)

@@ -1,8 +1,9 @@
 """What one run may use: rows, memory and time. Past a limit it stops with the numbers, or hands over what it has and says so.
 
 `Limits` are what a user allows, a `Budget` is what one run has used of them. Whoever builds something large asks first (`need`) or
-tells as it grows (`hold`); whoever loops tells the time now and then (`check`). Loops come back to Python after a bounded number of
-steps, so a query that finds nothing for hours is stopped like one that finds too much.
+tells as it grows (`hold`); whoever loops tells the time now and then (`check`). Compiled loops come back to Python after a bounded
+number of steps, or look at a word that is set when the time is over (`bell`), so a query that finds nothing for hours is stopped
+like one that finds too much.
 
 Bytes are those of the arrays that grow with matches: results that are kept, instances of sub-queries, views, sums per group and
 moment. The events themselves, and what is linear in them, are not counted.
@@ -14,12 +15,20 @@ Invariant: a result that a limit cut short is marked, and no number is wrong bec
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn
+from threading import Timer
+from typing import TYPE_CHECKING, NoReturn
 
 from seqube.errors import LimitError, PlanError
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 ON_LIMIT = ("error", "truncate")
+LONGEST = 1e6  # seconds that a timer is set to at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +49,20 @@ class Limits:
         if self.on_limit not in ON_LIMIT:
             raise PlanError(f"on_limit={self.on_limit!r} is not known\n  hint: one of {', '.join(ON_LIMIT)}")
 
-    def budget(self) -> Budget:
-        return Budget(self)
+    def budget(self, of: str = "query") -> Budget:
+        return Budget(self, of)
 
 
+LIMITS = Limits()
 NO_LIMITS = Limits(None, None, None)
 
 
 class Budget:
     """What one run has used of its limits."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, of: str) -> None:
         self.limits = limits
+        self._of = of
         self.n_rows = 0
         self.n_bytes = 0
         self._seconds = 0.0
@@ -60,8 +71,30 @@ class Budget:
     def check(self) -> None:
         """Stop if the time is over."""
         allowed = self.limits.max_seconds
-        if allowed is not None and (used := self._seconds + time.monotonic() - self._since) > allowed:
+        if allowed is not None and (used := self._used()) > allowed:
             self._stop(f"it took {used:,.1f} s and may take {allowed:,.1f} s (max_seconds)", "narrow the window or the predicates")
+
+    @contextmanager
+    def bell(self, word: npt.NDArray[np.int64] | None = None) -> Iterator[npt.NDArray[np.int64]]:
+        """A word (one's own, if given) that is 0 until the time is over. A loop that sees it set returns, and is stopped here."""
+        import numpy as np
+
+        bell = np.zeros(1, np.int64) if word is None else word
+        if self.limits.max_seconds is None:
+            yield bell
+            return
+        # A little late rather than early, because who has been rung for is to be stopped.
+        timer = Timer(max(0.0, min(self.limits.max_seconds, LONGEST) - self._used()) + 0.02, bell.fill, [1])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield bell
+        finally:
+            timer.cancel()
+        self.check()
+
+    def _used(self) -> float:
+        return self._seconds + time.monotonic() - self._since
 
     def need(self, n_bytes: int) -> None:
         """Stop if so many bytes more are too many."""
@@ -100,4 +133,4 @@ class Budget:
         self._since = time.monotonic()
 
     def _stop(self, why: str, hint: str) -> NoReturn:
-        raise LimitError(f"the query was stopped after {self.n_rows:,} rows: {why}\n  hint: {hint}, or allow more")
+        raise LimitError(f"the {self._of} was stopped after {self.n_rows:,} rows: {why}\n  hint: {hint}, or allow more")

@@ -20,8 +20,21 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.conjunction import Members, enumerate_combinations, latest_combinations
-from seqube.engine.instances import Batch, Instances, Keys, Reach, expand, gather, minus, plus, sorted_by_group, spanning
+from seqube.engine.conjunction import Members, enumerate_combinations, latest_combinations, members_of
+from seqube.engine.instances import (
+    Batch,
+    Instances,
+    Keys,
+    Reach,
+    expand,
+    gather,
+    latest_before,
+    minus,
+    order_by_code,
+    plus,
+    sorted_by_group,
+    spanning,
+)
 from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, rank_pair
 from seqube.engine.sequence import (
     HIGHEST,
@@ -31,7 +44,6 @@ from seqube.engine.sequence import (
     Stacks,
     enumerate_matches,
     is_over,
-    latest_starts,
     link,
     new_cursor,
 )
@@ -101,6 +113,7 @@ class Evaluation:
                 self._made[node] = self._scan(node)
             else:
                 self._made[node] = gather([self._kept(piece) for piece in self._pieces(node)], variables(node))
+                self._batch.budget.check()
         return self._made[node]
 
     def _kept(self, piece: Instances) -> Instances:
@@ -236,7 +249,7 @@ class Evaluation:
         stacks = self._stacks(slots, codes, n_codes)
         tables = self._clauses(clauses, slots, max)
         names = frozenset(variables(node))
-        members = _members(slots) if _may_share(node.slots) else Members(*(np.empty(0, np.int64) for _ in range(3)))
+        members = members_of(slots) if _may_share(node.slots) else Members(*(np.empty(0, np.int64) for _ in range(3)))
         cursor = new_cursor(len(slots))
         out = np.empty((len(slots), PIECE), np.int64)
         while not is_over(cursor):
@@ -371,22 +384,13 @@ class Evaluation:
         clocks, times = self._batch.clocks, self._times
         if trailing:
             # The earliest end of what starts later is the latest start of what ends earlier, with time running backwards.
-            found = self._latest(codes, -times[instances.first_rows], -clocks[instances.last_rows], asked, -times[slot.last_rows])
+            found = latest_before(codes, -times[instances.first_rows], -clocks[instances.last_rows], asked, -times[slot.last_rows])
             limits = np.where(found == LOWEST, HIGHEST, minus(-np.where(found == LOWEST, 0, found), self._batch.window))
             stacks.limits[where] = np.minimum(stacks.limits[where], limits)
             return
         starts = clocks[instances.first_rows] if gap.position == 0 else times[instances.first_rows]
-        found = self._latest(codes, times[instances.last_rows], starts, asked, times[slot.first_rows])
+        found = latest_before(codes, times[instances.last_rows], starts, asked, times[slot.first_rows])
         stacks.barriers[where] = np.maximum(stacks.barriers[where], found)
-
-    def _latest(self, codes: Ints, ends: Ints, starts: Ints, asked: Ints, times: Ints) -> Ints:
-        if len(codes) and codes.max() == codes.min() == 0 and (np.diff(ends) >= 0).all():
-            return latest_starts(np.array([0, len(codes)]), ends, starts, asked, times)
-        usable = codes >= 0
-        order = np.flatnonzero(usable)[np.lexsort((ends[usable], codes[usable]))]
-        n_codes = int(codes.max(initial=-1)) + 1
-        groups = np.concatenate(([0], np.cumsum(np.bincount(codes[usable], minlength=n_codes)))).astype(np.int64)
-        return latest_starts(groups, ends[order], starts[order], asked, times)
 
     def _clauses(self, clauses: list[Clause], slots: list[Instances], when: Callable[[set[int]], int]) -> Clauses:
         """Clauses as tables; each is checked at the first slot at which all its slots are chosen (`when` of them)."""
@@ -444,17 +448,19 @@ class Evaluation:
         return self._cancelled_in(absence, rows, size, reach)
 
     def _cancelled_in(self, absence: Absence, rows: Bindings, size: int, reach: Reach) -> Mask:
+        self._batch.budget.check()
         reach = self._narrow(absence.scope, rows, reach)
         inner = self._cancelling(absence)
         asked, codes = self._link_codes(absence, inner, rows, size)
+        self._batch.budget.check()
         if not absence.filters and not absence.checks and not self._batch.counts_events:
             times = self._times
             before = np.minimum(reach.before_times, reach.before_clocks)
             after = np.maximum(reach.after_times, reach.after_clocks)
-            return self._latest(codes, times[inner.last_rows], times[inner.first_rows], asked, before) > after
+            return latest_before(codes, times[inner.last_rows], times[inner.first_rows], asked, before) > after
         if not absence.filters and not absence.checks and self._batch.partitions is None:
             begins, ends = self._row_ranges(reach)
-            return self._latest(codes, inner.last_rows, inner.first_rows, asked, ends) >= begins
+            return latest_before(codes, inner.last_rows, inner.first_rows, asked, ends) >= begins
         return self._search(absence, inner, codes, rows, asked, reach)
 
     def _row_ranges(self, reach: Reach) -> tuple[Ints, Ints]:
@@ -521,7 +527,7 @@ class Evaluation:
     def _search(self, absence: Absence, inner: Instances, codes: Ints, rows: Bindings, asked: Ints, reach: Reach) -> Mask:
         """Look at the candidates in scope, match by match, in rounds: most matches are decided by their first few candidates."""
         times, clocks = self._times, self._batch.clocks
-        order = np.lexsort((inner.last_rows, codes))
+        order = order_by_code(codes)  # they ascend by their last row
         inner, codes = inner.select(order), codes[order]
         # Within one code (and so one partition), rows, times and clocks ascend together: scopes are ranges.
         keys = Keys(codes, times[inner.last_rows], clocks[inner.last_rows])
@@ -532,8 +538,8 @@ class Evaluation:
             open_ = np.flatnonzero(~cancelled & (begins < ends))
             if not len(open_):
                 return cancelled
-            self._batch.budget.check()
             for block in np.array_split(open_, max(1, len(open_) * width // PIECE)):
+                self._batch.budget.check()
                 counts = np.minimum(ends[block] - begins[block], width)
                 outer = np.repeat(block, counts)
                 within = np.arange(len(outer)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -591,10 +597,3 @@ def _may_share(nodes: Sequence[Node]) -> bool:
     """Whether two slots can hold the same event."""
     types = [frozenset().union(*(scan.types for scan in scans(node) if scan.variable in variables(node))) for node in nodes]
     return any(types[i] & types[j] for i in range(len(types)) for j in range(i))
-
-
-def _members(slots: list[Instances]) -> Members:
-    widths = np.array([len(slot.rows) for slot in slots], np.int64)
-    flat = [np.stack(list(slot.rows.values()), axis=1).ravel() for slot in slots]
-    bases = np.concatenate(([0], np.cumsum([len(part) for part in flat])[:-1])).astype(np.int64)
-    return Members(widths, bases, np.concatenate(flat))

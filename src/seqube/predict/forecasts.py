@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from seqube.engine.limits import LIMITS, Budget, Limits
 from seqube.engine.predicates import code_columns
 from seqube.engine.results import Result
 from seqube.errors import Problem, QueryError, SchemaError
@@ -40,7 +42,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]  # events done, events in all
 
-_CHUNK = 1_000_000
+FIRST_STEP = 1 << 14  # events taken at once at first; then as many as take some SECONDS: limits are looked at in between
+SECONDS = 0.2
 _LATEST = np.iinfo(np.int64).max
 
 
@@ -54,20 +57,19 @@ def forecast(
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
     progress: Progress | None = None,
+    max_matches: int | None = LIMITS.max_matches,
+    max_state_bytes: int | None = LIMITS.max_state_bytes,
+    max_seconds: float | None = LIMITS.max_seconds,
 ) -> Forecast:
-    """Every useful prediction of these rules over these events. Rules may also be a rule file's path or content."""
+    """Every useful prediction of these rules over these events. Rules may also be a rule file's path or content.
+
+    They may be so many rows and bytes and take so many seconds (None: any number); past that it is a `LimitError`.
+    """
+    limits = Limits(max_matches, max_state_bytes, max_seconds)
     known = read_rules(rules)
     stream = Events(events, type, time, unit)
     forecaster = Forecaster(known, stream.schema, hierarchy, strategy)
-    pieces = []
-    # Without anyone watching, one step is the fastest.
-    size = _CHUNK if progress else max(1, len(stream))
-    for start in range(0, len(stream), size):
-        pieces.append(forecaster.step(stream.slice(start, start + size) if progress else stream))
-        if progress:
-            progress(min(start + size, len(stream)), len(stream))
-    pieces.append(forecaster.finish())
-    return Forecast(pa.concat_tables(pieces, promote_options="permissive").combine_chunks(), known, stream, hierarchy)
+    return Forecast(forecaster.run(stream, limits.budget("forecast"), progress), known, stream, hierarchy)
 
 
 def read_rules(rules: Rules | Rule | Iterable[Rule] | Mapping[str, Any] | str | Path) -> Rules:
@@ -129,6 +131,27 @@ class Forecaster:
         if len(events) == 0:
             return self._write([])
         return self._write([self._step_group(group, events) for group in self._groups])
+
+    def run(self, events: Events, budget: Budget, progress: Progress | None = None) -> pa.Table:
+        """The predictions of a whole stream, as far as the budget allows."""
+        pieces: list[pa.Table] = []
+
+        def keep(piece: pa.Table) -> None:
+            budget.check()
+            budget.find(piece.num_rows)
+            budget.hold(piece.nbytes)
+            pieces.append(piece)
+
+        start, size = 0, FIRST_STEP
+        while start < len(events):
+            began = perf_counter()
+            keep(self.step(events.slice(start, start + size)))
+            start = min(start + size, len(events))
+            size = max(1, int(size * min(8.0, SECONDS / (perf_counter() - began))))
+            if progress:
+                progress(start, len(events))
+        keep(self.finish())
+        return pa.concat_tables(pieces, promote_options="permissive").combine_chunks()
 
     def finish(self) -> pa.Table:
         """The stream has ended: give what waited for time to move on."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from seqube.engine.limits import LIMITS, Limits
 from seqube.spark.session import session
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ def run(
     lateness: str = ...,
     ids: bool = ...,
     slices: int | None = ...,
+    max_matches: int | None = ...,
+    max_state_bytes: int | None = ...,
+    max_seconds: float | None = ...,
 ) -> DataFrame: ...
 @overload
 def run(
@@ -49,6 +53,9 @@ def run(
     lateness: str = ...,
     ids: bool = ...,
     slices: int | None = ...,
+    max_matches: int | None = ...,
+    max_state_bytes: int | None = ...,
+    max_seconds: float | None = ...,
 ) -> Tables: ...
 def run(
     query: str | Query | Mapping[str, str | Query],
@@ -62,6 +69,9 @@ def run(
     lateness: str = "10 seconds",
     ids: bool = False,
     slices: int | None = None,
+    max_matches: int | None = LIMITS.max_matches,
+    max_state_bytes: int | None = LIMITS.max_state_bytes,
+    max_seconds: float | None = LIMITS.max_seconds,
 ) -> DataFrame | Tables:
     """Run a query, or several by name, over a DataFrame of events; their rows come as a DataFrame each.
 
@@ -69,18 +79,24 @@ def run(
     the same match in every run. `slices` asks for so many slices of time, or tasks, instead of as many as the data suggests.
 
     A streaming DataFrame gives streaming DataFrames. Events may come out of order by `lateness`; results are final when they come.
+
+    Each task of a query (keys, or a slice of time) may give so many rows, hold so many bytes and take so many seconds, or None: any
+    number. On a stream this is said of one micro-batch and its keys, and of the state they leave. Past that it is a `LimitError`.
     """
     from seqube.spark import batch, ingest
     from seqube.spark.streaming import stream
 
+    limits = Limits(max_matches, max_state_bytes, max_seconds)
     source = ingest.read_source(events, type, time, unit)
     queries = query if isinstance(query, Mapping) else {"": query}
     plans = {name: ingest.prepare(text, source, hierarchy, strategy) for name, text in queries.items()}
     if events.isStreaming:
-        watched = {name: stream.watch_stream({name: plan}, source, lateness, with_ids=ids) for name, plan in plans.items()}
+        watched = {
+            name: stream.watch_stream({name: plan}, source, lateness, with_ids=ids, limits=limits) for name, plan in plans.items()
+        }
         tables = batch.Tables({name: each.matches(name) for name, each in watched.items()})
         return tables if isinstance(query, Mapping) else tables[""]
-    tables = batch.find(plans, source, with_ids=ids, slices=slices)
+    tables = batch.find(plans, source, with_ids=ids, slices=slices, limits=limits)
     return tables if isinstance(query, Mapping) else tables[""]
 
 
@@ -116,6 +132,9 @@ def forecast(
     strategy: str = "auto",
     lateness: str = "10 seconds",
     slices: int | None = None,
+    max_matches: int | None = LIMITS.max_matches,
+    max_state_bytes: int | None = LIMITS.max_state_bytes,
+    max_seconds: float | None = LIMITS.max_seconds,
 ) -> DataFrame:
     """Every useful prediction of these rules over a DataFrame of events, with the columns of `seqube.forecast(...).table`.
 
@@ -123,21 +142,22 @@ def forecast(
     `slices` asks for so many of them, or tasks, instead of as many as the data suggests.
 
     A streaming DataFrame gives a streaming DataFrame. Events may come out of order by `lateness`; a prediction comes when the
-    watermark has passed the end of its occurrence.
+    watermark has passed the end of its occurrence. Tasks and micro-batches are limited as those of `run` are.
     """
     from seqube.errors import PlanError
     from seqube.predict.forecasts import read_rules
     from seqube.spark import forecasting, ingest
 
+    limits = Limits(max_matches, max_state_bytes, max_seconds)
     source = ingest.read_source(events, type, time, unit)
     known = read_rules(rules)
     if not events.isStreaming:
-        return forecasting.forecast(known, source, hierarchy, strategy, slices)
+        return forecasting.forecast(known, source, hierarchy, strategy, slices, limits)
     if not known:
         raise PlanError("there are no rules to watch the stream for\n  hint: give at least one")
     from seqube.spark.streaming.stream import watch_stream
 
-    shares = forecasting.share_rules(known, source.schema, hierarchy, strategy)
+    shares = forecasting.share_rules(known, source.schema, hierarchy, strategy, limits)
     return watch_stream({}, source, lateness, shares=shares).forecasts()
 
 

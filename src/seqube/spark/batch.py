@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import Aggregator
+from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.predicates import Ints
 from seqube.engine.state import Matcher, ticks
 from seqube.errors import DataError
@@ -157,16 +158,17 @@ def number_identities(events: Events) -> Events:
 
 @dataclass(frozen=True)
 class Answer:
-    """One query of a workload as workers need it: its plan, and the schema of its rows."""
+    """One query of a workload as workers need it: its plan, the schema of its rows, and what a task of it may use."""
 
     plan: Plan
     schema: pa.Schema
     with_ids: bool = False
+    limits: Limits = NO_LIMITS
 
     @property
     def matcher(self) -> Matcher:
         plan = matches_of(self.plan)
-        return Matcher(_returning_ids(plan) if self.with_ids and plan.returns else plan)
+        return Matcher(_returning_ids(plan) if self.with_ids and plan.returns else plan, self.limits)
 
     def rows(self, table: pa.Table) -> pa.Table:
         """The engine's rows as the user's: without our own columns, in the declared types, with their id if that is wanted."""
@@ -211,7 +213,7 @@ def _returning_ids(plan: MatchPlan) -> MatchPlan:
     return replace(plan, returns=(*plan.returns, *more))
 
 
-def answer(plan: Plan, schema: Schema, with_ids: bool = False) -> Answer:
+def answer(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = NO_LIMITS) -> Answer:
     """The rows a plan will give, known without a row of input; running it on none also compiles what workers will load."""
     nothing = Events(schema.columns.empty_table(), type=schema.type_column, time=schema.time_column, unit=schema.unit)
     if isinstance(plan, AggregatePlan):
@@ -219,7 +221,7 @@ def answer(plan: Plan, schema: Schema, with_ids: bool = False) -> Answer:
             field if not pa.types.is_null(field.type) else field.with_type(pa.int64())
             for field in Aggregator(plan).run(nothing).schema
         ]
-        return Answer(plan, pa.schema(totals))
+        return Answer(plan, pa.schema(totals), limits=limits)
     fields = []
     for field in Matcher(plan).run(nothing).schema:
         kind = field.type
@@ -228,7 +230,7 @@ def answer(plan: Plan, schema: Schema, with_ids: bool = False) -> Answer:
         if plan.returns and pa.types.is_timestamp(kind) and kind.tz is None and _is_zoned(plan, field.name, schema):
             kind = pa.timestamp("us", "UTC")
         fields.append(pa.field(field.name, kind))
-    return Answer(plan, pa.schema([pa.field(MATCH_ID, pa.int64()), *fields] if with_ids else fields), with_ids)
+    return Answer(plan, pa.schema([pa.field(MATCH_ID, pa.int64()), *fields] if with_ids else fields), with_ids, limits)
 
 
 def _is_zoned(plan: MatchPlan, name: str, schema: Schema) -> bool:
@@ -292,16 +294,22 @@ def match(
 
 
 def match_task(events: Events, task: Task, wanted: Answer) -> Iterator[pa.RecordBatch]:
+    budget = wanted.limits.budget()
     if isinstance(wanted.plan, AggregatePlan):
-        yield from wanted.rows(Aggregator(wanted.plan).run(events)).to_batches()
+        table = wanted.rows(Aggregator(wanted.plan, wanted.limits).run(events))
+        budget.find(table.num_rows)
+        yield from table.to_batches()
         return
     numbers = None
     if NUMBER in events.table.column_names:
         numbers = events.table.column(NUMBER).to_numpy()
         table = events.table.drop_columns([NUMBER])
         events = Events(table, type=events.type_column, time=events.time_column, unit=events.unit)
-    for piece in wanted.matcher.within(events, task.after, task.upto, numbers):
+    for piece in wanted.matcher.within(events, task.after, task.upto, numbers, budget):
+        budget.find(piece.num_rows)
+        budget.pause()  # what Spark does with the rows is its own time
         yield from wanted.rows(piece).to_batches()
+        budget.resume()
 
 
 @dataclass(frozen=True)
@@ -355,17 +363,31 @@ class Tables(Mapping[str, "DataFrame"]):
 
 
 def find(
-    plans: Mapping[str, Plan], source: Source, *, with_ids: bool = False, slices: int | None = None, skew: float = 2.0
+    plans: Mapping[str, Plan],
+    source: Source,
+    *,
+    with_ids: bool = False,
+    slices: int | None = None,
+    skew: float = 2.0,
+    limits: Limits = NO_LIMITS,
 ) -> Tables:
     """The matches of all plans, one DataFrame each. `slices` asks for that many slices of time (or tasks, with a key)."""
-    return Job(plans, source, with_ids, slices, skew).tables()
+    return Job(plans, source, with_ids, slices, skew, limits).tables()
 
 
 class Job:
     """One reading of a source for a workload; without plans of its own, it lays out and packs rows for the groups it is given."""
 
-    def __init__(self, plans: Mapping[str, Plan], source: Source, with_ids: bool, slices: int | None, skew: float) -> None:
-        self.plans = plans
+    def __init__(
+        self,
+        plans: Mapping[str, Plan],
+        source: Source,
+        with_ids: bool,
+        slices: int | None,
+        skew: float,
+        limits: Limits = NO_LIMITS,
+    ) -> None:
+        self.plans, self.limits = plans, limits
         self.source = source
         self.with_ids = with_ids
         self.slices = slices
@@ -375,7 +397,7 @@ class Job:
         self.parallelism = int(source.frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
 
     def tables(self) -> Tables:
-        answers = {name: answer(plan, self.source.schema, self.with_ids) for name, plan in self.plans.items()}
+        answers = {name: answer(plan, self.source.schema, self.with_ids, self.limits) for name, plan in self.plans.items()}
         columns = self._columns()
         frame = self._routed(columns)
         frames: dict[str, DataFrame] = {}

@@ -6,10 +6,11 @@ is known to happen to people is told by its sign; of anything else the last line
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from seqube.errors import DataError
+from seqube.errors import DataError, LimitError, PlanError, SchemaError, SequbeError
 
 _KNOWN = (
     ("PATH_NOT_FOUND", "there is no {path}", "check the path of the source"),
@@ -26,16 +27,25 @@ _KNOWN = (
 )
 
 
+_OURS = {kind.__name__: kind for kind in (DataError, LimitError, PlanError, SchemaError)}
+_SAID = re.compile(rf"\bseqube\.errors\.({'|'.join(_OURS)}): (.+(?:\n  hint: .+)?)")
+
+
 @contextmanager
 def spark_errors(path: str | None) -> Iterator[None]:
-    """Errors of Spark, and of what is read and written beside it, are errors of the data in `path`."""
+    """Errors of Spark, and of what is read and written beside it, are errors of the data in `path`; those of a task stay as is."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (PySparkException, Py4JJavaError, OSError) as error:
-        raise DataError(explain_failure(str(error), path)) from error
+        raise read_failure(str(error), path) from error
+
+
+def read_failure(message: str, path: str | None) -> SequbeError:
+    said = _SAID.search(message)
+    return _OURS[said[1]](said[2]) if said else DataError(explain_failure(message, path))
 
 
 def explain_failure(message: str, path: str | None) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.sequence import HIGHEST
 from seqube.errors import PlanError, SchemaError, did_you_mean
 from seqube.events import Events, Hierarchy
@@ -60,6 +61,7 @@ class Share:
     hierarchy: Hierarchy | None
     strategy: str
     rows: pa.Schema
+    limits: Limits = NO_LIMITS  # of a task
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -86,7 +88,9 @@ class Share:
         return conform(pa.table(columns), self.rows)
 
 
-def share_rules(rules: Rules, schema: Schema, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> list[Share]:
+def share_rules(
+    rules: Rules, schema: Schema, hierarchy: Hierarchy | None = None, strategy: str = "auto", limits: Limits = NO_LIMITS
+) -> list[Share]:
     """The rules by their partition, checked against the columns they are for."""
     # What workers will load is compiled here, because they must not all write the cache at once.
     choose_strategy(strategy)(_MOMENT, _SYMBOL, _YES, _NO_SEEDS, _ONE)
@@ -94,7 +98,7 @@ def share_rules(rules: Rules, schema: Schema, hierarchy: Hierarchy | None = None
     members: dict[tuple[str, ...], list[Rule]] = {}
     for rule in rules:
         members.setdefault(rule.partition_by, []).append(rule)
-    return [Share(Rules(own), _narrow(schema, _looked_at(own)), hierarchy, strategy, rows) for own in members.values()]
+    return [Share(Rules(own), _narrow(schema, _looked_at(own)), hierarchy, strategy, rows, limits) for own in members.values()]
 
 
 def describe_rows(rules: Rules, schema: Schema, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> pa.Schema:
@@ -127,8 +131,7 @@ def _narrow(schema: Schema, names: Iterable[str]) -> Schema:
 
 def predict_task(events: Events, task: Task, share: Share) -> pa.Table:
     """The predictions whose occurrence ends in the task's stretch of time."""
-    forecaster = share.make_forecaster()
-    found = pa.concat_tables([forecaster.step(events), forecaster.finish()], promote_options="permissive").combine_chunks()
+    found = share.make_forecaster().run(events, share.limits.budget("forecast"))
     ends = read_times(found.column("end").combine_chunks()).times
     return share.write(found.filter(pa.array((ends > task.after) & (ends <= task.upto))))
 
@@ -153,7 +156,12 @@ def _tasks(batches: Iterable[pa.RecordBatch], columns: Columns, tasks: Mapping[i
 
 
 def forecast(
-    rules: Rules, source: Source, hierarchy: Hierarchy | None = None, strategy: str = "auto", slices: int | None = None
+    rules: Rules,
+    source: Source,
+    hierarchy: Hierarchy | None = None,
+    strategy: str = "auto",
+    slices: int | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> DataFrame:
     """The predictions of rules over a source; `slices` asks for that many slices of time (or tasks, with a key)."""
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -161,7 +169,7 @@ def forecast(
     rows = from_arrow_schema(describe_rows(rules, source.schema, hierarchy, strategy))
     if not rules:
         return source.frame.sparkSession.createDataFrame([], rows)
-    shares = share_rules(rules, source.schema, hierarchy, strategy)
+    shares = share_rules(rules, source.schema, hierarchy, strategy, limits)
     columns = Columns(_narrow(source.schema, {name for share in shares for name in share.schema.columns.names}))
     groups = [
         Group(number, share.key, False, False, {}, find_halo(share.rules, source.schema.unit), 0)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from seqube.engine.limits import LIMITS
 from seqube.errors import SchemaError
 from seqube.events import Events
 from seqube.events.schema import TIME, TYPE, Schema
@@ -74,7 +75,7 @@ def _function(split_by_query: bool) -> Any:
         bound = parse(query.value)
         check(bound, schema)
         planned = prepare(bound, None)
-        wanted = answer(planned, schema)
+        wanted = answer(planned, schema, limits=LIMITS)
         key = shuffle_key(planned) if split_by_query else ()
         places = {TYPE: schema.type_column, TIME: schema.time_column}
         columns = ", ".join(_quoted(places.get(name, name)) for name in key)

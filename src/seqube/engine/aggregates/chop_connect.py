@@ -24,6 +24,7 @@ import numpy.typing as npt
 from seqube.engine.aggregates.aggregation import Floats
 from seqube.engine.aggregates.labels import Labels, lists
 from seqube.engine.jit import kernel
+from seqube.engine.limits import Budget
 from seqube.engine.predicates import Ints
 from seqube.errors import PlanError
 from seqube.events import Events
@@ -100,7 +101,7 @@ def make_pieces(sharing: SharingPlan, labels: Labels) -> Pieces:
     )
 
 
-def count_by_pieces(sharing: SharingPlan, labels: Labels, events: Events) -> dict[str, Floats]:
+def count_by_pieces(sharing: SharingPlan, labels: Labels, events: Events, budget: Budget) -> dict[str, Floats]:
     pieces = make_pieces(sharing, labels)
     names = list(sharing.queries)
     longest = max(query.window for query in sharing.queries.values())
@@ -113,7 +114,8 @@ def count_by_pieces(sharing: SharingPlan, labels: Labels, events: Events) -> dic
         )
     offsets = labels.offsets(query.pattern for query in sharing.queries.values())
     out = np.zeros(offsets[-1])
-    connect(events.times, events.types, labels.table, labels.masks, pieces, capacity, offsets, out)
+    with budget.bell() as bell:
+        connect(events.times, events.types, labels.table, labels.masks, pieces, capacity, offsets, bell, out)
     return {name: out[offsets[i] : offsets[i + 1]] for i, name in enumerate(names)}
 
 
@@ -149,9 +151,10 @@ def connect(
     pieces: Pieces,
     capacity: int,
     offsets: Ints,
+    bell: Ints,
     out: Floats,
 ) -> None:
-    """The counts of all queries at their triggers; those of query q begin at `offsets[q]`."""
+    """The counts of all queries at their triggers, until the `bell` rings; those of query q begin at `offsets[q]`."""
     n_pieces, n_connections, width = len(pieces.lengths), len(pieces.nexts), table.shape[1]
     mask = capacity - 1
     longest = pieces.lengths.max()
@@ -164,7 +167,7 @@ def connect(
     limits = np.zeros((n_connections, capacity), np.int64)
     hit = np.zeros(len(pieces.ends_at) - 1, np.bool_)
     row, n_rows = 0, len(times)
-    while row < n_rows:
+    while row < n_rows and bell[0] == 0:
         time = times[row]
         end = row + 1
         while end < n_rows and times[end] == time:

@@ -34,8 +34,8 @@ DOUBLES = Ring(1.0, 0.0)
 WORDS = Ring(np.uint64(1), np.uint64(0))  # modulo 2^64, by wrapping
 EXTREMES = Ring(0.0, np.inf, tropical=1)
 
-# maps, weights, samples, ring, n_slots, (after, upto), own, values, news: see `window_product.slide`
-Kernel = Callable[[Maps, Numbers | None, Samples, Ring, int, tuple[int, int], bool, Numbers, Numbers], None]
+# maps, weights, samples, ring, n_slots, (after, upto), own, bell, values, news: see `window_product.slide`
+Kernel = Callable[[Maps, Numbers | None, Samples, Ring, int, tuple[int, int], bool, Ints, Numbers, Numbers], None]
 
 
 def aggregate_chain(task: Task, run: Kernel) -> Answer:
@@ -84,7 +84,8 @@ class _Counter(ABC):
         total = self.task.plan.emit.when == "total"
         span = (LOWEST, HIGHEST) if total and self.task.batch.counts_events else (self.task.after, self.task.upto)
         own = total and self.chain.has_trailing
-        self._run(self.lanes.maps, weights, self.samples, ring, self.lanes.n_slots, span, own, values, fresh)
+        with self.task.batch.budget.bell() as bell:
+            self._run(self.lanes.maps, weights, self.samples, ring, self.lanes.n_slots, span, own, bell, values, fresh)
         return values, fresh
 
     def weights(self, variable: str, by_row: Numbers, ring: Ring) -> Numbers:

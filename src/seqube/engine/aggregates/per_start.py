@@ -27,6 +27,7 @@ import numpy as np
 
 from seqube.engine.aggregates.lanes import Maps, Numbers, Ring, Samples, plus, times
 from seqube.engine.jit import kernel
+from seqube.engine.predicates import Ints
 from seqube.engine.sequence import LOWEST
 
 
@@ -39,6 +40,7 @@ def count_per_start(
     n_slots: int,
     span: tuple[int, int],
     own: bool,
+    bell: Ints,
     values: Numbers,
     news: Numbers,
 ) -> None:
@@ -54,7 +56,7 @@ def count_per_start(
         k, end = maps.offsets[lane], maps.offsets[lane + 1]
         e, last_e = samples.offsets[lane], samples.offsets[lane + 1]
         head, tail, block = 0, 0, LOWEST
-        while True:
+        while bell[0] == 0:
             sampled = e < last_e and (k == end or samples.times[e] < maps.times[k])
             if not sampled and k == end:
                 break

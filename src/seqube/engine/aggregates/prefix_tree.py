@@ -19,6 +19,7 @@ import numpy.typing as npt
 from seqube.engine.aggregates.aggregation import Floats
 from seqube.engine.aggregates.labels import Labels, lists
 from seqube.engine.jit import kernel
+from seqube.engine.limits import Budget
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
 from seqube.events import Events
@@ -72,7 +73,7 @@ def make_tree(patterns: Sequence[Pattern], labels: Labels) -> Tree:
     return Tree(parents, depths, sizes, paths, at, nodes, ends_at, queries)
 
 
-def count_by_tree(sharing: SharingPlan, labels: Labels, events: Events) -> dict[str, Floats]:
+def count_by_tree(sharing: SharingPlan, labels: Labels, events: Events, budget: Budget) -> dict[str, Floats]:
     counts: dict[str, Floats] = {}
     for window in sorted({query.window for query in sharing.queries.values()}):
         names = [name for name, query in sharing.queries.items() if query.window == window]
@@ -80,7 +81,8 @@ def count_by_tree(sharing: SharingPlan, labels: Labels, events: Events) -> dict[
         tree = make_tree(patterns, labels)
         offsets = labels.offsets(patterns)
         out = np.zeros(offsets[-1])
-        slide_tree(events.times, events.types, labels.table, labels.masks, tree, window, offsets, out)
+        with budget.bell() as bell:
+            slide_tree(events.times, events.types, labels.table, labels.masks, tree, window, offsets, bell, out)
         counts |= {name: out[offsets[i] : offsets[i + 1]] for i, name in enumerate(names)}
     return counts
 
@@ -117,9 +119,10 @@ def slide_tree(
     tree: Tree,
     window: int,
     offsets: Ints,
+    bell: Ints,
     out: Floats,
 ) -> None:
-    """The counts of all queries of a tree at their triggers; those of query q begin at `offsets[q]`."""
+    """The counts of all queries of a tree at their triggers, until the `bell` rings; those of query q begin at `offsets[q]`."""
     n_nodes, width = len(tree.parents), table.shape[1]
     masked = masks.shape[1] > 0
     deepest = tree.paths.shape[1] - 1
@@ -134,7 +137,7 @@ def slide_tree(
         back[i, tree.depths[i]] = 1.0
     n_steps, n_starts, top, oldest = 0, 0, 0, HIGHEST
     row, n_rows = 0, len(times)
-    while row < n_rows:
+    while row < n_rows and bell[0] == 0:
         time = times[row]
         end = row + 1
         while end < n_rows and times[end] == time:

@@ -19,6 +19,7 @@ from seqube.engine.aggregates.labels import Labels
 from seqube.engine.aggregates.prefix_tree import count_by_tree
 from seqube.engine.aggregates.state import Reporter, State
 from seqube.engine.instances import minus
+from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.predicates import Ints
 from seqube.events import Events
 from seqube.plan.aggregates import AggregatePlan
@@ -28,11 +29,14 @@ _WAYS = {"prefix-tree": count_by_tree, "chop-connect": count_by_pieces}
 
 
 class SharedAggregator(Reporter[dict[str, pa.Table]]):
-    """Runs the queries of a sharing plan over a stream that comes in batches; a report has a table for each, by name."""
+    """Runs the queries of a sharing plan over a stream that comes in batches; a report has a table for each, by name.
 
-    def __init__(self, sharing: SharingPlan, plans: Mapping[str, AggregatePlan]) -> None:
-        self._sharing = sharing
-        self._alone = {name: Aggregator(plans[name]) for name in sharing.queries}
+    The limits are those of a step for all that is counted together, and for each query that is counted by itself.
+    """
+
+    def __init__(self, sharing: SharingPlan, plans: Mapping[str, AggregatePlan], limits: Limits = NO_LIMITS) -> None:
+        self._sharing, self._limits = sharing, limits
+        self._alone = {name: Aggregator(plans[name], limits) for name in sharing.queries}
         self._types = frozenset().union(*(plans[name].matches.types for name in sharing.queries))
         self._window = max((query.window for query in sharing.queries.values()), default=0)
 
@@ -44,7 +48,7 @@ class SharedAggregator(Reporter[dict[str, pa.Table]]):
         events, counts = state.events, dict[str, Floats]()
         if self._sharing.strategy in _WAYS:
             labels = Labels(self._sharing, events)
-            counts = _WAYS[self._sharing.strategy](self._sharing, labels, events)
+            counts = _WAYS[self._sharing.strategy](self._sharing, labels, events, self._limits.budget())
         tables = {}
         for name, aggregator in self._alone.items():
             if name not in counts or not (counts[name] < EXACT).all():

@@ -65,6 +65,7 @@ def aggregate_matches(task: Task) -> Answer:
     tallies = {measure: _Tally(task, measure, len(cells)) for measure in task.plan.measures}
     place = _Places(cells, len(task.moments))
     for piece in pieces:
+        task.batch.budget.check()
         begin, end = place(piece.groups, piece.begin), place(piece.groups, piece.end)
         inside = begin < end
         everything = bool(inside.all())

@@ -107,12 +107,14 @@ def slide(
     n_slots: int,
     span: tuple[int, int],
     own: bool,
+    bell: Ints,
     values: Numbers,
     news: Numbers,
 ) -> None:
     """Fill `values` (the window's value at each sample) and `news` (what ended since the sample before; empty if nobody asks).
 
     `span` (after, upto) says which ends are new. With `own`, `news` are instead the matches that a start has when it leaves.
+    Once the `bell` rings, nothing more is filled.
     """
     one, zero, tropical, modulus = ring
     after, upto = span
@@ -127,7 +129,7 @@ def slide(
         e, last_e = samples.offsets[lane], samples.offsets[lane + 1]
         _identity(back, one, zero)
         begin, top, oldest, n_starts = k, 0, HIGHEST, 0
-        while True:
+        while bell[0] == 0:
             now = maps.times[k] if k < end else HIGHEST
             rank = maps.ranks[k] if k < end else -1
             sampled = e < last_e and (samples.times[e] < now or k == end)

@@ -146,6 +146,7 @@ class Sharing:
     def _steps(self, step: Narrow, rows: Ints, have: list[int], lookups: _Lookups) -> Ints:
         names = [component.variable for component in step.gives.positives]
         for part in step.steps:
+            self._batch.budget.check()
             if not rows.shape[1]:
                 return np.empty((len(names), 0), np.int64)
             match part:

@@ -109,6 +109,7 @@ from seqube.engine.nesting.program import (
     holds,
     kid,
     last_bound,
+    look_at_clock,
     move_down,
     negation,
     own,
@@ -307,6 +308,7 @@ def _find_own(p: Ints, w: Ints, arena: Ints, f: int) -> None:
     level = 0 if n_own > 0 else -1
     w[index] = -1
     while level >= 0:
+        look_at_clock(w)
         variable, flags = own(p, begin + level, OWN_VARIABLE), own(p, begin + level, OWN_FLAGS)
         least, most = w[f + LOW], w[f + HIGH]
         if is_sequence:
@@ -348,6 +350,7 @@ def _find_own(p: Ints, w: Ints, arena: Ints, f: int) -> None:
 @kernel_part
 def _bind_own(p: Ints, w: Ints, arena: Ints, f: int) -> bool:
     """Bind the next own result; False after the last one."""
+    look_at_clock(w)
     node = w[f + OF]
     if w[f + RESULT] >= w[f + N_RESULTS]:
         return False
@@ -482,6 +485,7 @@ def _bind_combination(p: Ints, w: Ints, arena: Ints, f: int) -> bool:
     base, end = word(p, BASES, node), word(p, BASES, node) + word(p, WIDTHS, node)
     level = w[f + LEVEL]
     while level >= 0:
+        look_at_clock(w)
         if level < n_kids:
             counter = f + COUNTERS + KID_COUNTERS * level
             c = word(p, KIDS_AT, node) + level

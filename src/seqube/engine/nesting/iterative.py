@@ -86,6 +86,7 @@ from seqube.engine.nesting.program import (
     RETURNED,
     ROOT_CHECKS,
     ROWS_AT,
+    RUNG,
     SCAN,
     SLAB_IS_NARROW,
     SLAB_WORDS,
@@ -98,6 +99,7 @@ from seqube.engine.nesting.program import (
     bind_record,
     flattened,
     holds,
+    look_at_clock,
     move_down,
     negation,
     stride,
@@ -125,7 +127,7 @@ from seqube.plan.physical import MatchPlan
 FIRST_PART, SECOND_PART, FOUND, CHECKED = range(BEGIN + 1, BEGIN + 5)  # what was asked for
 ROOT = 0
 PIECE = 1 << 19  # words of matches after which a piece is handed on
-SECONDS = 0.1  # about how long the loops run before the limits are looked at, found or not
+SECONDS = 0.1  # about how long the loops run before they come back, found or not
 
 
 @kernel
@@ -147,6 +149,7 @@ def evaluate(
     w[FRAME] = w[FRAMES] - w[FRAME_WORDS]
     call(w, entry, of, low, high, since, until, limit)
     while w[FRAME] >= w[FRAMES]:
+        look_at_clock(w)
         f = w[FRAME]
         if w[f + ENTRY] == COMPUTE:
             compute(p, w, arena, f)
@@ -329,7 +332,7 @@ def find_matches(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, tri
         try:
             evaluate(p, w, arena, pool, intervals, COMPUTE, ROOT, w[FLOOR], triggers[t] + 1, triggers[t], p[N_POSITIONS], NO_LIMIT)
             _check_root(p, w, arena, pool, intervals, mark)
-        except Exception:  # noqa: BLE001  # the only one there is: something is full
+        except Exception:  # noqa: BLE001  # the only one there is: something is full, or the time is over
             w[TOP] = mark
             return -t - 1
     return len(triggers)
@@ -377,9 +380,9 @@ class NestedEvaluation:
         done, at_once = 0, 64
         while done < len(triggers):
             began = perf_counter()
-            reached = find_matches(program, *store, triggers[: done + at_once], done, PIECE)
+            with self._batch.budget.bell(store.work[RUNG : RUNG + 1]):
+                reached = find_matches(program, *store, triggers[: done + at_once], done, PIECE)
             at_once = 2 * at_once if perf_counter() - began < SECONDS else max(1, at_once // 2)
-            self._batch.budget.check()
             done = -reached - 1 if reached < 0 else reached
             held = store.work[POOL_TOP] + INTERVAL_WORDS * store.work[INTERVAL_TOP]
             self.peak_words = max(self.peak_words, int(store.work[PEAK]), int(held))

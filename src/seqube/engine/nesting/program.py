@@ -108,8 +108,8 @@ class Store(NamedTuple):
 
 
 # The first words of `Store.work`: scalars that calls share, and where its other parts begin.
-(TOP, FRAME, FRAME_WORDS, RETURNED, FLOOR, POOL_TOP, HALF, INTERVAL_TOP, LIVE, PEAK, FULL, N_VIEWS, FRAMES, BOUND, SLABS,
- N_REGISTERS) = range(16)  # fmt: skip
+(TOP, FRAME, FRAME_WORDS, RETURNED, FLOOR, POOL_TOP, HALF, INTERVAL_TOP, LIVE, PEAK, FULL, RUNG, N_VIEWS, FRAMES, BOUND, SLABS,
+ N_REGISTERS) = range(17)  # fmt: skip
 # Per view: where its intervals begin, how many there are, room for how many, 1 if they are those known not to be empty.
 SLAB_BEGIN, SLAB_COUNT, SLAB_ROOM, SLAB_IS_NARROW, SLAB_WORDS = range(5)
 FIRST, LAST, MEMBERS = range(3)  # words of a record; a position per variable from MEMBERS on
@@ -259,6 +259,13 @@ def reserve(w: Ints, arena: Ints, words: int) -> None:
     if w[TOP] + words > len(arena):
         w[FULL] = ARENA
         raise OverflowError("arena")
+
+
+@kernel_part
+def look_at_clock(w: Ints) -> None:
+    """Give up where the time is over."""
+    if w[RUNG] != 0:
+        raise OverflowError("time")
 
 
 @kernel_part

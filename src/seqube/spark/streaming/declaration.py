@@ -8,6 +8,7 @@
     sinks       matches, forecasts, quarantine, late, metrics: {path, format}
     trigger     how often a micro-batch is made, or `available now`: what is there, then stop
     checkpoint  where the stream remembers how far it is
+    limits      max_matches, max_state_bytes, max_seconds              what a task or a micro-batch of a query may use
 
 Relative paths start at the folder of the file; the hierarchy, the queries and the rules it names lie in that folder, or below.
 There are queries, or rules, or both. Where the schema says which types are allowed, queries may name no others.
@@ -17,11 +18,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from seqube.errors import Problem, QueryError, SchemaError, SequbeError, Span, did_you_mean, show_problems
+from seqube.engine.limits import Limits
+from seqube.errors import PlanError, Problem, QueryError, SchemaError, SequbeError, Span, did_you_mean, show_problems
 from seqube.events import Hierarchy
 from seqube.events.documents import parse_yaml
 from seqube.events.schema import UNITS
@@ -29,6 +31,7 @@ from seqube.language import Query, check, parse, parse_file
 from seqube.predict.rules import Rules
 
 FORMATS = ("parquet", "json", "csv", "orc")
+LIMITED = ("max_matches", "max_state_bytes", "max_seconds")
 SINKS = ("matches", "forecasts", "quarantine", "late", "metrics")
 AVAILABLE_NOW = "available now"
 _PERIOD = re.compile(r"\s*\d+(\.\d+)?\s*(ms|milliseconds?|s|sec|seconds?|min|minutes?|h|hours?|d|days?)\s*")
@@ -70,6 +73,7 @@ class Declaration:
     sinks: Mapping[str, Place]
     trigger: str
     checkpoint: str | None
+    limits: Limits
 
 
 def read_declaration(path: str | Path) -> Declaration:
@@ -120,7 +124,7 @@ class _Reader:
     # ------------------------------------------------------------ sections
 
     def read(self, document: Mapping[str, Any]) -> Declaration:
-        known = ("source", "schema", "hierarchy", "queries", "rules", "sinks", "trigger", "checkpoint")
+        known = ("source", "schema", "hierarchy", "queries", "rules", "sinks", "trigger", "checkpoint", "limits")
         self._known(document, known)
         for section in ("source", "sinks", *(() if "rules" in document else ("queries",))):
             if section not in document:
@@ -163,6 +167,7 @@ class _Reader:
             self._sinks(document.get("sinks"), {"matches": "queries" in document, "forecasts": "rules" in document}),
             self._trigger(document.get("trigger", "1 second")),
             None if checkpoint is None else self._path(checkpoint, "checkpoint"),
+            self._limits(document),
         )
 
     def _schema(self, section: Any) -> dict[str, Demand]:
@@ -281,6 +286,15 @@ class _Reader:
                 self.fail(f"unknown format {kind!r}", "sinks", str(name), "format", hint=f"one of {', '.join(FORMATS)}")
             found[str(name)] = Place(self._path(place["path"], "sinks", str(name)), kind)
         return found
+
+    def _limits(self, document: Mapping[str, Any]) -> Limits:
+        limits = Limits()
+        for name, value in self._mapping(document, "limits", LIMITED).items():
+            try:
+                limits = replace(limits, **{name: value}) if name in LIMITED else limits
+            except PlanError as error:
+                self.fail(str(error).replace("None", "null"), "limits", name)
+        return limits
 
     def _trigger(self, value: Any) -> str:
         return AVAILABLE_NOW if value == AVAILABLE_NOW else self._period(value, "trigger")

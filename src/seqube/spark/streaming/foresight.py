@@ -17,6 +17,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from seqube.engine.limits import Limits
 from seqube.events import Events
 from seqube.predict.forecasts import find_halo
 from seqube.spark.forecasting import Share, predict_task
@@ -35,6 +36,10 @@ class Predictions:
     @property
     def schema(self) -> pa.Schema:
         return self.share.rows
+
+    @property
+    def limits(self) -> Limits:
+        return self.share.limits
 
 
 @dataclass(frozen=True)

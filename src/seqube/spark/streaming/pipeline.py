@@ -74,7 +74,7 @@ def run_once(declared: Declaration) -> Counts:
     spark = session()
     source = open_source(spark, declared, streaming=False)
     plans = {name: ingest.prepare(query, source, declared.hierarchy) for name, query in declared.queries.items()}
-    shares = forecasting.share_rules(declared.rules, source.schema, declared.hierarchy) if declared.rules else []
+    shares = _share_rules(declared, source)
     for name in plans:
         _refuse_stream_results(declared.sinks["matches"].path, name)
     if shares:
@@ -85,13 +85,13 @@ def run_once(declared: Declaration) -> Counts:
             ingest.check_types(query, types, declared.hierarchy)
         found = {}
         if plans:
-            tables = batch.find(plans, source, with_ids=True)
+            tables = batch.find(plans, source, with_ids=True, limits=declared.limits)
             for name in plans:
                 found[name] = _write_once(tables[name], declared.sinks["matches"], name)
             tables.unpersist()
         n_forecasts = 0
         if shares:
-            predictions = forecasting.forecast(declared.rules, source, declared.hierarchy)
+            predictions = forecasting.forecast(declared.rules, source, declared.hierarchy, limits=declared.limits)
             n_forecasts = _write_once(predictions, declared.sinks["forecasts"], "")
         if counts.quarantined and "quarantine" in declared.sinks:
             _write(source.quarantined(), declared.sinks["quarantine"], "", "batch=once")
@@ -119,8 +119,8 @@ def _run_stream(spark: SparkSession, declared: Declaration, report: Report | Non
     source = open_source(spark, declared, streaming=True)
     claim(declared, {field.name: field.dataType.simpleString() for field in source.frame.schema if field.name in source.names})
     plans = {name: ingest.prepare(query, source, declared.hierarchy) for name, query in declared.queries.items()}
-    shares = forecasting.share_rules(declared.rules, source.schema, declared.hierarchy) if declared.rules else []
-    stream = watch_stream(plans, source, declared.lateness, with_ids=True, whole_rows=True, shares=shares)
+    shares = _share_rules(declared, source)
+    stream = watch_stream(plans, source, declared.lateness, with_ids=True, whole_rows=True, shares=shares, limits=declared.limits)
     counted: dict[int, Counts] = {}
 
     def write(out: DataFrame, number: int) -> None:
@@ -136,6 +136,12 @@ def _run_stream(spark: SparkSession, declared: Declaration, report: Report | Non
             return _follow(query, counted, declared, report, stop)
         finally:
             query.stop()
+
+
+def _share_rules(declared: Declaration, source: Source) -> list[Share]:
+    if not declared.rules:
+        return []
+    return forecasting.share_rules(declared.rules, source.schema, declared.hierarchy, limits=declared.limits)
 
 
 def _follow(

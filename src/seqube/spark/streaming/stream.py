@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.sequence import LOWEST
 from seqube.errors import PlanError
 from seqube.events.schema import UNITS
@@ -279,6 +280,7 @@ def watch_stream(
     with_ids: bool = False,
     whole_rows: bool = False,
     shares: Sequence[Share] = (),
+    limits: Limits = NO_LIMITS,
 ) -> Stream:
     """Put queries and rules on a streaming DataFrame. `whole_rows`: late and quarantined rows come out with all their columns."""
     from pyspark.sql import functions as F  # noqa: N812
@@ -300,7 +302,7 @@ def watch_stream(
         own = [SEQUENCE] if matches_of(plan).window.unit == "events" else [KEY] if shuffle_key(plan) else []
         own += [IDENTITY] if with_ids and not isinstance(plan, AggregatePlan) else []
         keeping = Columns(needed_schema([plan], schema), tuple(own))
-        watches[name] = Watch(name, answer(plan, schema, with_ids), arriving(keeping), keeping)
+        watches[name] = Watch(name, answer(plan, schema, with_ids, limits), arriving(keeping), keeping)
         wanted[name] = shuffle_key(plan), ingest.relevant([plan], source)
     for share in shares:
         name = " ".join((RULES, *share.key))  # the same while the partition is, so that other rules do not lose their state

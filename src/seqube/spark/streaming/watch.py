@@ -34,6 +34,7 @@ import pyarrow.compute as pc
 from seqube.engine.aggregates.aggregation import Aggregator, whole_ticks
 from seqube.engine.aggregates.state import State as Reports
 from seqube.engine.instances import minus, plus
+from seqube.engine.limits import Limits
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import LOWEST
 from seqube.engine.state import State, ticks
@@ -174,6 +175,11 @@ class Watch:
         return hashlib.sha256(repr(_plain((self.wanted.plan, self.wanted.with_ids, self.keeping.schema.unit))).encode()).hexdigest()
 
     @property
+    def limits(self) -> Limits:
+        """What a bucket may use in one call, and hold until the next."""
+        return self.wanted.limits
+
+    @property
     def plan(self) -> MatchPlan:
         return matches_of(self.wanted.plan)
 
@@ -192,6 +198,9 @@ class Watch:
         held = self._forget(held, store)
         if arrived is not None and arrived.num_rows:
             held = self._append(held, arrived, store)
+        budget = self.limits.budget()
+        budget.find(0 if matches is None else matches.num_rows)
+        budget.need(held.n_bytes)
         wake = self._wake(held, store)
         AT_HAND.keep((self.fingerprint, bucket), frozenset(chunk.digest for chunk in held.chunks))
         remembers = held.chunks or held.engine is not None or held.last > LOWEST
@@ -274,7 +283,7 @@ class Watch:
         else:
             reported = decided if self._period is None else held.reported
             state = Reports(events, decided=decided, reported=reported, last=held.last)
-            state, found = Aggregator(self.wanted.plan).finish(state, held.decided + 1)
+            state, found = Aggregator(self.wanted.plan, self.limits).finish(state, held.decided + 1)
             held = held if self._period is None else replace(held, reported=state.reported)
         return held, None if found is None else self.wanted.rows(found)
 
@@ -284,7 +293,7 @@ class Watch:
             return held, None
         state: State | Reports
         if isinstance(self.wanted.plan, AggregatePlan):
-            machine = Aggregator(self.wanted.plan)
+            machine = Aggregator(self.wanted.plan, self.limits)
             state = Reports() if held.engine is None else Reports.from_bytes(held.engine)
             state, first = machine.step(state, events)
             state, rest = machine.finish(state, held.decided + 1)
