@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import subprocess
@@ -19,7 +18,6 @@ from pyarrow import parquet
 
 import seqube as sq
 from seqube.errors import QueryError
-from seqube.explorer.live import find_sinks
 from seqube.explorer.server import HEADERS, Guard
 from seqube.explorer.sources import Source, generated
 from seqube.explorer.worker import Worker
@@ -175,40 +173,3 @@ def test_a_mistake_comes_back_as_it_was_and_the_worker_goes_on(tmp_path: Path) -
             worker.stop()
 
     assert asyncio.run(work()) == 1
-
-
-# ---------------------------------------------------------------- a running pipeline
-
-
-def test_sinks_are_found_and_counted_while_they_grow(tmp_path: Path) -> None:
-    rows = pa.table({"match_id": ["a", "b"], "r": [{"id": 1}, {"id": 2}]})
-
-    def add(number: int) -> None:
-        folder = tmp_path / "matches" / "hot" / f"batch={number:08d}"
-        folder.mkdir(parents=True)
-        parquet.write_table(rows, folder / "part-0.parquet")
-        (tmp_path / "metrics").mkdir(exist_ok=True)
-        (tmp_path / "metrics" / f"{number:08d}.json").write_text(
-            json.dumps({"batch": number, "read": 10, "matches": {"hot": 2}}) + "\n"
-        )
-
-    add(0)
-    sinks = {sink.name: sink for sink in find_sinks(tmp_path)}
-    assert set(sinks) == {"matches/hot", "metrics"}
-    assert sinks["matches/hot"].look().n_rows == 2
-    add(1)
-    half = tmp_path / "matches" / "hot" / "_temporary" / "part-1.parquet"
-    half.parent.mkdir()
-    parquet.write_table(rows, half)
-    look = sinks["matches/hot"].look()
-    assert (look.n_rows, look.newest[0]) == (4, {"match_id": "b", "r.id": 2})
-    assert sinks["metrics"].look().numbers == {"read": [[0, 10], [1, 10]], "matches: hot": [[0, 2], [1, 2]]}
-
-
-def test_files_that_sparks_log_does_not_name_do_not_count(tmp_path: Path) -> None:
-    for name in ("done", "half"):
-        parquet.write_table(pa.table({"x": [1]}), tmp_path / f"{name}.parquet")
-    log = tmp_path / "_spark_metadata"
-    log.mkdir()
-    (log / "0").write_text('v1\n{"path":"file:///somewhere/done.parquet","size":1,"action":"add"}\n')
-    assert [sink.look().n_rows for sink in find_sinks(tmp_path)] == [1]
