@@ -14,10 +14,13 @@ from urllib.parse import urlsplit
 import httpx
 import pyarrow as pa
 import pytest
+from browsing import serve
 from pyarrow import parquet
 
 import seqube as sq
 from seqube.errors import QueryError
+from seqube.explorer.jobs import Desk
+from seqube.explorer.page import Explorer, Screen
 from seqube.explorer.server import HEADERS, Guard
 from seqube.explorer.sources import Source, generated
 from seqube.explorer.worker import Worker
@@ -173,3 +176,45 @@ def test_a_mistake_comes_back_as_it_was_and_the_worker_goes_on(tmp_path: Path) -
             worker.stop()
 
     assert asyncio.run(work()) == 1
+
+
+# ---------------------------------------------------------------- what a query can reach
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SEQ(A a, B b, a.x = __import__('os').system('touch caught')) WITHIN 5",
+        "SEQ(A a, B b) WHERE open('few.parquet') IS NULL WITHIN 5",
+        "SEQ(A a, B b) WHERE a.__class__ = 1 WITHIN 5",
+        "SEQ(A a, B b) WITHIN 5 RETURN read_csv('few.parquet') AS stolen",
+        "few.parquet WITHIN 5",
+    ],
+)
+def test_a_query_can_neither_run_code_nor_read_files(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query is a text, wherever it looks like a program or a path; the desk has no other way in."""
+    monkeypatch.chdir(tmp_path)
+    parquet.write_table(pa.table({"type": ["A", "B"], "ts": [1, 2], "x": [1, 1]}), tmp_path / "few.parquet")
+    with pytest.raises(QueryError):
+        Desk(Source("few", tmp_path / "few.parquet")).run(text, "auto", tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} == {"few.parquet"}
+
+
+def test_an_address_opens_no_file(tmp_path: Path) -> None:
+    """The events that an address names are those of the command line, by their names."""
+    parquet.write_table(pa.table({"type": ["A"], "ts": [1]}), tmp_path / "secret.parquet")
+    explorer = Explorer(generated(), tmp_path)
+    for name in (str(tmp_path / "secret.parquet"), "../secret.parquet", "secret.parquet", ""):
+        screen = Screen(explorer, {"data": name, "view": "../x", "strategy": "open('x')"}, [])
+        assert screen.source in explorer.sources.values()
+        assert (screen.source.path, screen.view, screen.strategy) == (None, "query", "auto")
+
+
+def test_other_interfaces_need_the_token_too() -> None:
+    with serve("--host", "0.0.0.0") as address:
+        found = re.fullmatch(r"http://0\.0\.0\.0:(\d+)/\?token=(\S{32})", address)
+        assert found
+        place = f"http://127.0.0.1:{found[1]}/"
+        for path in ("", "?token=", "?token=wrong", "seqube/editor.js", "export/x.csv"):
+            assert httpx.get(place + path).status_code == 403
+        assert httpx.get(f"{place}?token={found[2]}").status_code == 303
