@@ -93,6 +93,7 @@ class Screen:
         self.detail = {name: given[name][:100] for names in DETAILS.values() for name in names if name in given}
         self.opened: Opened | None = None
         self._task: asyncio.Future[Any] | None = None
+        self._job = ""
         self._address: str | None = None
 
     @property
@@ -221,10 +222,16 @@ class Screen:
     # ------------------------------------------------------------ work
 
     async def work(self, job: str, tell: Callable[[SequbeError], None] | None = None, **values: Any) -> Any:
-        """The worker's answer, or None when it was stopped or failed; then `tell`, or a note, says why."""
-        if self._task is not None:
-            ui.notify("One thing at a time: wait for the current work or stop it", type="warning")
-            return None
+        """The worker's answer, or None when it was stopped or failed; then `tell`, or a note, says why.
+
+        What is asked twice is refused the second time; anything else waits for its turn.
+        """
+        while self._task is not None:
+            if job == self._job:
+                ui.notify("One thing at a time: wait for the current work or stop it", type="warning")
+                return None
+            await asyncio.wait([self._task])
+        self._job = job
         self._progress = Progress(None)
         self._task = asyncio.ensure_future(self.explorer.worker(self.data).do(job, self._hear, **values))
         self._since = asyncio.get_running_loop().time()
