@@ -38,3 +38,11 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         loaded = re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(https?:)?//[^"]+', page.read_text(encoding="utf-8"))
         assert not loaded, page.name
+
+
+def test_the_order_of_pages_names_what_the_benchmarks_write(tmp_path: Path) -> None:
+    from bench.report import DOCS, write_report
+
+    first = write_report(tmp_path / "nothing measured", tmp_path / "docs")
+    page = DOCS.relative_to("docs") / first.name
+    assert f"Benchmarks: {page}\n" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")

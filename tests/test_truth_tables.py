@@ -29,7 +29,7 @@ def matches_of(query: str, text: str) -> list[tuple[int, ...]]:
 
 
 def test_the_page_has_its_tables() -> None:
-    assert len(ROWS) > 40
+    assert len(ROWS) > 90
 
 
 @pytest.mark.parametrize(("query", "events", "expected"), ROWS)

@@ -1,19 +1,17 @@
-"""The page as a person uses it, in headless Chromium: it must say what `sq.run` says. Screenshots go to build/screenshots."""
+"""The page as a person uses it, in headless Chromium: it must say what `sq.run` says."""
 
 from __future__ import annotations
 
 import csv
-import os
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from browsing import browse, click_point, drawn, expect_count, home, in_browser, number, run, serve, shoot, write
+from pyarrow import parquet
 
 import seqube as sq
 from seqube.generate import generate, hierarchy
@@ -21,29 +19,16 @@ from seqube.generate import generate, hierarchy
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-ROOT = Path(__file__).resolve().parents[2]
-SCREENSHOTS = ROOT / "build" / "screenshots"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-FLAGS += ["--disable-component-update", "--disable-sync"]
-PATIENCE_MS = 120_000  # compiling on a busy machine takes long
-
 HIERARCHY = """\
 Computer: [DELL, INTC, MSFT]
 Finance: [QQQ, FCF, ROM]
 """
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.xdist_group("browser"),
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
-]
+pytestmark = in_browser
 
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from pyarrow import parquet
-
     folder = tmp_path_factory.mktemp("explorer")
     parquet.write_table(generate("stock", 20_000, seed=7), folder / "trades.parquet")
     (folder / "companies.yaml").write_text(HIERARCHY)
@@ -52,65 +37,23 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(events: Path) -> Iterator[str]:
-    files = ["--events", str(events), "--hierarchy", str(events.with_name("companies.yaml"))]
-    command = [sys.executable, "-m", "seqube", "explore", "--port", "0", *files]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
-    assert server.stdout is not None
-    found = re.search(r"http\S+", server.stdout.readline())
-    assert found
-    yield found[0]
-    server.terminate()
-    server.wait(30)
+    with serve("--events", events, "--hierarchy", events.with_name("companies.yaml")) as address:
+        yield address
 
 
 @pytest.fixture
 def page(address: str) -> Iterator[Page]:
-    from playwright.sync_api import expect, sync_playwright
-
-    outside: list[str] = []
-    errors: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        context = browser.new_context(viewport={"width": 1400, "height": 1000}, accept_downloads=True)
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        expect.set_options(timeout=PATIENCE_MS)
-        home = urlsplit(address).netloc
-        page.on("request", lambda request: None if urlsplit(request.url).netloc in (home, "") else outside.append(request.url))
-        page.on("pageerror", lambda error: errors.append(str(error)))
+    with browse(address) as page:
         yield page
-        browser.close()
-    assert outside == []  # no request leaves the machine
-    assert errors == []
 
 
-def shoot(page: Page, name: str) -> None:
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.wait_for_timeout(400)
-    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+@pytest.fixture
+def concepts(events: Path) -> sq.Hierarchy:
+    return sq.Hierarchy.load(events.with_name("companies.yaml"))
 
 
-def write(page: Page, text: str) -> None:
-    page.locator(".cm-content").click()
-    page.keyboard.press("Control+a")
-    page.keyboard.insert_text(text)
-
-
-def number(page: Page, name: str) -> int:
-    return int(page.get_by_test_id(name).inner_text().replace(",", ""))
-
-
-def expect_count(page: Page, name: str, count: int) -> None:
+def test_from_a_typo_to_an_export(page: Page, address: str, events: Path, concepts: sq.Hierarchy, tmp_path: Path) -> None:
     from playwright.sync_api import expect
-
-    expect(page.get_by_test_id(name)).to_have_text(f"{count:,}")
-
-
-def test_from_a_typo_to_an_export(page: Page, address: str, events: Path, tmp_path: Path) -> None:
-    from playwright.sync_api import expect
-
-    concepts = sq.Hierarchy.load(events.with_name("companies.yaml"))
-    stream = sq.Events(events)
 
     page.goto(address)
     assert "token" not in page.url
@@ -128,8 +71,9 @@ def test_from_a_typo_to_an_export(page: Page, address: str, events: Path, tmp_pa
     write(page, right)
     expect(page.get_by_test_id("problems")).to_have_text("")
     page.get_by_test_id("run").click()
-    expected = sq.run(right, stream, hierarchy=concepts)
+    expected = sq.run(right, events, hierarchy=concepts)
     expect_count(page, "count", len(expected))
+    expect(page.get_by_test_id("outcome")).to_contain_text("array-stacks")
     shoot(page, "2-matches")
 
     # Sorted by the server, page by page.
@@ -137,25 +81,100 @@ def test_from_a_typo_to_an_export(page: Page, address: str, events: Path, tmp_pa
     lowest = min(expected.table.column("b").combine_chunks().field("price").to_pylist())
     expect(page.get_by_test_id("rows").locator("tbody tr").first).to_contain_text(f"{lowest:g}")
 
-    page.get_by_test_id("show-timeline").click()
-    expect(page.get_by_test_id("timeline-note")).to_contain_text("matches")
-    page.get_by_test_id("timeline").locator("canvas").first.wait_for()
-    shoot(page, "3-timeline")
-    page.get_by_test_id("show-plan").click()
-    page.get_by_test_id("plan").locator("canvas").first.wait_for()
-    shoot(page, "4-plan")
-
-    with page.expect_download() as waiting:
-        page.get_by_test_id("export-csv").click()
-    waiting.value.save_as(tmp_path / "matches.csv")
+    for ending in ("csv", "parquet"):
+        with page.expect_download() as waiting:
+            page.get_by_test_id(f"export-{ending}").click()
+        waiting.value.save_as(tmp_path / f"matches.{ending}")
     with (tmp_path / "matches.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(expected)
     assert [int(row["start"]) for row in rows] == expected.table.column("start").to_pylist()
+    assert parquet.read_table(tmp_path / "matches.parquet").to_pylist() == expected.table.to_pylist()
 
 
-def test_down_the_cube_and_back(page: Page, address: str, events: Path) -> None:
-    concepts = sq.Hierarchy.load(events.with_name("companies.yaml"))
+def test_names_are_completed(page: Page, address: str) -> None:
+    from playwright.sync_api import expect
+
+    page.goto(address)
+    page.get_by_test_id("count").wait_for()
+    write(page, "")
+    page.keyboard.type("PATTERN SEQ(Comp")
+    expect(page.locator(".cm-completionLabel").first).to_have_text("Computer")
+    page.keyboard.press("Enter")
+    page.keyboard.type(" first, Finance b, b.pri")
+    expect(page.locator(".cm-completionLabel").first).to_have_text("price")
+    page.keyboard.press("Enter")
+    page.keyboard.type(" > fir")
+    expect(page.locator(".cm-completionLabel").first).to_have_text("first")
+    page.keyboard.press("Escape")
+
+
+def test_a_click_on_the_timeline_shows_the_events(page: Page, address: str, events: Path, concepts: sq.Hierarchy) -> None:
+    from playwright.sync_api import expect
+
+    page.goto(address)
+    page.get_by_test_id("count").wait_for()
+    text = "PATTERN SEQ(DELL a, QQQ b)\nWITHIN 50 ms"
+    run(page, text)
+    expected = sq.run(text, events, hierarchy=concepts)
+    expect_count(page, "count", len(expected))
+    page.get_by_test_id("show-timeline").click()
+    spec = drawn(page, "timeline")
+    assert set(spec["yAxis"][0]["data"]) == {"DELL", "QQQ"}
+    density = drawn(page, "density")
+    assert sum(bar[1] for bar in density["series"][0]["data"]) == len(expected)
+
+    # A point may be that of several matches: one of them is shown, with all its events.
+    click_point(page, "timeline", series=1, point=0)
+    page.get_by_test_id("event-a").wait_for()
+    shown = {variable: page.get_by_test_id(f"event-{variable}").inner_text() for variable in ("a", "b")}
+    point = spec["series"][1]["data"][0]
+    assert f"ts: {point['value'][0]}" in shown["a"].splitlines()
+    assert any(
+        all(f"{name}: {value}" in shown[variable].splitlines() for variable in shown for name, value in match[variable].items())
+        for match in expected.table.to_pylist()
+    )
+    shoot(page, "3-timeline")
+
+    # The slider's stretch is in the address, and the address leads back to it.
+    page.evaluate(
+        """() => getElement(Number(document.querySelector('[data-testid=density]').id.slice(1)))
+            .chart.dispatchAction({type: 'dataZoom', start: 40, end: 50})"""
+    )
+    page.wait_for_url(lambda url: "between=" in url)
+    shared = parse_qs(urlsplit(page.url).query)
+    assert shared["show"] == ["timeline"]
+    low, high = map(float, shared["between"][0].split("~"))
+    inside = sum(row["end"] >= low and row["start"] <= high for row in expected.table.select(["start", "end"]).to_pylist())
+    expect(page.get_by_test_id("timeline-note")).to_contain_text(f"{inside:,} matches here")
+    page.goto(page.url)
+    expect(page.get_by_test_id("timeline-note")).to_contain_text(f"{inside:,} matches here")
+
+
+@pytest.mark.parametrize(
+    ("text", "taken", "rejected"),
+    [
+        ("PATTERN SEQ(DELL a, QQQ b, [id])\nWITHIN 50 ms", "array-stacks", "iterative"),
+        ("PATTERN AND(DELL a, QQQ b)\nWITHIN 50 ms", "time-join", "iterative"),
+        ("PATTERN SEQ(DELL a, !SEQ(INTC i, MSFT m), QQQ b)\nWITHIN 50 ms", "latest-start", "aggressive"),
+        ("PATTERN SEQ(DELL a, QQQ b)\nAGG COUNT(*)\nWITHIN 5 s", "window-product", "two-step"),
+    ],
+    ids=["sequence", "conjunction", "nested", "aggregate"],
+)
+def test_a_plan_is_drawn_with_costs_and_what_was_rejected(page: Page, address: str, text: str, taken: str, rejected: str) -> None:
+    page.goto(address)
+    page.goto(home(address) + "?" + urlencode({"q": text, "show": "plan"}))
+    labels = str(drawn(page, "plan")["series"][0]["data"])
+    assert f"{{taken|taken: {taken}" in labels
+    assert f"{{rejected|rejected: {rejected}" in labels
+    costs = drawn(page, "costs")
+    assert {taken, rejected} <= set(costs["yAxis"][0]["data"])
+    bars = dict(zip(costs["yAxis"][0]["data"], (bar["value"] for bar in costs["series"][0]["data"]), strict=True))
+    assert 0 < bars[taken] < bars[rejected]
+    shoot(page, f"4-plan-{taken}")
+
+
+def test_down_the_cube_and_back(page: Page, address: str, events: Path, concepts: sq.Hierarchy) -> None:
     stream = sq.Events(events)
 
     def count(pattern: str) -> int:
@@ -164,7 +183,6 @@ def test_down_the_cube_and_back(page: Page, address: str, events: Path) -> None:
     page.goto(address)
     page.get_by_test_id("count").wait_for()
     write(page, "PATTERN SEQ(Computer a, Finance b)\nWITHIN 50 ms")
-    page.wait_for_timeout(600)
     page.get_by_test_id("tab-cube").click()
     expect_count(page, "cube-count", count("SEQ(Computer a, Finance b)"))
     shoot(page, "5-cube")
@@ -191,38 +209,166 @@ def test_down_the_cube_and_back(page: Page, address: str, events: Path) -> None:
     expect_count(page, "cube-count", finest)
     assert page.get_by_test_id("crumb-1").is_visible()
 
+    # A roll-up of a position.
+    page.get_by_test_id("position-2").click()
+    page.get_by_test_id("to-Finance").click()
+    expect_count(page, "cube-count", count("SEQ(DELL a, Finance b)"))
+
+
+def test_the_lattice_is_clicked_and_types_come_and_go(page: Page, address: str, events: Path, concepts: sq.Hierarchy) -> None:
+    from playwright.sync_api import expect
+
+    cube = sq.Cube(sq.Events(events), "SEQ(Computer a, Finance b) WITHIN 50 ms", hierarchy=concepts)
+    page.goto(address)
+    page.goto(home(address) + "?" + urlencode({"view": "cube", "q": str(cube.query)}))
+    expect_count(page, "cube-count", cube.count)
+
+    # Every cuboid of the lattice says its count, and a click leads there.
+    nodes = drawn(page, "lattice")["series"][0]["data"]
+    assert sorted(node["value"] for node in nodes) == sorted(
+        [cube.count, *(near.count for near in (*cube.parents(), *cube.children()))]
+    )
+    place = next(k for k, node in enumerate(nodes) if "SEQ(Computer a, ROM b)" in node["text"])
+    click_point(page, "lattice", series=0, point=place)
+    lower = cube.drill_down(concept=[("Finance", "ROM", 2)])
+    expect_count(page, "cube-count", lower.count)
+    expect(page.get_by_test_id("position-2")).to_have_text("ROM")
+
+    # One more type, which must not occur, and out again.
+    page.get_by_test_id("gap-2").click()
+    page.get_by_label("Put in").fill("MSFT")
+    page.get_by_role("option", name="MSFT").click()
+    page.get_by_text("must not occur").click()
+    page.get_by_role("button", name="Put in").click()
+    expect_count(page, "cube-count", lower.drill_down(pattern=[("!MSFT", 2)]).count)
+    expect(page.get_by_test_id("position-2")).to_have_text("!MSFT")
+    page.get_by_test_id("position-2").click()
+    page.get_by_text("Take out").click()
+    expect_count(page, "cube-count", lower.count)
+
+    # The pivot has the counts of the cube; which one is in the address.
+    page.get_by_test_id("crumb-0").click()
+    expect_count(page, "cube-count", cube.count)
+    page.wait_for_timeout(600)
+    table = cube.pivot(1, 2)
+    spec = drawn(page, "pivot")
+    assert [spec["xAxis"][0]["data"], spec["yAxis"][0]["data"]] == [list(table.columns), list(table.index)]
+    cells = {(x, y): n for x, y, n in spec["series"][0]["data"]}
+    assert cells == {(x, y): int(table.iloc[y, x]) for y in range(len(table.index)) for x in range(len(table.columns))}
+    shoot(page, "7-pivot")
+    page.goto(page.url + "&pivot=2,1,1")
+    page.wait_for_function("() => document.querySelector('[data-testid=pivot] canvas')")
+    assert drawn(page, "pivot")["xAxis"][0]["data"] == list(table.index)
+
 
 def test_aggregates_forecasts_and_generated_events(page: Page, address: str) -> None:
-    home = f"http://{urlsplit(address).netloc}/"
     text = "PATTERN SEQ(DELL a, IPIX b)\nAGG COUNT(*)\nWITHIN 1 s\nEMIT EVERY 1 s"
     stream = sq.Events(generate("stock", 100_000, seed=2026))
+    expected = sq.run(text, stream, hierarchy=sq.Hierarchy.from_dict(hierarchy("stock")))
     page.goto(address)
-    page.goto(home + "?" + "&".join(["data=generated+stock", "q=" + text.replace("\n", "%0A").replace(" ", "+")]))
-    expect_count(page, "count", len(sq.run(text, stream, hierarchy=sq.Hierarchy.from_dict(hierarchy("stock")))))
-    page.get_by_test_id("show-chart").click()
-    page.get_by_test_id("chart").locator("canvas").first.wait_for()
-    shoot(page, "7-aggregates")
-    page.goto(home + "?data=generated+hospital&view=forecast")
-    page.get_by_test_id("predictions").locator("canvas").first.wait_for()
-    assert number(page, "n-predictions") > 0
-    shoot(page, "8-forecasts")
+    page.goto(home(address) + "?" + urlencode({"data": "generated stock", "q": text, "show": "chart"}))
+    expect_count(page, "count", len(expected))
+    points = drawn(page, "chart")["series"][0]["data"]
+    assert [point[1] for point in points] == expected.table.column("count").to_pylist()
+    shoot(page, "8-aggregates")
+    page.goto(home(address) + "?data=generated+hospital&view=forecast")
+    bars = [series for series in drawn(page, "predictions")["series"] if series["type"] == "lines"]
+    assert number(page, "n-predictions") > sum(len(series["data"]) for series in bars) > 0
+    assert {series["name"] for series in bars} == {"hit", "miss", "open"}
+    assert page.get_by_test_id("quality").locator("tbody tr").count() == 2
+    shoot(page, "9-forecasts")
 
 
-def test_work_can_be_stopped(page: Page, address: str) -> None:
+def test_work_shows_how_far_it_is_and_can_be_stopped(page: Page, address: str) -> None:
+    from playwright.sync_api import expect
+
     page.goto(address)
+    page.goto(home(address) + "?data=generated+stock")
     page.get_by_test_id("count").wait_for()
-    write(page, "PATTERN SEQ(Computer a, Finance b, Computer c, Finance d, Computer e)\nWITHIN 5 s")
-    page.wait_for_timeout(600)
-    page.get_by_test_id("run").click()
+    long = "PATTERN SEQ(Computer a, Finance b, Computer c, Finance d, Computer e)\nWHERE a.price + b.price + c.price > 1000"
+    run(page, f"{long}\nWITHIN 150 ms")
+    expect(page.get_by_test_id("progress")).to_have_text(re.compile(r"^[1-9]\d*% · ([\d,]+ rows · )?[\d.]+ s$"))
+    shoot(page, "10-progress")
+    # The page is awake meanwhile: a mistake is underlined as ever.
+    write(page, "PATTERN SEQ(DELL a, QQQ b, a.prise > 1)\nWITHIN 5 ms")
+    expect(page.get_by_test_id("problems")).to_contain_text("did you mean 'price'?")
     page.get_by_test_id("stop").click()
     page.get_by_text("Stopped").wait_for()
-    write(page, "PATTERN SEQ(DELL a, QQQ b)\nWITHIN 5 ms")
-    page.wait_for_timeout(600)
-    page.get_by_test_id("run").click()
+    text = "PATTERN SEQ(DELL a, QQQ b)\nWITHIN 5 ms"
+    run(page, text)
+    expect_count(page, "count", len(sq.run(text, generate("stock", 100_000, seed=2026))))
+
+
+def test_an_upload_is_queried_like_any_file(page: Page, address: str, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    (tmp_path / "visits.csv").write_text("when,what,user\n1000,view,1\n2000,view,2\n3000,buy,1\nsoon,buy,2\n")
+    page.goto(address)
     page.get_by_test_id("count").wait_for()
+    page.get_by_test_id("upload").click()
+    page.get_by_label("Column of the type").fill("what")
+    page.get_by_label("Column of the time").fill("when")
+    page.locator("input[type=file]").set_input_files(tmp_path / "visits.csv")
+    expect(page.get_by_test_id("facts")).to_have_text("3 events · 2 types · 1 rows set aside")
+    run(page, "PATTERN SEQ(view v, buy b, [user])\nWITHIN 1 min")
+    expect_count(page, "count", 1)
+
+
+def test_names_of_events_stay_names(tmp_path: Path) -> None:
+    """A type that looks like a script, a property or a template is shown as it is."""
+    names = ["<img src=x onerror=window.caught=1>", 'x" :title="window.caught=1', "{{window.caught=1}}", "{b|x}"]
+    table = {"type": names * 5, "ts": list(range(20)), ":x": names * 5}
+    import pyarrow as pa
+
+    parquet.write_table(pa.table(table), tmp_path / "odd.parquet")
+    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+    (tmp_path / "odd.yaml").write_text("All:\n" + "".join(f"  - '{name}'\n" for name in names))
+    with serve("--events", tmp_path / "odd.parquet", "--hierarchy", tmp_path / "odd.yaml") as own, browse(own) as page:
+        page.goto(own)
+        text = f"PATTERN SEQ({quoted[0]} a, {quoted[1]} b)\nWITHIN 10"
+        for view in ({"show": "timeline"}, {"show": "plan"}, {"view": "cube"}, {"show": "table"}):
+            page.goto(home(own) + "?" + urlencode({"q": text, **view}))
+            page.get_by_test_id("cube-count" if "view" in view else "count").wait_for()
+            page.wait_for_timeout(500)
+        page.get_by_test_id("show-timeline").click()
+        drawn(page, "timeline")
+        click_point(page, "timeline", series=1, point=0)
+        page.get_by_test_id("event-a").wait_for()
+        assert names[0] in page.get_by_test_id("event-a").inner_text()
+        page.goto(home(own) + "?" + urlencode({"q": "PATTERN SEQ(All a, All b)\nWITHIN 10", "view": "cube"}))
+        page.get_by_test_id("cube-count").wait_for()
+        page.get_by_test_id("position-1").click()
+        page.get_by_text(names[1]).first.wait_for()
+        assert page.evaluate("() => window.caught") is None
 
 
 def test_without_the_token_there_is_no_page(page: Page, address: str) -> None:
-    response = page.goto(f"http://{urlsplit(address).netloc}/")
+    response = page.goto(home(address))
     assert response is not None
     assert response.status == 403
+
+
+@pytest.mark.slow
+def test_ten_million_events(tmp_path: Path) -> None:
+    """The page stays awake while a worker reads and searches them, and what it finds is right."""
+    from playwright.sync_api import expect
+
+    events = tmp_path / "many.parquet"
+    parquet.write_table(generate("stock", 10_000_000, seed=3), events)
+    text = "PATTERN SEQ(DELL a, QQQ b, [id])\nWITHIN 1 s"
+    with serve("--events", events) as own, browse(own) as page:
+        page.goto(own)
+        expect(page.get_by_test_id("facts")).to_have_text("10,000,000 events · 20 types")
+        page.get_by_test_id("count").wait_for()
+        run(page, "PATTERN SEQ(DELL a, IPIX b, QQQ c)\nWITHIN 1 s")
+        expect(page.get_by_test_id("progress")).to_have_text(re.compile(r"^[1-9]\d*% · "))
+        write(page, "PATTERN SEQ(DELL a, QQQ b, a.prise > 1)\nWITHIN 1 s")
+        expect(page.get_by_test_id("problems")).to_contain_text("did you mean 'price'?")
+        expect(page.get_by_test_id("progress")).to_have_text(re.compile(r"^\d+% · "))
+        page.get_by_test_id("stop").click()
+        page.get_by_text("Stopped").wait_for()
+        run(page, text)
+        expect_count(page, "count", len(sq.run(text, events)))
+        page.get_by_test_id("show-timeline").click()
+        drawn(page, "timeline")
+        shoot(page, "11-ten-million")

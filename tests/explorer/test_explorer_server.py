@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import subprocess
@@ -15,11 +14,13 @@ from urllib.parse import urlsplit
 import httpx
 import pyarrow as pa
 import pytest
+from browsing import serve
 from pyarrow import parquet
 
 import seqube as sq
 from seqube.errors import QueryError
-from seqube.explorer.live import find_sinks
+from seqube.explorer.jobs import Desk
+from seqube.explorer.page import Explorer, Screen
 from seqube.explorer.server import HEADERS, Guard
 from seqube.explorer.sources import Source, generated
 from seqube.explorer.worker import Worker
@@ -177,38 +178,43 @@ def test_a_mistake_comes_back_as_it_was_and_the_worker_goes_on(tmp_path: Path) -
     assert asyncio.run(work()) == 1
 
 
-# ---------------------------------------------------------------- a running pipeline
+# ---------------------------------------------------------------- what a query can reach
 
 
-def test_sinks_are_found_and_counted_while_they_grow(tmp_path: Path) -> None:
-    rows = pa.table({"match_id": ["a", "b"], "r": [{"id": 1}, {"id": 2}]})
-
-    def add(number: int) -> None:
-        folder = tmp_path / "matches" / "hot" / f"batch={number:08d}"
-        folder.mkdir(parents=True)
-        parquet.write_table(rows, folder / "part-0.parquet")
-        (tmp_path / "metrics").mkdir(exist_ok=True)
-        (tmp_path / "metrics" / f"{number:08d}.json").write_text(
-            json.dumps({"batch": number, "read": 10, "matches": {"hot": 2}}) + "\n"
-        )
-
-    add(0)
-    sinks = {sink.name: sink for sink in find_sinks(tmp_path)}
-    assert set(sinks) == {"matches/hot", "metrics"}
-    assert sinks["matches/hot"].look().n_rows == 2
-    add(1)
-    half = tmp_path / "matches" / "hot" / "_temporary" / "part-1.parquet"
-    half.parent.mkdir()
-    parquet.write_table(rows, half)
-    look = sinks["matches/hot"].look()
-    assert (look.n_rows, look.newest[0]) == (4, {"match_id": "b", "r.id": 2})
-    assert sinks["metrics"].look().numbers == {"read": [[0, 10], [1, 10]], "matches: hot": [[0, 2], [1, 2]]}
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SEQ(A a, B b, a.x = __import__('os').system('touch caught')) WITHIN 5",
+        "SEQ(A a, B b) WHERE open('few.parquet') IS NULL WITHIN 5",
+        "SEQ(A a, B b) WHERE a.__class__ = 1 WITHIN 5",
+        "SEQ(A a, B b) WITHIN 5 RETURN read_csv('few.parquet') AS stolen",
+        "few.parquet WITHIN 5",
+    ],
+)
+def test_a_query_can_neither_run_code_nor_read_files(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query is a text, wherever it looks like a program or a path; the desk has no other way in."""
+    monkeypatch.chdir(tmp_path)
+    parquet.write_table(pa.table({"type": ["A", "B"], "ts": [1, 2], "x": [1, 1]}), tmp_path / "few.parquet")
+    with pytest.raises(QueryError):
+        Desk(Source("few", tmp_path / "few.parquet")).run(text, "auto", tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} == {"few.parquet"}
 
 
-def test_files_that_sparks_log_does_not_name_do_not_count(tmp_path: Path) -> None:
-    for name in ("done", "half"):
-        parquet.write_table(pa.table({"x": [1]}), tmp_path / f"{name}.parquet")
-    log = tmp_path / "_spark_metadata"
-    log.mkdir()
-    (log / "0").write_text('v1\n{"path":"file:///somewhere/done.parquet","size":1,"action":"add"}\n')
-    assert [sink.look().n_rows for sink in find_sinks(tmp_path)] == [1]
+def test_an_address_opens_no_file(tmp_path: Path) -> None:
+    """The events that an address names are those of the command line, by their names."""
+    parquet.write_table(pa.table({"type": ["A"], "ts": [1]}), tmp_path / "secret.parquet")
+    explorer = Explorer(generated(), tmp_path)
+    for name in (str(tmp_path / "secret.parquet"), "../secret.parquet", "secret.parquet", ""):
+        screen = Screen(explorer, {"data": name, "view": "../x", "strategy": "open('x')"}, [])
+        assert screen.source in explorer.sources.values()
+        assert (screen.source.path, screen.view, screen.strategy) == (None, "query", "auto")
+
+
+def test_other_interfaces_need_the_token_too() -> None:
+    with serve("--host", "0.0.0.0") as address:
+        found = re.fullmatch(r"http://0\.0\.0\.0:(\d+)/\?token=(\S{32})", address)
+        assert found
+        place = f"http://127.0.0.1:{found[1]}/"
+        for path in ("", "?token=", "?token=wrong", "seqube/editor.js", "export/x.csv"):
+            assert httpx.get(place + path).status_code == 403
+        assert httpx.get(f"{place}?token={found[2]}").status_code == 303

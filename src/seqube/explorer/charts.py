@@ -5,6 +5,7 @@ No spec holds code, so no value of an event can become any. Every function takes
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,8 @@ INK, FAINT = "#334155", "#e2e8f0"
 
 MAX_POINTS = 1_000
 MAX_GROUPS = 30
-PLAN_STEP = 270  # pixels from one step of a plan to the next
+PLAN_STEP = 290  # pixels from one step of a plan to the next
+PLAN_LETTERS = 40  # that fit between them
 
 
 def _base(**parts: Any) -> Spec:
@@ -367,7 +369,7 @@ def draw_predictions(table: pa.Table) -> Spec:
 
 
 def draw_plan(plan: Explanation) -> Spec:
-    """The plan as a tree, rows flowing from the leaves on the right to the answer on the left."""
+    """The plan as a tree, rows flowing from the leaves on the right to the answer on the left; with the ways not taken."""
     return _base(
         series=[
             {
@@ -388,8 +390,12 @@ def draw_plan(plan: Explanation) -> Spec:
                     "lineHeight": 16,
                     "backgroundColor": "#fff",
                     "padding": [2, 4],
-                    "width": PLAN_STEP - 40,
-                    "overflow": "break",
+                    "rich": {
+                        "title": {"fontWeight": "bold", "lineHeight": 17},
+                        "note": {"color": "#475569"},
+                        "taken": {"color": HIT, "fontWeight": "bold"},
+                        "rejected": {"color": "#94a3b8"},
+                    },
                 },
                 "lineStyle": {"color": "#94a3b8", "width": 1.5},
                 "itemStyle": {"color": COLOURS[0]},
@@ -399,16 +405,56 @@ def draw_plan(plan: Explanation) -> Spec:
 
 
 def _tree(step: Step) -> dict[str, Any]:
-    return {"name": "\n".join([step.title, *step.notes]), "children": [_tree(child) for child in step.children]}
+    words = [("title", step.title), *(("note", note) for note in step.notes)]
+    words += [("taken" if option.is_taken else "rejected", str(option)) for option in step.options]
+    label = "\n".join(f"{{{style}|{_as_label(line)}}}" for style, text in words for line in _wrap(text))
+    return {"name": step.title, "label": {"formatter": label}, "children": [_tree(child) for child in step.children]}
+
+
+def _wrap(text: str) -> list[str]:
+    """Lines that fit beside a step: styled text is not broken by the chart."""
+    return textwrap.wrap(text, PLAN_LETTERS) or [""]
 
 
 def size_plan(step: Step) -> tuple[int, int]:
     """The width and the height, in pixels, that the drawing of a plan needs."""
 
     def measure(step: Step) -> tuple[int, int]:
-        own = 1 + sum(-(-len(line) // 36) for line in (step.title, *step.notes))
+        own = 1 + sum(len(_wrap(line)) for line in (step.title, *step.notes, *map(str, step.options)))
         sizes = [measure(child) for child in step.children]
         return 1 + max((size[0] for size in sizes), default=0), max(sum(size[1] for size in sizes), own)
 
     depth, n_lines = measure(step)
     return PLAN_STEP * depth + 40, 17 * n_lines + 40
+
+
+def weighed(step: Step) -> list[Step]:
+    """The steps for which the costs of several ways are known."""
+    own = [step] if sum(option.cost is not None for option in step.options) > 1 else []
+    return own + [found for child in step.children for found in weighed(child)]
+
+
+def draw_options(step: Step) -> Spec:
+    """What each way was expected to cost, the taken one in colour."""
+    options = [option for option in step.options if option.cost is not None]
+    bars = [
+        {"value": max(option.cost or 0.0, 0.01), "itemStyle": {"color": HIT if option.is_taken else "#cbd5e1"}}
+        for option in options
+    ]
+    labels = [_as_label(f"{option.cost or 0:,.{1 if option.unit == 'ms' else 0}f}") for option in options]
+    return _base(
+        title={"text": step.title, "subtext": options[0].unit, "textStyle": {"fontSize": 12}, "subtextStyle": {"fontSize": 11}},
+        grid={"left": 10, "right": 70, "top": 46, "bottom": 6, "containLabel": True},
+        xAxis={"type": "log", "show": False},
+        yAxis={"type": "category", "data": [option.name for option in options], "inverse": True, "axisTick": {"show": False}},
+        series=[
+            {
+                "type": "bar",
+                "barWidth": 14,
+                "data": [
+                    {**bar, "label": {"show": True, "position": "right", "formatter": label}}
+                    for bar, label in zip(bars, labels, strict=True)
+                ],
+            }
+        ],
+    )

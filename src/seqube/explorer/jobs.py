@@ -7,6 +7,7 @@ passes between the processes. Each job is a method of `Desk`; `worker` calls it 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,22 @@ import pyarrow as pa
 import seqube as sq
 from seqube.events import Events
 from seqube.explorer.sources import Source
-from seqube.language import parse
+from seqube.explorer.stretches import run_by_stretches
+from seqube.language import Query, parse
 from seqube.plan.explain import Explanation, Step
 from seqube.predict import forecast
+from seqube.query import prepare
 
 MAX_NEIGHBOURS = 60
 WARM_UP = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is: a share of the work, where that can be said, and rows so far."""
+
+    share: float | None
+    n_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +82,12 @@ class Around:
 
 
 class Desk:
-    """The events of one source, and the work that is done on them."""
+    """The events of one source, and the work that is done on them; `tell` hears how far it is."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, tell: Callable[[Progress], None] = lambda _: None) -> None:
         self._source = source
         self._events: Events | None = None
+        self._tell = tell
 
     def open(self) -> Opened:
         before = time.perf_counter()
@@ -98,18 +110,30 @@ class Desk:
         concepts = self._source.concepts
         sq.run(query, events.slice(0, WARM_UP), hierarchy=concepts, strategy=strategy)  # the first run of a kind compiles its loops
         before = time.perf_counter()
-        result = sq.run(query, events, hierarchy=concepts, strategy=strategy)
+        n_rows = self._find(query, strategy, out)
         seconds = time.perf_counter() - before
-        _write(result.table, out)
         plan = sq.explain(query, events, hierarchy=concepts, strategy=strategy)
-        return Ran(str(query), len(result), bool(query.aggregates), seconds, plan, _how(plan.root))
+        return Ran(str(query), n_rows, bool(query.aggregates), seconds, plan, _how(plan.root))
 
     def matches(self, text: str, out: Path) -> int:
         """The matches of a query with their events, whatever it returns."""
+        return self._find(replace(parse(text, self._read().schema), returns=()), "auto", out)
+
+    def _find(self, query: Query, strategy: str, out: Path) -> int:
+        """The rows of a query, to the file as they are found."""
         events = self._read()
-        result = sq.run(replace(parse(text, events.schema), returns=()), events, hierarchy=self._source.concepts)
-        _write(result.table, out)
-        return len(result)
+        n_rows = 0
+
+        def pieces() -> Iterable[pa.Table]:
+            nonlocal n_rows
+            for share, piece in run_by_stretches(prepare(query, events, self._source.concepts, strategy), events):
+                n_rows += len(piece)
+                self._tell(Progress(share, n_rows))
+                yield piece
+
+        # A number that outgrows 64 bits changes the type of its column, from then on: aggregates are written together.
+        _write([pa.concat_tables(pieces(), promote_options="permissive")] if query.aggregates else pieces(), out)
+        return n_rows
 
     # ------------------------------------------------------------ the cube
 
@@ -117,7 +141,11 @@ class Desk:
         before = time.perf_counter()
         cube = sq.Cube(self._read(), text, hierarchy=self._source.concepts)
         coarser, finer = cube.parents(), cube.children()
-        shown = [_cuboid(near) for near in [*coarser, *finer[: MAX_NEIGHBOURS - len(coarser)]]]
+        near = [*coarser, *finer[: MAX_NEIGHBOURS - len(coarser)]]
+        shown = []
+        for cuboid in near:
+            shown.append(_cuboid(cuboid))
+            self._tell(Progress(len(shown) / len(near)))
         return Around(
             _cuboid(cube),
             self._parts(cube),
@@ -162,26 +190,32 @@ class Desk:
         assert self._source.rules is not None
         before = time.perf_counter()
         found = forecast(self._source.rules, self._read(), hierarchy=self._source.concepts)
-        _write(found.outcomes, out)
+        _write([found.outcomes], out)
         quality = found.quality.to_pylist()
         return {"quality": quality, "n_rows": len(found), "unseen": found.unseen, "seconds": time.perf_counter() - before}
 
 
 def _how(root: Step) -> str:
-    """What a plan says was taken among several ways; where there was one way only, its headline."""
+    """The ways that were taken, in the order of the plan."""
     taken, waiting = [], [root]
     while waiting:
-        step = waiting.pop()
-        taken += [note.removeprefix("taken: ").split(",")[0] for note in step.notes if note.startswith("taken: ")]
+        step = waiting.pop(0)
+        taken += [option.name for option in step.options if option.is_taken]
         waiting += step.children
-    return ", ".join(dict.fromkeys(taken)) or (root.children[0] if root.children else root).title
+    return ", ".join(dict.fromkeys(taken))
 
 
 def _cuboid(cube: sq.Cube) -> Cuboid:
     return Cuboid(cube.move, cube.pattern, str(cube.query), cube.count)
 
 
-def _write(table: pa.Table, path: Path) -> None:
+def _write(pieces: Iterable[pa.Table], path: Path) -> None:
     """Rows as an Arrow file, which the server maps instead of reading it."""
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table, max_chunksize=1_000_000)
+    writer = None
+    with pa.OSFile(str(path), "wb") as file:
+        for piece in pieces:
+            if writer is None:
+                writer = pa.ipc.new_file(file, piece.schema)
+            writer.write_table(piece, max_chunksize=1_000_000)
+        if writer is not None:
+            writer.close()

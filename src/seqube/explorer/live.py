@@ -1,13 +1,17 @@
 """A running pipeline, looked at from outside: the files of its sinks and metrics, counted and shown while they grow.
 
-A pipeline file says where its sinks are; without one, folders with Parquet or JSON files are sinks. Where Spark keeps a log beside
-a sink's files (`_spark_metadata`), the files in the log count: others are of a writer that was stopped half-way. Counting reads
-footers of Parquet files alone, once per file; what is shown is read from the newest file.
+A pipeline file says where its sinks are; without one, folders with files of rows are sinks. Files count when their writer has
+finished: those of a folder `batch=N` when it has its `_SUCCESS`, those beside a log of Spark's (`_spark_metadata`) when that names
+them.
+Counting reads the footers of Parquet and ORC files alone, others once; what is shown is read from the newest file.
+
+Invariant: a row is counted once, whatever is written or replaced while one looks.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,17 +19,22 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from nicegui import run, ui
-from pyarrow import parquet
+from pyarrow import csv, orc, parquet
 
+from seqube.errors import SequbeError
 from seqube.explorer.charts import draw_growth
 from seqube.explorer.results import flatten, plain
 
 ROWS_SHOWN = 8
 REFRESH_S = 2.0
 LOG = "_spark_metadata"
-ENDINGS = (".parquet", ".json", ".jsonl")
-SHOWN_METRICS = ("read", "used", "late", "quarantined")
+DONE = "_SUCCESS"
+ENDINGS = (".parquet", ".json", ".jsonl", ".csv", ".orc")
+SHOWN_METRICS = ("read", "used", "irrelevant", "late", "quarantined", "forecasts")
 POINTS_KEPT = 300
+
+
+Version = tuple[Path, int, int]  # a file, its size and when it was written: one that is replaced is read anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,7 @@ class Look:
     """What one look at a sink saw."""
 
     n_rows: int
+    age_s: float | None  # since its newest file was written
     newest: list[dict[str, Any]]
     numbers: dict[str, list[list[float]]]  # of metrics: each number, micro-batch by micro-batch
 
@@ -43,41 +53,55 @@ class Sink:
 
     name: str
     folder: Path
-    counts: dict[tuple[Path, int], int] = field(default_factory=dict)  # by file and its size: a file that grows is counted anew
-    metrics: dict[Path, dict[str, Any]] = field(default_factory=dict)
+    counts: dict[Version, int] = field(default_factory=dict)
+    metrics: dict[Version, dict[str, Any]] = field(default_factory=dict)
     history: list[tuple[float, int]] = field(default_factory=list)
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[Version]:
         """The finished files, oldest first."""
         found = [path for path in self.folder.rglob("*") if path.suffix in ENDINGS and path.is_file()]
-        found = [path for path in found if not _is_hidden(path.relative_to(self.folder))]
+        found = [path for path in found if not _is_hidden(path.relative_to(self.folder)) and _is_done(path.parent)]
         log = self.folder / LOG
         if log.is_dir():
             logged = _read_log(log)
             found = [path for path in found if path.name in logged]
-        return sorted(found, key=lambda path: (path.stat().st_mtime, path))
+        versions = [_version(path) for path in found]
+        return sorted((version for version in versions if version), key=lambda version: (version[2], version[0]))
 
     def look(self) -> Look:
         files = self.files()
-        sizes = [(path, path.stat().st_size) for path in files]
-        for key in sizes:
-            if key not in self.counts:
-                self.counts[key] = _count(key[0])
-        total = sum(self.counts[key] for key in sizes)
-        newest = next((rows for path in reversed(files) if (rows := _tail(path))), [])
-        return Look(total, newest, self._numbers(files) if newest and "batch" in newest[0] else {})
+        self.counts = {file: self.counts[file] if file in self.counts else _count(file[0]) for file in files}
+        newest = next((rows for path, _, _ in reversed(files) if (rows := _tail(path))), [])
+        age_s = max(0.0, time.time() - files[-1][2] / 1e9) if files else None
+        numbers = self._numbers(files[-POINTS_KEPT:]) if newest and "batch" in newest[0] else {}
+        return Look(sum(self.counts.values()), age_s, newest, numbers)
 
-    def _numbers(self, files: list[Path]) -> dict[str, list[list[float]]]:
-        for path in files[-POINTS_KEPT:]:
-            if path not in self.metrics and (rows := _tail(path)):
-                self.metrics[path] = rows[0]
+    def _numbers(self, files: list[Version]) -> dict[str, list[list[float]]]:
+        """The numbers of each micro-batch, in the order of the micro-batches."""
+        self.metrics = {
+            file: self.metrics[file] if file in self.metrics else next(iter(_tail(file[0])), {})
+            for file in sorted(files, key=lambda version: version[0])
+        }
         lines: dict[str, list[list[float]]] = {}
-        for at, row in enumerate(self.metrics[path] for path in files[-POINTS_KEPT:] if path in self.metrics):
+        for at, row in enumerate(self.metrics.values()):
             flat = row | {f"matches: {name}": n for name, n in (row.get("matches") or {}).items()}
             for name, value in flat.items():
-                if name in SHOWN_METRICS or name.startswith("matches: "):
+                if (name in SHOWN_METRICS or name.startswith("matches: ")) and value is not None:
                     lines.setdefault(name, []).append([at, value])
         return lines
+
+
+def _version(path: Path) -> Version | None:
+    try:
+        about = path.stat()
+    except FileNotFoundError:  # replaced just now: the next look will tell
+        return None
+    return path, about.st_size, about.st_mtime_ns
+
+
+def _is_done(folder: Path) -> bool:
+    """Whether a micro-batch is written as a whole; other folders have no such mark."""
+    return not folder.name.startswith("batch=") or (folder / DONE).exists()
 
 
 def find_sinks(place: Path) -> list[Sink]:
@@ -122,31 +146,45 @@ def _read_log(log: Path) -> set[str]:
 
 def _count(path: Path) -> int:
     try:
-        if path.suffix == ".parquet":
-            return int(parquet.read_metadata(path).num_rows)
-        with path.open("rb") as file:
-            return sum(1 for line in file if line.strip())
+        match path.suffix:
+            case ".parquet":
+                return int(parquet.read_metadata(path).num_rows)
+            case ".orc":
+                return int(orc.ORCFile(path).nrows)
+            case ".csv":
+                return sum(batch.num_rows for batch in csv.open_csv(path))
+            case _:
+                with path.open("rb") as file:
+                    return sum(1 for line in file if line.strip())
     except (OSError, pa.ArrowInvalid):
         return 0  # still being written, or already gone: the next look will tell
 
 
 def _tail(path: Path) -> list[dict[str, Any]]:
+    """The last rows of a file, the newest first."""
     try:
-        if path.suffix == ".parquet":
-            file = parquet.ParquetFile(path)
-            if not file.num_row_groups:
-                return []
-            table = file.read_row_group(file.num_row_groups - 1)
-            rows: list[dict[str, Any]] = plain(flatten(table.slice(max(0, table.num_rows - ROWS_SHOWN))).to_pylist())
-            return rows[::-1]
-        with path.open("rb") as lines:
-            lines.seek(max(0, path.stat().st_size - 64 * 1024))
-            last = [
-                line for line in lines.read().decode("utf-8", "replace").splitlines() if line.startswith("{") and line.endswith("}")
-            ]
-        return [plain(json.loads(line)) for line in last[-ROWS_SHOWN:]][::-1]
+        match path.suffix:
+            case ".parquet":
+                groups = parquet.ParquetFile(path)
+                return _last(groups.read_row_group(groups.num_row_groups - 1)) if groups.num_row_groups else []
+            case ".orc":
+                stripes = orc.ORCFile(path)
+                return _last(pa.Table.from_batches([stripes.read_stripe(stripes.nstripes - 1)])) if stripes.nstripes else []
+            case ".csv":
+                return _last(csv.read_csv(path))
+            case _:
+                with path.open("rb") as file:
+                    file.seek(max(0, path.stat().st_size - 64 * 1024))
+                    lines = file.read().decode("utf-8", "replace").splitlines()
+                whole = [line for line in lines if line.startswith("{") and line.endswith("}")]
+                return [plain(json.loads(line)) for line in whole[-ROWS_SHOWN:]][::-1]
     except (OSError, pa.ArrowInvalid, ValueError):
         return []
+
+
+def _last(table: pa.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = plain(flatten(table.slice(max(0, table.num_rows - ROWS_SHOWN))).to_pylist())
+    return rows[::-1]
 
 
 class LivePanel:
@@ -156,16 +194,21 @@ class LivePanel:
         self._watched = place
         self._sinks: dict[Path, Sink] = {}
         self._cards: dict[Path, _Card] = {}
-        self._note = ui.label().classes("text-slate-500")
+        self._note = ui.label().classes("text-slate-500").props("data-testid=live-note")
         self._place = ui.column().classes("w-full gap-3")
         self._seconds = 0.0
         ui.timer(REFRESH_S, self._refresh)
 
     async def _refresh(self) -> None:
-        looks = await run.io_bound(self._look)
-        sinks = f"{len(self._sinks)} sinks, looked at every {REFRESH_S:.0f} s" if self._sinks else "no files yet"
-        self._note.text = f"{self._watched.name}: {sinks}"
-        for sink, look in looks or []:
+        try:
+            looks = await run.io_bound(self._look) or []
+        except SequbeError as error:  # the pipeline file is being edited
+            self._note.text = str(error)
+            return
+        ages = [look.age_s for _, look in looks if look.age_s is not None]
+        sinks = f"{len(looks)} sinks, looked at every {REFRESH_S:.0f} s" if looks else "nothing written yet"
+        self._note.text = f"{self._watched.name}: {sinks}" + (f" · last written {min(ages):,.0f} s ago" if ages else "")
+        for sink, look in looks:
             sink.history = [*sink.history, (self._seconds, look.n_rows)][-POINTS_KEPT:]
             if sink.folder not in self._cards:
                 with self._place:
@@ -184,10 +227,13 @@ class _Card:
         with ui.column().classes("sq-card gap-1"):
             with ui.row().classes("items-center gap-3"):
                 ui.label(name).classes("sq-title")
-                self._total = ui.label().classes("sq-big").props(f'data-testid="live-{name}"')
+                self._total = ui.label().classes("sq-big")
+                self._total.props["data-testid"] = f"live-{name}"  # not as text: a name must not become a property
             with ui.row().classes("w-full no-wrap gap-4"):
                 self._chart = ui.echart(draw_growth({"rows": []})).style("height: 190px; width: 420px; flex: none")
+                self._chart.props["data-testid"] = f"chart-{name}"
                 self._table = ui.table(rows=[], columns=[], row_key="#").classes("sq-table").props("flat dense")
+                self._table.style("min-width: 0")  # scrolls inside its card
 
     def show(self, look: Look, history: list[tuple[float, int]]) -> None:
         self._total.text = f"{look.n_rows:,}"

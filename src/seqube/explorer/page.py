@@ -1,8 +1,8 @@
 """The page: events to choose from, the query with help while it is written, and what it found as table, timeline, chart and plan.
 
-Each browser tab has a `Screen`. Its state (data, view, query, the way through the cube) is in the address, so that it can be kept,
-shared and gone back to; opening an address does the same work again. What a tab shows is in the browser, its rows are in a file of
-its own, and both go when the tab does.
+Each browser tab has a `Screen`. Its state (data, view, query, the way through the cube, what is shown of each) is in the address,
+so that it can be kept, shared and gone back to; opening an address does the same work again. What a tab shows is in the browser,
+its rows are in a file of its own, and both go when the tab does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nicegui import run, ui
 
 from seqube.errors import Problem, QueryError, SequbeError
 from seqube.explorer import charts
-from seqube.explorer.jobs import Opened, Ran
+from seqube.explorer.jobs import Opened, Progress, Ran
 from seqube.explorer.live import LivePanel
 from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeline
 from seqube.explorer.results import ResultFile
@@ -32,6 +32,7 @@ from seqube.query import prepare
 
 STRATEGIES = ("auto", "iterative", "aggressive", "passive", "balanced", "latest-start", "two-step", "per-start", "window-product")
 VIEWS = ("query", "cube", "forecast", "live")
+DETAILS = {"query": ("show", "between"), "cube": ("pivot",)}  # what else an address says of a view
 LARGEST_UPLOAD = 512 * 2**20
 TYPING_PAUSE = 0.25
 
@@ -89,8 +90,10 @@ class Screen:
         self.text = given.get("q", "")[:20_000]
         self.strategy = given.get("strategy", "") if given.get("strategy") in STRATEGIES else "auto"
         self.via = via[-20:]
+        self.detail = {name: given[name][:100] for names in DETAILS.values() for name in names if name in given}
         self.opened: Opened | None = None
         self._task: asyncio.Future[Any] | None = None
+        self._job = ""
         self._address: str | None = None
 
     @property
@@ -112,11 +115,13 @@ class Screen:
             ui.space()
             self._busy = ui.spinner(size="sm").classes("mr-2")
             self._busy.visible = False
-            self._clock = ui.label().classes("text-slate-500 sq-fact")
+            self._clock = ui.label().classes("text-slate-500 sq-fact").props("data-testid=progress")
             self._stop = ui.button("Stop", icon="stop", color="red-7", on_click=self.stop).props(
                 "dense unelevated data-testid=stop"
             )
             self._stop.visible = False
+            self._bar = ui.linear_progress(show_value=False, size="3px").classes("sq-bar")
+            self._bar.visible = False
         self._ticker = ui.timer(0.2, self._tick, active=False)
         names = {"query": "Query", "cube": "Cube", "forecast": "Forecasts", "live": "Live"}
         with ui.tabs(on_change=self._turn).classes("px-4").props("align=left dense no-caps") as tabs:
@@ -159,7 +164,7 @@ class Screen:
     async def _choose(self, event: happenings.ValueChangeEventArguments[Any]) -> None:
         if event.value != self.data:
             self.data, self.via = event.value, []
-            self.text = ""
+            self.text, self.detail = "", {}
             await self.open(self.data)
             self.go()
 
@@ -196,13 +201,19 @@ class Screen:
         elif self.view == "forecast":
             await self.forecast.run()
 
-    def go(self) -> None:
+    def look_at(self, **detail: str) -> None:
+        """Another part of the same view: the address says so, and there is no step to go back to."""
+        self.detail |= detail
+        self.go(is_step=False)
+
+    def go(self, is_step: bool = True) -> None:
         """Put what is looked at now into the address."""
         parts = [("data", self.data), ("view", self.view), ("q", self.text)]
         parts += [("strategy", self.strategy)] if self.strategy != "auto" else []
         parts += [("via", text) for text in self.via] if self.view == "cube" else []
+        parts += [(name, self.detail[name]) for name in DETAILS.get(self.view, ()) if name in self.detail]
         address = "/?" + urlencode(parts)
-        if self._address is None:
+        if self._address is None or not is_step:
             ui.navigate.history.replace(address)  # what was asked for, written out: no step to go back to
         elif address != self._address:
             ui.navigate.history.push(address)
@@ -211,13 +222,20 @@ class Screen:
     # ------------------------------------------------------------ work
 
     async def work(self, job: str, tell: Callable[[SequbeError], None] | None = None, **values: Any) -> Any:
-        """The worker's answer, or None when it was stopped or failed; then `tell`, or a note, says why."""
-        if self._task is not None:
-            ui.notify("One thing at a time: wait for the current work or stop it", type="warning")
-            return None
-        self._task = asyncio.ensure_future(self.explorer.worker(self.data).do(job, **values))
+        """The worker's answer, or None when it was stopped or failed; then `tell`, or a note, says why.
+
+        What is asked twice is refused the second time; anything else waits for its turn.
+        """
+        while self._task is not None:
+            if job == self._job:
+                ui.notify("One thing at a time: wait for the current work or stop it", type="warning")
+                return None
+            await asyncio.wait([self._task])
+        self._job = job
+        self._progress = Progress(None)
+        self._task = asyncio.ensure_future(self.explorer.worker(self.data).do(job, self._hear, **values))
         self._since = asyncio.get_running_loop().time()
-        self._busy.visible = self._stop.visible = self._ticker.active = True
+        self._busy.visible = self._stop.visible = self._bar.visible = self._ticker.active = True
         try:
             return await self._task
         except asyncio.CancelledError:
@@ -226,7 +244,7 @@ class Screen:
             (tell or _notify)(error)
         finally:
             self._task = None
-            self._busy.visible = self._stop.visible = self._ticker.active = False
+            self._busy.visible = self._stop.visible = self._bar.visible = self._ticker.active = False
             self._clock.text = ""
         return None
 
@@ -240,8 +258,16 @@ class Screen:
         self.query.forget()
         self.forecast.forget()
 
+    def _hear(self, progress: Progress) -> None:
+        self._progress = progress
+
     def _tick(self) -> None:
-        self._clock.text = f"{asyncio.get_running_loop().time() - self._since:.1f} s"
+        share, n_rows = self._progress.share, self._progress.n_rows
+        parts = [f"{share:.0%}" if share is not None else "", f"{n_rows:,} rows" if n_rows else ""]
+        parts.append(f"{asyncio.get_running_loop().time() - self._since:.1f} s")
+        self._clock.text = " · ".join(part for part in parts if part)
+        self._bar.props["indeterminate"] = share is None
+        self._bar.value = share or 0.0
 
 
 def _notify(error: SequbeError) -> None:
@@ -259,6 +285,7 @@ class QueryPanel:
         self._typed = 0
         self._result: tuple[str, ResultFile] | None = None
         self._timeline: tuple[str, ResultFile] | None = None
+        self._shown: tuple[str, str] | None = None
         with ui.row().classes("w-full no-wrap gap-3 items-stretch"):
             with ui.column().classes("sq-card gap-2 grow"):
                 with ui.row().classes("w-full items-center gap-2"):
@@ -372,6 +399,9 @@ class QueryPanel:
             return
         self.forget()
         self._result = number, screen.explorer.add(number, path)
+        if self._shown not in (None, (screen.data, text)):
+            screen.detail.pop("between", None)  # it was a stretch of other matches
+        self._shown = screen.data, text
         screen.go()
         noun = "rows" if ran.is_aggregate else "matches"
         pace = f"{ran.seconds:.2f} s" if ran.seconds >= 0.1 else f"{1000 * ran.seconds:.0f} ms"
@@ -383,15 +413,12 @@ class QueryPanel:
         assert self._result is not None
         number, result = self._result
         self._answer.clear()
+        views = ("table", "chart" if ran.is_aggregate else "timeline", "plan")
         with self._answer, ui.column().classes("sq-card gap-2"):
             with ui.row().classes("w-full items-center"):
                 with ui.tabs().props("dense no-caps align=left") as tabs:
-                    ui.tab("table", "Table").props("data-testid=show-table")
-                    if ran.is_aggregate:
-                        ui.tab("chart", "Chart").props("data-testid=show-chart")
-                    else:
-                        ui.tab("timeline", "Timeline").props("data-testid=show-timeline")
-                    ui.tab("plan", "Plan").props("data-testid=show-plan")
+                    for view in views:
+                        ui.tab(view, view.capitalize()).props(f"data-testid=show-{view}")
                 ui.space()
                 for ending in ("csv", "parquet"):
                     link = f"/export/{number}.{ending}"
@@ -410,12 +437,15 @@ class QueryPanel:
                     self._show_plan(ran)
 
             async def turn(event: happenings.ValueChangeEventArguments[Any]) -> None:
+                self._screen.look_at(show=event.value)
                 if event.value == "timeline" and self._timeline is None:
                     await self._draw_timeline(text)
                 elif event.value == "chart" and not chart_place.default_slot.children:
                     await _draw_chart(result, chart_place)
 
             tabs.on_value_change(turn)
+            if (show := self._screen.detail.get("show")) in views:
+                tabs.set_value(show)
 
     @staticmethod
     def _show_plan(ran: Ran) -> None:
@@ -423,6 +453,13 @@ class QueryPanel:
         with ui.scroll_area().classes("w-full").style(f"height: {max(200, height) + 30}px"):
             chart = ui.echart(charts.draw_plan(ran.plan)).props("data-testid=plan")
             chart.style(f"height: {max(200, height)}px; width: {width}px; max-width: none")
+        weighed = charts.weighed(ran.plan.root)
+        if weighed:
+            ui.label("What was weighed: expected cost, on a logarithmic scale").classes("sq-title")
+            with ui.row().classes("w-full gap-4"):
+                for step in weighed:
+                    costs = ui.echart(charts.draw_options(step)).props("data-testid=costs")
+                    costs.style(f"height: {26 * len(step.options) + 90}px; width: 460px; flex: none")
         with ui.expansion("As text").classes("w-full"):
             ui.label(str(ran.plan)).classes("sq-mono").props("data-testid=plan-text")
 
@@ -443,7 +480,7 @@ class QueryPanel:
         if self._timeline[1].is_in_time:
             await run.io_bound(lambda result: result.density, self._timeline[1])  # a pass over all matches, and not here
         with place:
-            Timeline(self._timeline[1], screen.opened.sample.time_column, screen.opened.sample.type_column)
+            Timeline(screen, self._timeline[1], screen.opened.sample.time_column, screen.opened.sample.type_column)
 
     def forget(self) -> None:
         for kept in (self._result, self._timeline):

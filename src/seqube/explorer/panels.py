@@ -56,14 +56,14 @@ class ResultTable:
 class Timeline:
     """All matches as a density over time; those of the stretch that is chosen there as lines through their events."""
 
-    def __init__(self, result: ResultFile, time: str, kind: str) -> None:
-        self._result, self._time, self._kind = result, time, kind
+    def __init__(self, screen: Screen, result: ResultFile, time: str, kind: str) -> None:
+        self._screen, self._result, self._time, self._kind = screen, result, time, kind
         if not result.is_in_time:
             ui.label("There are no matches to draw.").classes("text-slate-500")
             return
         self._axis = "time" if pa.types.is_temporal(result.table.schema.field("start").type) else "value"
         self._edges, counts = result.density
-        low, high = self._first_stretch()
+        low, high = self._asked_stretch() or self._first_stretch()
         spec = charts.draw_density(self._edges, counts, self._axis, low, high)
         overview = ui.echart(spec).classes("w-full").style("height: 170px").props("data-testid=density")
         overview.on("chart:datazoom", self._zoom, ["start", "end"], throttle=0.3)
@@ -71,6 +71,15 @@ class Timeline:
         self._place = ui.column().classes("w-full")
         self._about = ui.column().classes("w-full")
         self._draw(low, high)
+
+    def _asked_stretch(self) -> tuple[float, float] | None:
+        """What the address asks for, as far as there are matches."""
+        try:
+            low, high = map(float, self._screen.detail.get("between", "").split("~"))
+        except ValueError:
+            return None
+        low, high = max(low, float(self._edges[0])), min(high, float(self._edges[-1]))
+        return (low, high) if low < high else None
 
     def _first_stretch(self) -> tuple[float, float]:
         low, high = float(self._edges[0]), float(self._edges[-1])
@@ -81,7 +90,9 @@ class Timeline:
 
     def _zoom(self, event: happenings.GenericEventArguments) -> None:
         low, span = float(self._edges[0]), float(self._edges[-1] - self._edges[0])
-        self._draw(low + span * float(event.args["start"]) / 100, low + span * float(event.args["end"]) / 100)
+        low, high = (low + span * float(event.args[end]) / 100 for end in ("start", "end"))
+        self._screen.look_at(between=f"{low:.0f}~{high:.0f}")
+        self._draw(low, high)
 
     def _draw(self, low: float, high: float) -> None:
         rows, total = self._result.between(low, high, MATCHES_DRAWN)
@@ -106,7 +117,8 @@ class Timeline:
             for variable, values in row.items():
                 if isinstance(values, dict):
                     mark = "border-teal-700 border-2" if variable == data.get("variable") else ""
-                    with ui.column().classes(f"sq-card gap-0 {mark}").style("width: auto"):
+                    with ui.column().classes(f"sq-card gap-0 {mark}").style("width: auto") as card:
+                        card.props["data-testid"] = f"event-{variable}"
                         ui.label(variable).classes("sq-title")
                         for name, value in values.items():
                             ui.label(f"{name}: {value}").classes("text-sm sq-fact")
@@ -164,9 +176,11 @@ class CubePanel:
     async def _back(self, number: int) -> None:
         text = self._screen.via[number]
         self._screen.via = self._screen.via[:number]
+        self._screen.detail.pop("pivot", None)
         await self.look(text)
 
     async def _go(self, text: str) -> None:
+        self._screen.detail.pop("pivot", None)  # the positions are others there
         self._screen.via = [*self._screen.via, self.shown][-20:]
         await self.look(text)
 
@@ -206,7 +220,8 @@ class CubePanel:
         known = counts.get(f"{move[0]} -> {move[1]} at {move[2]}")
         arrow = "↓" if verb == "drill down" else "↑"
         label = f"{arrow} {name}" + (f"   {known:,}" if known is not None else "")
-        ui.menu_item(label, on_click=lambda: self._move(verb, move)).props(f'data-testid="to-{name}"')
+        item = ui.menu_item(label, on_click=lambda: self._move(verb, move))
+        item.props["data-testid"] = f"to-{name}"  # not as text: a name must not become a property
 
     def _show_gap(self, at: int) -> None:
         opened, concepts = self._screen.opened, self._screen.source.concepts
@@ -231,19 +246,21 @@ class CubePanel:
         places = {at: f"{at}: {name}" for at, (name, negated, _, _) in enumerate(around.parts, 1) if not negated}
         if len(places) < 2:
             return
-        first, second = list(places)[:2]
+        first, second, n_down = self._asked_pivot(places) or (*list(places)[:2], 1)
         with ui.column().classes("sq-card gap-1"):
             with ui.row().classes("items-center gap-3"):
                 ui.label("Pivot").classes("sq-title")
                 rows = ui.select(places, value=first, label="Rows").props("dense outlined options-dense").classes("w-36")
                 columns = ui.select(places, value=second, label="Columns").props("dense outlined options-dense").classes("w-36")
-                steps = ui.number("Steps down", value=1, min=1, max=9).props("dense outlined").classes("w-24")
+                steps = ui.number("Steps down", value=n_down, min=1, max=9).props("dense outlined").classes("w-24")
             place = ui.column().classes("w-full")
 
             async def draw() -> None:
                 if rows.value == columns.value:
                     return
                 n = int(steps.value or 1)
+                if (rows.value, columns.value, n) != (first, second, n_down):
+                    self._screen.look_at(pivot=f"{rows.value},{columns.value},{n}")
                 pivot = await self._screen.work("pivot", text=self.shown, rows=(rows.value, n), columns=(columns.value, n))
                 if pivot is not None:
                     place.clear()
@@ -256,6 +273,14 @@ class CubePanel:
             for control in (rows, columns, steps):
                 control.on_value_change(draw)
             await draw()
+
+    def _asked_pivot(self, places: dict[int, str]) -> tuple[int, int, int] | None:
+        """The rows, the columns and the steps down that the address asks for, if there are such positions."""
+        try:
+            rows, columns, n_down = map(int, self._screen.detail.get("pivot", "").split(","))
+        except ValueError:
+            return None
+        return (rows, columns, min(max(n_down, 1), 9)) if {rows, columns} <= set(places) and rows != columns else None
 
 
 def _headline(text: str) -> str:

@@ -11,11 +11,15 @@ import asyncio
 import contextlib
 import multiprocessing
 import signal
+import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
 from seqube.errors import SequbeError
 from seqube.explorer.sources import Source
+
+TELL_EVERY_S = 0.1
 
 _SPAWN = multiprocessing.get_context("spawn")
 
@@ -29,13 +33,17 @@ class Worker:
         self._process: Any = None
         self._pipe: Connection | None = None
 
-    async def do(self, job: str, **values: Any) -> Any:
-        """The answer of a job of `Desk`, by its name; a SequbeError in it is raised here."""
+    async def do(self, job: str, hear: Callable[[Any], None] = lambda _: None, **values: Any) -> Any:
+        """The answer of a job of `Desk`, by its name; a SequbeError in it is raised here. `hear` is told how far it is."""
         async with self._turn:
             pipe = self._start()
             try:
                 pipe.send((job, values))
-                done, answer = await asyncio.to_thread(pipe.recv)
+                while True:
+                    done, answer = await asyncio.to_thread(pipe.recv)
+                    if done is not None:
+                        break
+                    hear(answer)
             except (EOFError, OSError):
                 self.stop()
                 raise SequbeError("the worker process ended\n  hint: perhaps memory ran out; ask for less at once") from None
@@ -66,7 +74,15 @@ def _work(pipe: Connection, source: Source) -> None:
     from seqube.explorer.jobs import Desk
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when to end
-    desk = Desk(source)
+    told = 0.0
+
+    def tell(progress: Any) -> None:
+        nonlocal told
+        if time.monotonic() - told > TELL_EVERY_S:
+            pipe.send((None, progress))
+            told = time.monotonic()
+
+    desk = Desk(source, tell)
     with contextlib.suppress(EOFError, OSError):
         while True:
             job, values = pipe.recv()

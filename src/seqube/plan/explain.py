@@ -6,14 +6,14 @@ The text is for people; `graph` has the same nodes and edges as plain data, for 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from seqube.events import Statistics
 from seqube.language.tree import Value, Window
 from seqube.language.writer import duration, write_predicate, write_value
-from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.aggregates import AggregatePlan, Choice
 from seqube.plan.physical import (
     Absence,
     Clause,
@@ -34,17 +34,34 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """A way that was taken or rejected: what it is expected to cost, or why that cannot be said."""
+
+    name: str
+    is_taken: bool
+    cost: float | None = None
+    unit: str = "instances touched"
+    reason: str = ""
+
+    def __str__(self) -> str:
+        digits = 1 if self.unit == "ms" else 0
+        cost = self.reason if self.cost is None else f"about {self.cost:,.{digits}f} {self.unit}"
+        return f"{'taken' if self.is_taken else 'rejected'}: {self.name}" + (f", {cost}" if cost else "")
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
-    """One node of an explained plan: a headline, what is noted about it, and the steps it builds on."""
+    """One node of an explained plan: a headline, what is noted about it, the steps it builds on, the ways there were to do it."""
 
     title: str
     notes: tuple[str, ...] = ()
     children: tuple[Step, ...] = ()
+    options: tuple[Option, ...] = ()
 
     def lines(self, first: str = "", rest: str = "") -> Iterable[str]:
         yield first + self.title
         stem = rest + ("│ " if self.children else "  ")
-        for note in self.notes:
+        for note in (*self.notes, *map(str, self.options)):
             yield stem + "  " + note
         for number, child in enumerate(self.children):
             last = number == len(self.children) - 1
@@ -94,7 +111,7 @@ class Explanation:
                 "x": places[node["id"]][0],
                 "y": places[node["id"]][1],
                 "title": node["title"],
-                "notes": "; ".join(node.get("notes", ())),
+                "notes": "; ".join([*node.get("notes", ()), *(str(Option(**option)) for option in node.get("options", ()))]),
             }
             for node in graph["nodes"]
         ]
@@ -110,7 +127,7 @@ class Explanation:
 
     @property
     def graph(self) -> dict[str, Any]:
-        """Nodes (id, title, notes) and edges (source, target): what flows from where to where."""
+        """Nodes (id, title, notes, options) and edges (source, target): what flows from where to where."""
         if self.drawn is not None:
             return dict(self.drawn)
         nodes: list[dict[str, Any]] = []
@@ -118,7 +135,8 @@ class Explanation:
 
         def add(step: Step) -> int:
             number = len(nodes)
-            nodes.append({"id": number, "title": step.title, "notes": list(step.notes)})
+            options = [asdict(option) for option in step.options]
+            nodes.append({"id": number, "title": step.title, "notes": list(step.notes), "options": options})
             edges.extend({"source": add(child), "target": number} for child in step.children)
             return number
 
@@ -133,16 +151,17 @@ class Explanation:
         return Explanation(Step("workload", (), tuple(Step(f"query {name}", (), (part.root,)) for name, part in parts.items())))
 
 
-def explain_matches(plan: MatchPlan, statistics: Statistics | None = None) -> Explanation:
+def explain_matches(plan: MatchPlan, statistics: Statistics | None = None, is_built: bool = True) -> Explanation:
+    """How matches are found, or, where they are only counted, what is counted."""
     notes = [f"window: {_window(plan.window)}"]
     if plan.partition_by:
         notes.append(f"partitioned by {', '.join(plan.partition_by)}: each partition is a stream of its own")
     if plan.waits:
         notes.append("trailing negation: a match is final when the window that began with it is over")
-    known = _Known(statistics, {way.subquery: way for way in plan.ways}, plan.is_nested)
+    known = _Known(statistics, {way.subquery: way for way in plan.ways}, plan.is_nested, is_built)
     children = [_step(plan.pattern, known), *(_absence(check, known) for check in plan.checks)]
     title = "return matches" if not plan.returns else f"return {', '.join(str(item.name) for item in plan.returns)}"
-    return Explanation(Step(title, tuple(notes), tuple(children)))
+    return Explanation(Step(title if is_built else "matches, counted without being built", tuple(notes), tuple(children)))
 
 
 def explain_aggregates(plan: AggregatePlan, statistics: Statistics | None = None) -> Explanation:
@@ -152,12 +171,17 @@ def explain_aggregates(plan: AggregatePlan, statistics: Statistics | None = None
     if plan.group_by:
         notes.append(f"grouped by {', '.join(write_value(key) for key in plan.group_by)}")
     notes += [f"having {write_predicate(predicate)}" for predicate in plan.having]
-    for choice in plan.choices:
-        word = "taken" if choice.strategy == plan.strategy else "rejected"
-        cost = choice.reason if choice.seconds is None else f"about {choice.seconds * 1e3:,.1f} ms"
-        notes.append(f"{word}: {choice.strategy}, {cost}")
     title = f"aggregate {', '.join(str(output.name) for output in plan.aggregates)} by {plan.strategy}"
-    return Explanation(Step(title, tuple(notes), (explain_matches(plan.matches, statistics).root,)))
+    below = explain_matches(plan.matches, statistics, is_built=plan.strategy == "two-step").root
+    return Explanation(Step(title, tuple(notes), (below,), weigh(plan.choices, plan.strategy)))
+
+
+def weigh(choices: Iterable[Choice], taken: str) -> tuple[Option, ...]:
+    """The ways to aggregate, with what they are expected to cost."""
+    return tuple(
+        Option(choice.strategy, choice.strategy == taken, choice.seconds and choice.seconds * 1e3, "ms", choice.reason)
+        for choice in choices
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +191,7 @@ class _Known:
     statistics: Statistics | None
     ways: Mapping[Node, Way]
     is_nested: bool
+    is_built: bool
 
 
 def _step(node: Node, known: _Known) -> Step:
@@ -174,11 +199,8 @@ def _step(node: Node, known: _Known) -> Step:
     way = known.ways.get(node)
     if way is None:
         return step
-    estimates = [f"{name} about {cost:,.0f}" for name, cost in way.costs]
-    taken = next((text for text in estimates if text.startswith(way.strategy + " ")), way.strategy)
-    notes = [f"taken: {taken}" + (" instances touched" if estimates else "")]
-    notes += [f"rejected: {text}" for text in estimates if text != taken]
-    return replace(step, notes=(*notes, *step.notes))
+    costs = way.costs or ((way.strategy, None),)
+    return replace(step, options=tuple(Option(name, name == way.strategy, cost) for name, cost in costs))
 
 
 def _plain_step(node: Node, known: _Known) -> Step:
@@ -200,7 +222,7 @@ def _plain_step(node: Node, known: _Known) -> Step:
                 notes_of_gap = () if known.is_nested else (how,)
                 children.append(Step(f"nothing {where}", notes_of_gap, (_step(gap.instance, known),)))
             how = "own events first, then its sub-queries in the intervals between them"
-            notes.insert(0, how if known.is_nested else "array stacks, enumerated from the last slot")
+            notes[:0] = [how] if known.is_nested else ["array stacks, enumerated from the last slot"] * known.is_built
             return Step(f"match sequence of {len(node.slots)}", tuple(notes), tuple(children))
         case MatchConjunction():
             notes = [*_keys(node.key), *map(_clause, node.clauses), *map(_filter, node.filters)]

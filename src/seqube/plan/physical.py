@@ -18,6 +18,9 @@ from dataclasses import dataclass
 
 from seqube.language.tree import ComparisonOp, Output, Predicate, Value, Window
 
+# What the matcher does by itself, from the inside out: for whole patterns, and for sub-queries.
+OWN_WAYS = ("scan", "array-stacks", "time-join", "merge", "latest-start", "candidates", "once")
+
 
 @dataclass(frozen=True, slots=True)
 class Scan:
@@ -139,7 +142,7 @@ Node = Scan | MatchSequence | MatchConjunction | MatchAlternatives
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a sub-query is evaluated, and what each strategy was estimated to cost (in instances touched), where that is known."""
+    """How a sub-query, or the whole, is evaluated, and what each way was estimated to cost (in instances touched), where known."""
 
     subquery: Node
     strategy: str
@@ -164,7 +167,7 @@ class MatchPlan:
     @property
     def is_nested(self) -> bool:
         """Whether sub-queries are evaluated outer first, each for the results of the expression around it."""
-        return any(way.strategy not in ("latest-start", "candidates", "once") for way in self.ways)
+        return any(way.strategy not in OWN_WAYS for way in self.ways)
 
     @property
     def waits(self) -> bool:

@@ -42,7 +42,7 @@ from seqube.plan.aggregates import (
     Choice,
     chain_of,
 )
-from seqube.plan.explain import Explanation, Step
+from seqube.plan.explain import Explanation, Step, weigh
 from seqube.plan.physical import Scan
 
 STRATEGIES = ("independent", "prefix-tree", "chop-connect")
@@ -309,9 +309,6 @@ def plan_sharing(queries: Mapping[str, Counted], statistics: Statistics, strateg
 def explain_sharing(plan: SharingPlan) -> Explanation:
     """Candidates, benefits, conflicts, the plan, and what the other ways would have cost."""
     notes = []
-    for choice in plan.choices:
-        word = "taken" if choice.strategy == plan.strategy else "rejected"
-        notes.append(f"{word}: {choice.strategy}, about {(choice.seconds or 0.0) * 1e3:,.1f} ms")
     for number, candidate in enumerate(plan.candidates):
         against = [j if i == number else i for i, j in plan.conflicts if number in (i, j)]
         conflict = f", in conflict with {', '.join(_text(plan.candidates[i].piece) for i in against)}" if against else ""
@@ -324,7 +321,8 @@ def explain_sharing(plan: SharingPlan) -> Explanation:
         Step(f"query {name}", (" + ".join(_text(piece) for piece in plan.pieces[name]), f"window {query.window:,} ticks"))
         for name, query in plan.queries.items()
     )
-    return Explanation(Step(f"count {len(plan.queries)} sequences together by {plan.strategy}", tuple(notes), steps))
+    title = f"count {len(plan.queries)} sequences together by {plan.strategy}"
+    return Explanation(Step(title, tuple(notes), steps, weigh(plan.choices, plan.strategy)))
 
 
 def _text(piece: Pattern) -> str:

@@ -36,7 +36,17 @@ from seqube.language.tree import (
     attributes,
 )
 from seqube.language.writer import write_predicate
-from seqube.plan.physical import Absence, Atom, MatchAlternatives, MatchPlan, MatchSequence, Node, Scan, Way
+from seqube.plan.physical import (
+    Absence,
+    Atom,
+    MatchAlternatives,
+    MatchConjunction,
+    MatchPlan,
+    MatchSequence,
+    Node,
+    Scan,
+    Way,
+)
 from seqube.plan.rewrite import conjuncts, spread_same
 
 LOOPS = ("iterative", "aggressive", "passive", "balanced")
@@ -157,6 +167,15 @@ def subqueries(plan: MatchPlan) -> Iterator[Subquery]:
         yield from _negated(check, plan.pattern)
 
 
+def _negated_events(plan: MatchPlan) -> Iterator[Subquery]:
+    """The single events that must not be there: the smallest of sub-queries, for which there is nothing to choose."""
+    gaps = plan.pattern.gaps if isinstance(plan.pattern, MatchSequence) else ()
+    yield from (Subquery(gap.instance, plan.pattern, negated=True) for gap in gaps if isinstance(gap.instance, Scan))
+    for check in plan.checks:
+        if isinstance(check.instance, Scan):
+            yield Subquery(check.instance, plan.pattern, negated=True, tied=bool(check.filters or check.checks))
+
+
 def _below(node: Node) -> Iterator[Subquery]:
     for child in _parts(node):
         if not isinstance(child, Scan):
@@ -269,7 +288,7 @@ class Costs:
         everything = self._windows() * self._found(subquery, 1.0)
         in_interval = self._found(subquery, share)
         tied = in_interval * self._tied(parent, subquery)  # those that agree with the outer result
-        first = min(self._found(part, share) for part in _parts(subquery))
+        first = min((self._found(part, share) for part in _parts(subquery)), default=in_interval)
         steps = self._steps(subquery, share)
         steps = min(steps, first + steps * self._tied(parent, subquery))
         intervals = min(outer, triggers * self._product(own[:-1], share) + 1)  # distinct intervals
@@ -285,6 +304,17 @@ class Costs:
             "balanced": min(everything, intervals * tied) + outer * (2 if negated else 2 + tied),
         }
         return tuple(sorted(costs.items(), key=lambda item: item[1]))
+
+    def estimate_whole(self, pattern: Node, loop: str = LOOPS[0]) -> tuple[tuple[str, float], ...]:
+        """What a pattern without sub-queries costs: in the matcher's own loops, without its key, and trigger by trigger."""
+        events = self._in_stream(pattern)
+        found = self._windows() * self._found(pattern, 1.0)
+        steps = self._windows() * self._steps(pattern, 1.0)
+        costs = {OWN[type(pattern)]: FLAT * (events + found)}
+        if isinstance(pattern, MatchSequence | MatchConjunction) and pattern.key:
+            costs["equality in the loop, no key"] = FLAT * (events + max(steps, found))
+        costs[loop] = events + max(steps, found)
+        return tuple(costs.items())
 
     def _in_stream(self, node: Node) -> float:
         return float(sum(self.measured.statistics.count(scan.types) for scan in _scans(node)))
@@ -349,6 +379,13 @@ class Costs:
         return total + sum(self._steps(slot, share) for slot in node.slots if not isinstance(slot, Scan))
 
 
+# What the matcher's own loops do for each kind of pattern that nests no other.
+OWN: dict[type[Node], str] = {
+    Scan: "scan",
+    MatchSequence: "array-stacks",
+    MatchConjunction: "time-join",
+    MatchAlternatives: "merge",
+}
 FLAT = 0.12  # an instance in the flat matcher's loops, beside one on the arena of the nested ones: measured
 
 
@@ -373,7 +410,7 @@ def choose_ways(flat: MatchPlan, make_nested: Callable[[], MatchPlan], strategy:
                 "strategy 'latest-start' does not apply: a negation is tied to outer events by more than equalities\n"
                 f"  hint: one of {', '.join(('auto', *(LOOPS if _refused(make_nested()) is None else ())))}"
             )
-        return flat
+        return _with_reasons(flat, measured)
     nested = make_nested()
     if (refused := _refused(nested)) is not None:
         raise PlanError(
@@ -381,17 +418,19 @@ def choose_ways(flat: MatchPlan, make_nested: Callable[[], MatchPlan], strategy:
             "  hint: auto does"
         )
     ways = [Way(subquery.node, strategy, _costs(nested, subquery, measured)) for subquery in subqueries(nested)]
-    return replace(nested, ways=tuple(ways) or (Way(nested.pattern, strategy),))
+    if not ways:
+        costs = Costs.of(nested, measured).estimate_whole(nested.pattern, strategy) if measured is not None else ()
+        ways = [Way(nested.pattern, strategy, costs)]
+    return replace(nested, ways=tuple(ways))
 
 
 def _cheapest(flat: MatchPlan, make_nested: Callable[[], MatchPlan], measured: Measured | None) -> MatchPlan:
     """For every sub-query the strategy that costs least; the flat plan if the sum of its sub-queries does."""
-    found = list(subqueries(flat))
-    if not found or measured is None:
-        return flat
-    estimates = [(subquery, _costs(flat, subquery, measured)) for subquery in found]
-    own = [(subquery.node, next(item for item in costs if item[0] not in LOOPS), costs) for subquery, costs in estimates]
-    flat = replace(flat, ways=tuple(Way(node, name, costs) for node, (name, _), costs in own))
+    if measured is None or not any(subqueries(flat)):
+        return _with_reasons(flat, measured)
+    estimates = [_costs(flat, subquery, measured) for subquery in subqueries(flat)]
+    own = [next(cost for name, cost in costs if name not in LOOPS) for costs in estimates]
+    flat = _with_reasons(flat, measured)
     nested = make_nested()
     if _refused(nested) is not None:
         return flat
@@ -400,9 +439,20 @@ def _cheapest(flat: MatchPlan, make_nested: Callable[[], MatchPlan], measured: M
         costs = _costs(nested, subquery, measured)
         name, cost = next(item for item in costs if item[0] in LOOPS)
         loops.append((Way(subquery.node, name, costs), cost))
-    if sum(cost for _, cost in loops) < sum(cost for _, (_, cost), _ in own):
+    if sum(cost for _, cost in loops) < sum(own):
         return replace(nested, ways=tuple(way for way, _ in loops))
     return flat
+
+
+def _with_reasons(flat: MatchPlan, measured: Measured | None) -> MatchPlan:
+    """The flat plan with the matcher's own way for each of its parts, beside what the others would cost."""
+    if measured is None:
+        return flat
+    nested = list(subqueries(flat))
+    ways = [(subquery.node, _costs(flat, subquery, measured)) for subquery in (*nested, *_negated_events(flat))]
+    if not nested:
+        ways.append((flat.pattern, Costs.of(flat, measured).estimate_whole(flat.pattern)))
+    return replace(flat, ways=tuple(Way(node, next(name for name, _ in costs if name not in LOOPS), costs) for node, costs in ways))
 
 
 def _costs(plan: MatchPlan, subquery: Subquery, measured: Measured | None) -> tuple[tuple[str, float], ...]:

@@ -1,0 +1,135 @@
+"""The explorer as a person meets it: a server of its own, its page in headless Chromium, screenshots in build/screenshots."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+FLAGS += ["--disable-component-update", "--disable-sync"]
+PATIENCE_MS = 40_000  # compiling on a busy machine takes long
+
+in_browser = [
+    pytest.mark.browser,
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
+]
+
+
+def browsed(test: Callable[..., None]) -> Callable[..., None]:
+    """A single test that needs a browser."""
+    for mark in in_browser:
+        test = mark(test)
+    return test
+
+
+@contextmanager
+def serve(*options: str | Path) -> Iterator[str]:
+    """The address that `seqube explore` prints."""
+    command = [sys.executable, "-m", "seqube", "explore", "--port", "0", *map(str, options)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
+    assert server.stdout is not None
+    found = next((found for line in server.stdout if (found := re.search(r"http\S+", line))), None)
+    assert found
+    try:
+        yield found[0]
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+@contextmanager
+def browse(address: str) -> Iterator[Page]:
+    """A page in a browser; no request of it may leave the machine, and no script of it may fail."""
+    from playwright.sync_api import expect, sync_playwright
+
+    outside: list[str] = []
+    errors: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        context = browser.new_context(viewport={"width": 1400, "height": 1000}, accept_downloads=True)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
+        home = urlsplit(address).netloc
+        page.on("request", lambda request: None if urlsplit(request.url).netloc in (home, "") else outside.append(request.url))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        yield page
+        browser.close()
+    assert outside == []
+    assert errors == []
+
+
+def home(address: str) -> str:
+    return f"http://{urlsplit(address).netloc}/"
+
+
+def shoot(page: Page, name: str) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.wait_for_timeout(400)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+
+def write(page: Page, text: str) -> None:
+    """Put a query into the editor; the page needs a moment to notice."""
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text)
+    page.wait_for_timeout(600)
+
+
+def number(page: Page, name: str) -> int:
+    return int(page.get_by_test_id(name).inner_text().replace(",", ""))
+
+
+def expect_count(page: Page, name: str, count: int) -> None:
+    from playwright.sync_api import expect
+
+    expect(page.get_by_test_id(name)).to_have_text(f"{count:,}")
+
+
+def run(page: Page, text: str) -> None:
+    write(page, text)
+    page.get_by_test_id("run").click()
+
+
+# ---------------------------------------------------------------- charts: what they were told to draw, and clicks on it
+
+_CHART = "getElement(Number(document.querySelector(`[data-testid=${name}]`).id.slice(1))).chart"
+
+
+def drawn(page: Page, name: str) -> dict[str, Any]:
+    """The spec of a chart, as the browser has it."""
+    page.get_by_test_id(name).locator("canvas").first.wait_for()
+    spec: dict[str, Any] = page.evaluate(f"name => {_CHART}.getOption()", name)
+    return spec
+
+
+def click_point(page: Page, name: str, series: int, point: int) -> None:
+    """Click where a chart has drawn a point of a series."""
+    page.get_by_test_id(name).scroll_into_view_if_needed()
+    x, y = page.evaluate(
+        f"""([name, series, point]) => {{
+            const chart = {_CHART};
+            const data = chart.getModel().getSeriesByIndex(series).getData();
+            const layout = data.getItemLayout(point);
+            return data.hostModel.subType === 'graph' ? chart.convertToPixel({{seriesIndex: series}}, layout) : layout;
+        }}""",
+        [name, series, point],
+    )
+    page.get_by_test_id(name).click(position={"x": x, "y": y})

@@ -1,0 +1,163 @@
+"""A running pipeline, looked at from outside: what its sinks hold, while they grow, and the page beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from browsing import browse, browsed, drawn, home, serve, shoot
+from pyarrow import csv, orc, parquet
+
+import seqube as sq
+from seqube.explorer.live import DONE, find_sinks
+from seqube.generate import generate
+
+ROWS = pa.table({"match_id": ["a", "b"], "r": [{"id": 1}, {"id": 2}]})
+
+
+def add_batch(folder: Path, number: int, is_done: bool = True) -> None:
+    place = folder / "matches" / "hot" / f"batch={number:08d}"
+    place.mkdir(parents=True)
+    parquet.write_table(ROWS, place / "part-0.parquet")
+    if is_done:
+        (place / DONE).touch()
+
+
+def add_metrics(folder: Path, number: int, read: int | None) -> None:
+    (folder / "metrics").mkdir(exist_ok=True)
+    row = {"batch": number, "read": read, "matches": {"hot": 2}}
+    (folder / "metrics" / f"{number:08d}.json").write_text(json.dumps(row) + "\n")
+
+
+def test_sinks_are_found_and_counted_while_they_grow(tmp_path: Path) -> None:
+    add_batch(tmp_path, 0)
+    add_metrics(tmp_path, 0, None)
+    sinks = {sink.name: sink for sink in find_sinks(tmp_path)}
+    assert set(sinks) == {"matches/hot", "metrics"}
+    assert sinks["matches/hot"].look().n_rows == 2
+    assert sinks["metrics"].look().numbers == {"matches: hot": [[0, 2]]}
+    add_batch(tmp_path, 1)
+    add_batch(tmp_path, 2, is_done=False)
+    half = tmp_path / "matches" / "hot" / "_temporary" / "part-1.parquet"
+    half.parent.mkdir()
+    parquet.write_table(ROWS, half)
+    look = sinks["matches/hot"].look()
+    assert (look.n_rows, look.newest[0]) == (4, {"match_id": "b", "r.id": 2})
+    # The numbers of a micro-batch are completed in a second writing of its file.
+    add_metrics(tmp_path, 0, 10)
+    add_metrics(tmp_path, 1, 10)
+    assert sinks["metrics"].look().numbers == {"read": [[0, 10], [1, 10]], "matches: hot": [[0, 2], [1, 2]]}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "orc", "json"])
+def test_sinks_of_every_format(tmp_path: Path, ending: str) -> None:
+    table = pa.table({"id": [1, 2, 3], "ward": ["A", "B, or\nC", None]})
+    path = tmp_path / f"part-0.{ending}"
+    match ending:
+        case "parquet":
+            parquet.write_table(table, path)
+        case "csv":
+            csv.write_csv(table, path)
+        case "orc":
+            orc.write_table(table, path)
+        case _:
+            path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    (sink,) = find_sinks(tmp_path)
+    look = sink.look()
+    assert look.n_rows == 3
+    assert [row["id"] for row in look.newest] == [3, 2, 1]
+    path.write_bytes(path.read_bytes()[:-5])  # as if its writer were not ready
+    assert sink.look().n_rows <= 3
+
+
+def test_files_that_sparks_log_does_not_name_do_not_count(tmp_path: Path) -> None:
+    for name in ("done", "half"):
+        parquet.write_table(pa.table({"x": [1]}), tmp_path / f"{name}.parquet")
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    (log / "0").write_text('v1\n{"path":"file:///somewhere/done.parquet","size":1,"action":"add"}\n')
+    assert [sink.look().n_rows for sink in find_sinks(tmp_path)] == [1]
+
+
+# ---------------------------------------------------------------- beside a pipeline that runs
+
+QUERY = "SEQ(Wash w, !Disinfect d, Operate o, [id]) WITHIN 2 hours"
+PIPELINE = f"""\
+source:     {{format: parquet, path: in, type: type, time: ts, lateness: 1 second}}
+queries:    {{unclean: "{QUERY}"}}
+sinks:
+  matches:  {{path: out/matches}}
+  metrics:  {{path: out/metrics}}
+trigger:    1 second
+checkpoint: out/checkpoint
+"""
+
+
+class _Feed:
+    """Events that arrive file by file, each there whole or not at all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "in"
+        self._folder.mkdir()
+        self.table = generate("hospital", 3_000, seed=1)
+        self._fed = 0
+
+    def send(self, n: int) -> None:
+        draft = self._folder / f".{self._fed}.parquet"
+        parquet.write_table(self.table.slice(self._fed, n), draft)
+        draft.rename(self._folder / f"{self._fed}.parquet")
+        self._fed += n
+
+    def expected(self) -> int:
+        """The matches that are certain: those that end before the newest event, less the lateness."""
+        so_far = sq.Events(self.table.slice(0, self._fed))
+        ends = sq.run(QUERY, so_far).table.column("end")
+        newest = self.table.column("ts")[self._fed - 1].as_py()
+        return sum((newest - end.as_py()).total_seconds() > 1 for end in ends)
+
+
+@pytest.mark.slow
+@browsed
+def test_the_page_follows_a_pipeline_that_runs(tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    feed = _Feed(tmp_path)
+    feed.send(1_000)
+    (tmp_path / "hygiene.yaml").write_text(PIPELINE)
+    command = [sys.executable, "-m", "seqube", "pipeline", str(tmp_path / "hygiene.yaml")]
+    pipeline = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        with serve("--live", tmp_path / "hygiene.yaml") as address, browse(address) as page:
+            page.goto(address)
+            page.goto(home(address) + "?view=live")
+            expect(page.get_by_test_id("live-note")).to_contain_text("hygiene.yaml")
+            for n in (0, 1_000, 1_000):  # what is there at first, and what arrives while the page is open
+                if n:
+                    feed.send(n)
+                expect(page.get_by_test_id("live-unclean")).to_have_text(f"{feed.expected():,}", timeout=180_000)
+                assert pipeline.poll() is None, "the pipeline runs on"
+            expect(page.get_by_test_id("live-note")).to_contain_text("2 sinks")
+            page.wait_for_function(
+                """() => {
+                    const chart = getElement(Number(document.querySelector('[data-testid="chart-metrics"]').id.slice(1))).chart;
+                    const read = chart.getOption().series.find((line) => line.name === 'read');
+                    return read && read.data.reduce((sum, point) => sum + point[1], 0) === 3000;
+                }"""
+            )
+            lines = {line["name"]: sum(point[1] for point in line["data"]) for line in drawn(page, "chart-metrics")["series"]}
+            assert lines["matches: unclean"] == feed.expected()
+            shoot(page, "12-live")
+    finally:
+        os.killpg(pipeline.pid, signal.SIGINT)
+        try:
+            _, errors = pipeline.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            os.killpg(pipeline.pid, signal.SIGKILL)
+            raise
+    assert pipeline.returncode == 0, errors.decode()
