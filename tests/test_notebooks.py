@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import escape
 from typing import Any
 
 import pyarrow as pa
@@ -66,7 +68,10 @@ def test_a_plan_is_drawn_with_all_its_steps() -> None:
     plan = sq.explain("SEQ(DELL a, !SEQ(MSFT m, INTC i), QQQ b) WITHIN 20 ms", EVENTS)
     titles = {row["title"] for row in values_of(plan.plot()) if "title" in row}
     assert titles == {node["title"] for node in plan.graph["nodes"]}
-    assert plan._repr_html_().startswith("<pre>")
+    shown = plan._repr_html_()
+    assert shown.startswith("<pre>")
+    assert re.sub(r"</?span[^>]*>", "", shown) == f"<pre>{escape(str(plan))}</pre>"
+    assert shown.count("color:#94a3b8") == str(plan).count("rejected: ") > 0
 
 
 def test_a_cube_is_drawn_with_its_neighbours() -> None:

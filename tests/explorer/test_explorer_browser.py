@@ -109,6 +109,22 @@ def test_names_are_completed(page: Page, address: str) -> None:
     page.keyboard.press("Escape")
 
 
+def test_words_are_coloured_and_examples_run(page: Page, address: str) -> None:
+    from playwright.sync_api import expect
+
+    page.goto(address)
+    page.get_by_test_id("count").wait_for()
+    write(page, "PATTERN SEQ(DELL a, QQQ b)\nWITHIN 5 ms -- soon")
+    words = page.locator(".cm-line span").all()
+    colours = {word.inner_text().strip(): word.evaluate("word => getComputedStyle(word).color") for word in words}
+    assert len({colours[word] for word in ("PATTERN", "DELL", "5 ms", "-- soon")}) == 4
+    page.get_by_test_id("examples").click()
+    page.get_by_text("How many").click()
+    expect(page.locator(".cm-content")).to_contain_text("AGG")
+    page.get_by_test_id("run").click()
+    expect_count(page, "count", 1)
+
+
 def test_a_click_on_the_timeline_shows_the_events(page: Page, address: str, events: Path, concepts: sq.Hierarchy) -> None:
     from playwright.sync_api import expect
 
@@ -262,6 +278,8 @@ def test_the_lattice_is_clicked_and_types_come_and_go(page: Page, address: str, 
 
 
 def test_aggregates_forecasts_and_generated_events(page: Page, address: str) -> None:
+    from playwright.sync_api import expect
+
     text = "PATTERN SEQ(DELL a, IPIX b)\nAGG COUNT(*)\nWITHIN 1 s\nEMIT EVERY 1 s"
     stream = sq.Events(generate("stock", 100_000, seed=2026))
     expected = sq.run(text, stream, hierarchy=sq.Hierarchy.from_dict(hierarchy("stock")))
@@ -272,11 +290,25 @@ def test_aggregates_forecasts_and_generated_events(page: Page, address: str) -> 
     assert [point[1] for point in points] == expected.table.column("count").to_pylist()
     shoot(page, "8-aggregates")
     page.goto(home(address) + "?data=generated+hospital&view=forecast")
-    bars = [series for series in drawn(page, "predictions")["series"] if series["type"] == "lines"]
-    assert number(page, "n-predictions") > sum(len(series["data"]) for series in bars) > 0
-    assert {series["name"] for series in bars} == {"hit", "miss", "open"}
+
+    def drawn_outcomes() -> dict[str, int]:
+        lines = [series for series in drawn(page, "predictions")["series"] if series["type"] == "lines"]
+        return {series["name"]: len(series["data"]) for series in lines}
+
+    # The last predictions that are decided, hits and misses; later ones are open, and the address says which are shown.
+    decided = drawn_outcomes()
+    assert decided["open"] == 0
+    assert decided["hit"] + decided["miss"] == 120 < number(page, "n-predictions")
+    assert decided["miss"] > 0
     assert page.get_by_test_id("quality").locator("tbody tr").count() == 2
     shoot(page, "9-forecasts")
+    before = page.get_by_test_id("stretch").inner_text()
+    page.get_by_test_id("chevron_right").click()
+    page.wait_for_url(lambda url: "at=" in url)
+    moved = page.get_by_test_id("stretch").inner_text()
+    assert moved != before
+    page.goto(page.url)
+    expect(page.get_by_test_id("stretch")).to_have_text(moved, ignore_case=True)
 
 
 def test_work_shows_how_far_it_is_and_can_be_stopped(page: Page, address: str) -> None:

@@ -32,7 +32,7 @@ from seqube.query import prepare
 
 STRATEGIES = ("auto", "iterative", "aggressive", "passive", "balanced", "latest-start", "two-step", "per-start", "window-product")
 VIEWS = ("query", "cube", "forecast", "live")
-DETAILS = {"query": ("show", "between"), "cube": ("pivot",)}  # what else an address says of a view
+DETAILS = {"query": ("show", "between"), "cube": ("pivot",), "forecast": ("at",)}  # what else an address says of a view
 LARGEST_UPLOAD = 512 * 2**20
 TYPING_PAUSE = 0.25
 

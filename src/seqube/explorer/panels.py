@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from nicegui import events as happenings
 from nicegui import run, ui
 
@@ -291,11 +292,12 @@ def _headline(text: str) -> str:
 
 
 class ForecastPanel:
-    """What rules predicted and how it turned out: the quality of each rule, the newest intervals, all rows."""
+    """What rules predicted and how it turned out: the quality of each rule, a stretch of intervals, all rows."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._result: tuple[str, ResultFile] | None = None
+        self._at = 0
         self._place = ui.column().classes("w-full gap-3")
 
     def meet(self) -> None:
@@ -328,12 +330,38 @@ class ForecastPanel:
                 self._show_quality(found["quality"])
             if len(result):
                 with ui.column().classes("sq-card gap-1"):
-                    ui.label(f"The last {min(len(result), PREDICTIONS_DRAWN):,} predictions").classes("sq-title")
-                    newest = result.table.slice(max(0, len(result) - PREDICTIONS_DRAWN))
-                    spec = charts.draw_predictions(newest)
-                    ui.echart(spec).classes("w-full").style("height: 320px").props("data-testid=predictions")
+                    with ui.row().classes("items-center gap-2"):
+                        self._stretch = ui.label().classes("sq-title").props("data-testid=stretch")
+                        for icon, way in (("chevron_left", -1), ("chevron_right", 1)):
+                            button = ui.button(icon=icon, on_click=lambda way=way: self._move(way))
+                            button.props(f"flat dense round size=sm data-testid={icon}")
+                    self._chart = ui.column().classes("w-full")
+                self._draw(self._first(result))
             with ui.column().classes("sq-card gap-1"):
                 ResultTable(result)
+
+    def _first(self, result: ResultFile) -> int:
+        """Where the address asks to begin; else with the last predictions that are all decided."""
+        asked = self._screen.detail.get("at", "")
+        if asked.isdecimal():
+            return int(asked)
+        undecided = pc.index(result.table.column("outcome"), "open").as_py()
+        return (undecided if undecided >= 0 else len(result)) - PREDICTIONS_DRAWN
+
+    def _move(self, way: int) -> None:
+        self._draw(self._at + way * PREDICTIONS_DRAWN)
+        self._screen.look_at(at=str(self._at))
+
+    def _draw(self, at: int) -> None:
+        assert self._result is not None
+        result = self._result[1]
+        self._at = min(max(at, 0), max(len(result) - PREDICTIONS_DRAWN, 0))
+        shown = result.table.slice(self._at, PREDICTIONS_DRAWN)
+        self._stretch.text = f"Predictions {self._at + 1:,} to {self._at + len(shown):,} of {len(result):,}"
+        self._chart.clear()
+        with self._chart:
+            spec = charts.draw_predictions(shown)
+            ui.echart(spec).classes("w-full").style("height: 320px").props("data-testid=predictions")
 
     @staticmethod
     def _show_quality(quality: list[dict[str, Any]]) -> None:

@@ -81,7 +81,14 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        """The text, with what was taken and what was rejected told apart."""
+        styles = {"taken": "color:#0f766e;font-weight:bold", "rejected": "color:#94a3b8"}
+        lines = []
+        for line in str(self).splitlines():
+            word = line.lstrip("│├└─ ").partition(":")[0]
+            text = escape(line)
+            lines.append(f'<span style="{styles[word]}">{text}</span>' if word in styles else text)
+        return "<pre>" + "\n".join(lines) + "</pre>"
 
     def plot(self) -> altair.LayerChart | altair.FacetChart:
         """The steps as a tree, from what is read on the right to the answer on the left; notes appear under the pointer."""
