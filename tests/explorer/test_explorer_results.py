@@ -17,7 +17,6 @@ from seqube.explorer import charts
 from seqube.explorer.jobs import Desk
 from seqube.explorer.results import ResultFile, plain
 from seqube.explorer.sources import Source, generated
-from seqube.generate import generate
 
 QUERY = "PATTERN SEQ(Computer a, Finance b) WITHIN 20 ms"
 
@@ -187,10 +186,19 @@ def test_a_plan_is_drawn_whole(desk: Desk, tmp_path: Path) -> None:
 def test_sources_start_with_queries_that_run(tmp_path: Path) -> None:
     for source in generated():
         desk = Desk(source)
-        names = desk.open().sample.type_names
-        for text in source.queries(names).values():
+        opened = desk.open()
+        for text in source.queries(opened.sample.type_names, opened.window).values():
             desk.run(text, "auto", tmp_path / "out")
-    parquet.write_table(generate("stock", 100), tmp_path / "some.parquet")
-    own = Source("some", tmp_path / "some.parquet")
-    for text in own.queries(Desk(own).open().sample.type_names).values():
-        assert sq.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "gap", "window"), [("int64", "ms", 1, "100 ms"), ("int64", "s", 60, "1 hour"), ("us", "", 5_000, "100 ms")]
+)
+def test_the_first_window_of_own_events_fits_them(tmp_path: Path, kind: str, unit: str, gap: int, window: str) -> None:
+    times = pa.array(range(0, 4_000 * gap, gap), pa.int64()).cast(pa.int64() if unit else pa.timestamp(kind))
+    parquet.write_table(pa.table({"type": ["A", "B"] * 2_000, "ts": times}), tmp_path / "some.parquet")
+    desk = Desk(Source("some", tmp_path / "some.parquet", unit=unit or "ms"))
+    opened = desk.open()
+    assert opened.window == window
+    for text in Source("some").queries(opened.sample.type_names, opened.window).values():
+        assert 0 < desk.run(text, "auto", tmp_path / "out").n_rows < 400_000

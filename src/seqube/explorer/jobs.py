@@ -16,7 +16,7 @@ import pyarrow as pa
 
 import seqube as sq
 from seqube.events import Events
-from seqube.explorer.sources import Source
+from seqube.explorer.sources import Source, window_for
 from seqube.explorer.stretches import run_by_stretches
 from seqube.language import Query, parse
 from seqube.plan.explain import Explanation, Step
@@ -44,6 +44,7 @@ class Opened:
     n_rejected: int
     reasons: dict[str, int]
     counts: dict[str, int]
+    window: str  # to start with
     seconds: float
 
 
@@ -95,7 +96,8 @@ class Desk:
         rejected = events.rejected
         counts = events.statistics.counts
         seconds = time.perf_counter() - before
-        return Opened(events.slice(0, 0), len(events), rejected.count, dict(rejected.reasons), dict(counts), seconds)
+        window = window_for(events)
+        return Opened(events.slice(0, 0), len(events), rejected.count, dict(rejected.reasons), dict(counts), window, seconds)
 
     def _read(self) -> Events:
         if self._events is None:

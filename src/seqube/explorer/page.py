@@ -185,7 +185,7 @@ class Screen:
         aside = f" · {opened.n_rejected:,} rows set aside" if opened.n_rejected else ""
         self._facts.text = f"{opened.n_events:,} events · {sum(map(bool, opened.counts.values()))} types{aside}"
         if not self.text:
-            self.text = next(iter(self.source.queries(opened.sample.type_names).values()))
+            self.text = next(iter(self.source.queries(opened.sample.type_names, opened.window).values()))
         self.query.meet(opened)
         self.forecast.meet()
         self.cube.shown = ""
@@ -247,6 +247,17 @@ class Screen:
             self._busy.visible = self._stop.visible = self._bar.visible = self._ticker.active = False
             self._clock.text = ""
         return None
+
+    async def find(
+        self, job: str, tell: Callable[[SequbeError], None] | None = None, **values: Any
+    ) -> tuple[Any, tuple[str, ResultFile]] | None:
+        """The worker's answer, and the rows that it wrote; of work that was stopped or failed no file is left."""
+        number, path = self.explorer.new_file()
+        answer = await self.work(job, tell, out=path, **values)
+        if answer is None:
+            path.unlink(missing_ok=True)
+            return None
+        return answer, (number, self.explorer.add(number, path))
 
     def stop(self) -> None:
         if self._task is not None:
@@ -326,7 +337,7 @@ class QueryPanel:
         )
         self._examples.clear()
         with self._examples:
-            for title, text in screen.source.queries(opened.sample.type_names).items():
+            for title, text in screen.source.queries(opened.sample.type_names, opened.window).items():
                 ui.menu_item(title, on_click=lambda text=text: self.set_text(text))
         self._types.clear()
         with self._types, ui.column().classes("gap-0 w-full"):
@@ -391,14 +402,14 @@ class QueryPanel:
         if not self._check():
             return
         screen = self._screen
-        number, path = screen.explorer.new_file()
         self._outcome.content = ""
         text = screen.text
-        ran: Ran | None = await screen.work("run", self._tell, text=text, strategy=screen.strategy, out=path)
-        if ran is None:
+        found = await screen.find("run", self._tell, text=text, strategy=screen.strategy)
+        if found is None:
             return
         self.forget()
-        self._result = number, screen.explorer.add(number, path)
+        ran: Ran = found[0]
+        self._result = found[1]
         if self._shown not in (None, (screen.data, text)):
             screen.detail.pop("between", None)  # it was a stretch of other matches
         self._shown = screen.data, text
@@ -472,11 +483,10 @@ class QueryPanel:
         if screen.opened is None or not any(name not in ("start", "end") for name in self._result[1].table.column_names):
             return
         if not self._result[1].is_in_time and len(self._result[1]):
-            number, path = screen.explorer.new_file()
-            if await screen.work("matches", text=text, out=path) is None:
-                self._timeline = None
+            found = await screen.find("matches", text=text)
+            self._timeline = found[1] if found else None
+            if self._timeline is None:
                 return
-            self._timeline = number, screen.explorer.add(number, path)
         if self._timeline[1].is_in_time:
             await run.io_bound(lambda result: result.density, self._timeline[1])  # a pass over all matches, and not here
         with place:

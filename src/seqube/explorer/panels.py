@@ -312,11 +312,10 @@ class ForecastPanel:
         screen = self._screen
         if screen.source.rules is None or self._result is not None:
             return
-        number, path = screen.explorer.new_file()
-        found = await screen.work("forecast", out=path)
-        if found is None:
+        answer = await screen.find("forecast")
+        if answer is None:
             return
-        self._result = number, screen.explorer.add(number, path)
+        found, self._result = answer
         result = self._result[1]
         self._place.clear()
         with self._place:

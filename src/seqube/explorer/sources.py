@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from seqube.events import Events, Hierarchy
+from seqube.events.schema import UNITS
 from seqube.generate import KINDS, generate, hierarchy
 from seqube.language.writer import quote
 from seqube.predict.rules import Rules
 
 GENERATED = 100_000
 SEED = 2026
+FEW = 20
+WINDOWS_US = {"1 ms": 1e3, "10 ms": 1e4, "100 ms": 1e5, "1 s": 1e6, "10 s": 1e7, "1 min": 6e7, "10 min": 6e8}
+WINDOWS_US |= {"1 hour": 3.6e9, "12 hours": 4.32e10, "7 days": 6.05e11, "30 days": 2.6e12}
 ENDINGS = (".parquet", ".csv", ".json", ".jsonl")
 
 
@@ -38,15 +42,22 @@ class Source:
             return Events(generate(self.kind, GENERATED, SEED))
         return Events(self.path, type=self.type, time=self.time, unit=self.unit)
 
-    def queries(self, types: tuple[str, ...]) -> Mapping[str, str]:
+    def queries(self, types: tuple[str, ...], window: str) -> Mapping[str, str]:
         """Queries to start from: a kind's own, or the two first types in a row."""
         if self.kind:
             return _QUERIES[self.kind]
         first, second = (quote(name) for name in (types * 2)[:2]) if types else ("A", "B")
         return {
-            "One after the other": f"PATTERN SEQ({first} a, {second} b)\nWITHIN 1 min",
-            "How many": f"PATTERN SEQ({first} a, {second} b)\nAGG     COUNT(*)\nWITHIN  1 min\nEMIT    TOTAL",
+            "One after the other": f"PATTERN SEQ({first} a, {second} b)\nWITHIN {window}",
+            "How many": f"PATTERN SEQ({first} a, {second} b)\nAGG     COUNT(*)\nWITHIN  {window}\nEMIT    TOTAL",
         }
+
+
+def window_for(events: Events) -> str:
+    """A window to start with, in round figures, that some events lie in, and not so many that matches explode."""
+    statistics = events.statistics
+    wanted_us = FEW * statistics.span * UNITS[events.unit] / 1_000 / max(statistics.n, 1)
+    return next((name for name, us in WINDOWS_US.items() if us >= wanted_us), "365 days")
 
 
 def generated() -> list[Source]:
