@@ -80,6 +80,11 @@ def test_exports_hold_every_row(matches: ResultFile) -> None:
     assert lines.column("b.price").to_pylist() == matches.flat.column("b.price").to_pylist()
 
 
+def test_columns_called_start_and_end_are_no_matches(desk: Desk, tmp_path: Path) -> None:
+    desk.run("SEQ(DELL a, QQQ b) WITHIN 20 ms RETURN a.ts AS start, b.ts AS end", "auto", tmp_path / "out")
+    assert not ResultFile(tmp_path / "out").is_in_time
+
+
 def test_values_fit_a_browser() -> None:
     assert plain({"a": float("nan"), "b": 2**60, "c": [float("inf")]}) == {"a": None, "b": str(2**60), "c": [None]}
 

@@ -21,10 +21,9 @@ from nicegui import events as happenings
 from nicegui import run, ui
 
 from seqube.errors import Problem, QueryError, SequbeError
-from seqube.explorer import charts
 from seqube.explorer.jobs import Opened, Progress, Ran
 from seqube.explorer.live import LivePanel
-from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeline
+from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeline, draw_chart, show_plan
 from seqube.explorer.results import ResultFile
 from seqube.explorer.sources import ENDINGS, Source
 from seqube.explorer.worker import Worker
@@ -445,34 +444,18 @@ class QueryPanel:
                     with ui.tab_panel("timeline").classes("p-0"):
                         self._timeline_place = ui.column().classes("w-full gap-1")
                 with ui.tab_panel("plan").classes("p-0"):
-                    self._show_plan(ran)
+                    show_plan(ran.plan)
 
             async def turn(event: happenings.ValueChangeEventArguments[Any]) -> None:
                 self._screen.look_at(show=event.value)
                 if event.value == "timeline" and self._timeline is None:
                     await self._draw_timeline(text)
                 elif event.value == "chart" and not chart_place.default_slot.children:
-                    await _draw_chart(result, chart_place)
+                    await draw_chart(result, chart_place)
 
             tabs.on_value_change(turn)
             if (show := self._screen.detail.get("show")) in views:
                 tabs.set_value(show)
-
-    @staticmethod
-    def _show_plan(ran: Ran) -> None:
-        width, height = charts.size_plan(ran.plan.root)
-        with ui.scroll_area().classes("w-full").style(f"height: {max(200, height) + 30}px"):
-            chart = ui.echart(charts.draw_plan(ran.plan)).props("data-testid=plan")
-            chart.style(f"height: {max(200, height)}px; width: {width}px; max-width: none")
-        weighed = charts.weighed(ran.plan.root)
-        if weighed:
-            ui.label("What was weighed: expected cost, on a logarithmic scale").classes("sq-title")
-            with ui.row().classes("w-full gap-4"):
-                for step in weighed:
-                    costs = ui.echart(charts.draw_options(step)).props("data-testid=costs")
-                    costs.style(f"height: {26 * len(step.options) + 90}px; width: 460px; flex: none")
-        with ui.expansion("As text").classes("w-full"):
-            ui.label(str(ran.plan)).classes("sq-mono").props("data-testid=plan-text")
 
     async def _draw_timeline(self, text: str) -> None:
         """The matches with their events: the result itself or, where the query returns something else, found again."""
@@ -480,7 +463,7 @@ class QueryPanel:
         screen = self._screen
         place = self._timeline_place
         self._timeline = self._result
-        if screen.opened is None or not any(name not in ("start", "end") for name in self._result[1].table.column_names):
+        if screen.opened is None:
             return
         if not self._result[1].is_in_time and len(self._result[1]):
             found = await screen.find("matches", text=text)
@@ -497,15 +480,6 @@ class QueryPanel:
             if kept is not None:
                 self._screen.explorer.drop(kept[0])
         self._result = self._timeline = None
-
-
-async def _draw_chart(result: ResultFile, place: ui.column) -> None:
-    spec = await run.io_bound(charts.draw_aggregates, result.table)
-    with place:
-        if spec is None:
-            ui.label("There is nothing to draw.").classes("text-slate-500")
-        else:
-            ui.echart(spec).classes("w-full").style("height: 380px").props("data-testid=chart")
 
 
 def _offsets(problem: Problem, text: str) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""What the page is made of beside the query: a table of any size, matches in time, the cube, forecasts.
+"""What the page is made of beside the query: a table of any size, matches in time, plans, charts, the cube, forecasts.
 
 A panel asks the screen's worker and shows the answer; it holds what it shows and the name of a file of results.
 """
@@ -17,6 +17,7 @@ from seqube.errors import SequbeError
 from seqube.explorer import charts
 from seqube.explorer.jobs import Around
 from seqube.explorer.results import ResultFile, plain
+from seqube.plan.explain import Explanation
 
 if TYPE_CHECKING:
     from seqube.explorer.page import Screen
@@ -123,6 +124,33 @@ class Timeline:
                         ui.label(variable).classes("sq-title")
                         for name, value in values.items():
                             ui.label(f"{name}: {value}").classes("text-sm sq-fact")
+
+
+def show_plan(plan: Explanation) -> None:
+    """The plan as a tree, what was weighed as bars, and all of it as text."""
+    width, height = charts.size_plan(plan.root)
+    with ui.scroll_area().classes("w-full").style(f"height: {max(200, height) + 30}px"):
+        chart = ui.echart(charts.draw_plan(plan)).props("data-testid=plan")
+        chart.style(f"height: {max(200, height)}px; width: {width}px; max-width: none")
+    weighed = charts.weighed(plan.root)
+    if weighed:
+        ui.label("What was weighed: expected cost, on a logarithmic scale").classes("sq-title")
+        with ui.row().classes("w-full gap-4"):
+            for step in weighed:
+                costs = ui.echart(charts.draw_options(step)).props("data-testid=costs")
+                costs.style(f"height: {26 * len(step.options) + 90}px; width: 460px; flex: none")
+    with ui.expansion("As text").classes("w-full"):
+        ui.label(str(plan)).classes("sq-mono").props("data-testid=plan-text")
+
+
+async def draw_chart(result: ResultFile, place: ui.column) -> None:
+    """Aggregates, as lines or bars."""
+    spec = await run.io_bound(charts.draw_aggregates, result.table)
+    with place:
+        if spec is None:
+            ui.label("There is nothing to draw.").classes("text-slate-500")
+        else:
+            ui.echart(spec).classes("w-full").style("height: 380px").props("data-testid=chart")
 
 
 # ---------------------------------------------------------------- the cube

@@ -14,7 +14,6 @@ import io
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -77,7 +76,9 @@ class ResultFile:
 
     @property
     def is_in_time(self) -> bool:
-        return {"start", "end"} <= set(self.table.column_names) and len(self) > 0
+        """Whether these are matches with their events; RETURN may call its own columns as it likes."""
+        has_events = any(pa.types.is_struct(field.type) for field in self.table.schema)
+        return has_events and {"start", "end"} <= set(self.table.column_names) and len(self) > 0
 
     @cached_property
     def density(self) -> tuple[Floats, npt.NDArray[np.int64]]:
@@ -117,17 +118,6 @@ class ResultFile:
             sink.seek(0)
             sink.truncate()
         yield sink.getvalue().encode()
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """How times are drawn: timestamps as such, numbers as they are."""
-
-    kind: str  # "time" or "value", in the words of a chart spec
-
-    @staticmethod
-    def of(column: pa.ChunkedArray) -> Axis:
-        return Axis("time" if pa.types.is_temporal(column.type) else "value")
 
 
 def to_axis(column: pa.ChunkedArray) -> Floats:
