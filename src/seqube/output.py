@@ -58,7 +58,7 @@ def write(table: pa.Table, path: Path) -> None:
             case ".csv":
                 from pyarrow import csv
 
-                csv.write_csv(_flatten(table), draft)
+                csv.write_csv(flatten(table), draft)
             case _:  # JSON, an object a line
                 with draft.open("w", encoding="utf-8") as file:
                     for batch in table.to_batches(max_chunksize=10_000):
@@ -68,7 +68,7 @@ def write(table: pa.Table, path: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _flatten(table: pa.Table) -> pa.Table:
+def flatten(table: pa.Table) -> pa.Table:
     """Structs as columns of their own (`r.id`), since CSV has no others; lists and the like as JSON."""
     import pyarrow as pa
 
@@ -81,17 +81,22 @@ def _flatten(table: pa.Table) -> pa.Table:
     return table
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON can hold it: times in ISO form, what is no number as null, anything unusual as text."""
+def plain(value: Any, widest: float = math.inf) -> Any:
+    """A value as JSON can hold it: times in ISO form, what is no number as null, anything unusual as text.
+
+    So are whole numbers as large as `widest`, for those who would round them.
+    """
     match value:
         case dict():
-            return {str(key): plain(inner) for key, inner in value.items()}
+            return {str(key): plain(inner, widest) for key, inner in value.items()}
         case list() | tuple():
-            return [plain(inner) for inner in value]
+            return [plain(inner, widest) for inner in value]
         case float():
             return value if math.isfinite(value) else None
-        case None | bool() | int() | str():
+        case None | bool() | str():
             return value
+        case int():
+            return value if abs(value) < widest else str(value)
         case datetime.datetime() | datetime.date() | datetime.time():
             return value.isoformat()
         case _:

@@ -23,7 +23,8 @@ from pyarrow import csv, orc, parquet
 
 from seqube.errors import SequbeError
 from seqube.explorer.charts import draw_growth
-from seqube.explorer.results import flatten, plain
+from seqube.explorer.results import plain
+from seqube.output import flatten
 
 ROWS_SHOWN = 8
 REFRESH_S = 2.0

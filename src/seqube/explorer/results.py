@@ -9,10 +9,7 @@ comparisons per match.
 from __future__ import annotations
 
 import csv
-import datetime
 import io
-import json
-import math
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
+
+from seqube import output
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,7 +43,7 @@ class ResultFile:
 
     @cached_property
     def flat(self) -> pa.Table:
-        return flatten(self.table)
+        return output.flatten(self.table)
 
     def page(self, start: int, n: int, order: str | None = None, descending: bool = False) -> list[dict[str, Any]]:
         """Some rows as plain values, in the order of a column or of the file."""
@@ -128,36 +127,11 @@ def to_axis(column: pa.ChunkedArray) -> Floats:
     return np.asarray(column.to_numpy(), np.float64)
 
 
-def flatten(table: pa.Table) -> pa.Table:
-    """Structs as columns of their own; lists and the like as JSON."""
-    while any(pa.types.is_struct(field.type) for field in table.schema):
-        table = table.flatten()
-    for number, field in enumerate(table.schema):
-        if pa.types.is_nested(field.type):
-            texts = [None if value is None else json.dumps(plain(value)) for value in table.column(number).to_pylist()]
-            table = table.set_column(number, field.name, pa.array(texts, pa.string()))
-    return table
-
-
 def _plain_rows(table: pa.Table) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = plain(table.to_pylist())
     return rows
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON and the page can hold it: times in ISO form, numbers a browser would round as text."""
-    match value:
-        case dict():
-            return {str(key): plain(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [plain(inner) for inner in value]
-        case float():
-            return value if math.isfinite(value) else None
-        case bool() | None | str():
-            return value
-        case int():
-            return value if abs(value) < 2**53 else str(value)
-        case datetime.datetime() | datetime.date() | datetime.time():
-            return value.isoformat()
-        case _:
-            return str(value)
+    """A value as JSON and the page can hold it: numbers that a browser would round are text."""
+    return output.plain(value, widest=2**53)
