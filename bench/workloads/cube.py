@@ -83,7 +83,7 @@ SAME_ID_MS = 20_000
 
 
 def measurements(quick: bool = False) -> Iterator[Measurement]:
-    n, repetitions = (60_000, 5) if quick else (200_000, 9)
+    n, repetitions = (60_000, 9) if quick else (200_000, 15)
     events = sq.Events(generate("stock", n, SEED))
     companies = sq.Hierarchy.from_dict(COMPANIES)
     for number, patterns in PATTERNS.items():
@@ -146,6 +146,8 @@ def strategies(
             note = f"{1e6 * measured.cpu_s / max(1, measured.answer):.3f} us of CPU a result"
             if (plan := plans.get(measured.contender)) is not None:
                 note += f"; {sum(step.source is not None for step in plan.steps)} of {len(plan.steps)} reused"
+                alike = [name for name, other in plans.items() if other is not plan and other.sources == plan.sources]
+                note += f"; the same plan as {' and '.join(alike)}" * bool(alike)
         yield replace(measured, note=note)
 
 

@@ -51,7 +51,7 @@ class Units(NamedTuple):
     key: float = 6e-8  # an instance or match that is coded and sorted by a key
     cell: float = 2.7e-9  # one row number of a match, found and written
     copy: float = 1.5e-9  # one row number of a match, taken over
-    test: float = 2e-9  # a match that is looked at
+    test: float = 1.6e-9  # a match that is looked at
     lookup: float = 3e-9  # an event or match whose place among others is looked up
     predicate: float = 2e-8  # a match for which a predicate is evaluated
     sort: float = 1.2e-7  # a match that is sorted to be taken once

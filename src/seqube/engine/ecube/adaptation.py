@@ -51,12 +51,13 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Pace:
-    """A running estimate of a stream: events by type and matches by query over a span of time. The old fades out."""
+    """A running estimate of a stream: events by type, matches by query and batches over a span of time. The old fades out."""
 
     counts: Mapping[str, float] = field(default_factory=dict)
     matches: Mapping[str, float] = field(default_factory=dict)
     n: float = 0.0
     span: float = 0.0
+    n_batches: float = 0.0
 
     def after(self, batch: Events, elapsed: int, found: Mapping[str, int], horizon: int) -> Pace:
         fade = 0.5 ** (elapsed / max(horizon, 1))
@@ -65,10 +66,14 @@ class Pace:
             _faded(self.matches, fade, found),
             self.n * fade + len(batch),
             self.span * fade + elapsed,
+            self.n_batches * fade + 1,
         )
 
     def estimates(self, unit: str, units: Units = UNIT_COSTS) -> Estimates:
         statistics = Statistics(round(self.n), 0, round(self.span), {name: round(count) for name, count in self.counts.items()})
+        # What is paid whatever the size is paid for every batch.
+        n_batches = max(1.0, self.n_batches)
+        units = units._replace(query=units.query * n_batches, step=units.step * n_batches)
         return Estimates(statistics, unit, {name: max(found, 0.5) for name, found in self.matches.items()}, units=units)
 
     def drifted(self, since: Pace, threshold: float) -> bool:
