@@ -47,7 +47,7 @@ class Pace(NamedTuple):
 
 
 QUICK = Pace(5, 2, 120)
-FULL = Pace(9, 30, 600)
+FULL = Pace(9, 30, 300)
 
 
 def measurements(

@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.measure import Measurement
+from bench.measure import Measurement, spread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,15 +105,22 @@ def main(task: str, cores: str, *arguments: str) -> None:
         print(json.dumps({"workload": WORKLOAD, "right": True, "cores": int(cores), **measured}))
 
 
-def _timed(run: Callable[[], Any], repetitions: int = 2) -> dict[str, Any]:
-    run()  # warms up the JVM and the workers
-    walls, cpus = [], []
-    for _ in range(repetitions):
-        wall, cpu = time.perf_counter(), tree_cpu()
+def _in_turns(*runs: Callable[[], Any], repetitions: int = 3) -> list[dict[str, Any]]:
+    """Each run several times, in turns, after one that warms up the JVM and the workers."""
+    walls: list[list[float]] = [[] for _ in runs]
+    cpus: list[list[float]] = [[] for _ in runs]
+    for run in runs:
         run()
-        walls.append(time.perf_counter() - wall)
-        cpus.append(tree_cpu() - cpu)
-    return {"wall_s": statistics.median(walls), "cpu_s": statistics.median(cpus), "repetitions": repetitions}
+    for _ in range(repetitions):
+        for number, run in enumerate(runs):
+            wall, cpu = time.perf_counter(), tree_cpu()
+            run()
+            walls[number].append(time.perf_counter() - wall)
+            cpus[number].append(tree_cpu() - cpu)
+    return [
+        {"wall_s": statistics.median(wall), "spread_s": spread(wall), "cpu_s": statistics.median(cpu), "repetitions": repetitions}
+        for wall, cpu in zip(walls, cpus, strict=True)
+    ]
 
 
 def tree_cpu() -> float:
@@ -159,8 +166,8 @@ def keyed(spark: SparkSession, folder: str, n: str, n_keys: str) -> Iterator[dic
         "Spark alone: read, repartition, sort": lambda: _sink(events.repartition("id").sortWithinPartitions("id", "ts")),
         "Seqube: read, shuffle, match": lambda: _sink(sqs.run(query, events)),
     }
-    for name, run in contenders.items():
-        yield {**about, "contender": name, "answer": answer, **_timed(run)}
+    for name, timed in zip(contenders, _in_turns(*contenders.values()), strict=True):
+        yield {**about, "contender": name, "answer": answer, **timed}
     wall, cpu = time.perf_counter(), tree_cpu()
     n_found = by_key.count()
     timed = {"wall_s": time.perf_counter() - wall, "cpu_s": tree_cpu() - cpu, "repetitions": 1}
@@ -175,7 +182,7 @@ def slices(spark: SparkSession, folder: str, n: str, _: str) -> Iterator[dict[st
     cores = spark.sparkContext.defaultParallelism
     yield {
         "task": "slices", "events": int(n), "contender": f"{cores} cores", "answer": answer,
-        **_timed(lambda: _sink(sqs.run(FREE, events))),
+        **_in_turns(lambda: _sink(sqs.run(FREE, events)))[0],
     }  # fmt: skip
 
 

@@ -17,9 +17,10 @@ from predict.streams import Stream, rule_sets, streams
 from seqube.events import Events
 from seqube.predict.forecasts import find_halo
 from seqube.predict.mining import read_aim
-from seqube.spark.batch import Columns, pack
+from seqube.spark.batch import pack
 from seqube.spark.forecasting import count_slices, predict, share_rules, write_slices
 from seqube.spark.routing import lay_out
+from seqube.spark.rows import Columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,9 +25,9 @@ from predict.streams import Stream, rule_sets, streams
 from seqube.engine.sequence import LOWEST
 from seqube.events import Events
 from seqube.generate import generate
-from seqube.spark.batch import Columns
 from seqube.spark.blobs import write_blob
 from seqube.spark.forecasting import Share, share_rules
+from seqube.spark.rows import Columns
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.foresight import Predictions, RuleWatch
 from seqube.spark.streaming.pipeline import run_stream

@@ -17,10 +17,11 @@ from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
-from seqube.spark.batch import Answer, Columns, Numbering, answer, match, match_task, number_rows, pack
+from seqube.spark.batch import Numbering, match, match_task, number_rows, pack
 from seqube.spark.blobs import number_equals, read_blobs, write_blob
 from seqube.spark.ingest import IDENTITY, SEQUENCE
 from seqube.spark.routing import Layout, lay_out, shuffle_key
+from seqube.spark.rows import Answer, Columns, answer
 from strategies import queries, streams
 from strategies import table as as_table
 

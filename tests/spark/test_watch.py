@@ -17,10 +17,10 @@ from aggregate_queries import assert_same_rows, with_aggregates
 from seqube.engine.sequence import LOWEST
 from seqube.events import Events
 from seqube.query import prepare
-from seqube.spark.batch import Columns, answer, needed_schema
 from seqube.spark.blobs import read_blobs, write_blob
 from seqube.spark.ingest import KEY, SEQUENCE
 from seqube.spark.routing import matches_of, shuffle_key
+from seqube.spark.rows import Columns, answer, needed_schema
 from seqube.spark.streaming.stream import ms_of, pack_stream, tick_of
 from seqube.spark.streaming.watch import AT_HAND, Held, Watch
 from strategies import queries, streams

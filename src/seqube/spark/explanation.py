@@ -16,9 +16,10 @@ from seqube.language.writer import duration
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.explain import Explanation, Step, explain_aggregates, explain_matches
 from seqube.spark import ingest
-from seqube.spark.batch import HALO, SMALL, TASK_ROWS, needed_schema
+from seqube.spark.batch import HALO, SMALL, TASK_ROWS
 from seqube.spark.ingest import REASON, Source
 from seqube.spark.routing import Plan, matches_of, shuffle_key
+from seqube.spark.rows import needed_schema
 from seqube.spark.streaming.stream import BUCKETS
 
 _KEYLESS = "hint: a key lets many tasks share the work: PARTITION BY id, or [id] over all components, negated ones too"

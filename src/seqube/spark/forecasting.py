@@ -34,10 +34,11 @@ from seqube.predict.mining import Aim, Progress, Slice, cut_slices
 from seqube.predict.rules import Rule, Rules
 from seqube.predict.ruletext import read_condition
 from seqube.spark import ingest
-from seqube.spark.batch import Columns, Group, Job, by_task
+from seqube.spark.batch import Group, Job, by_task
 from seqube.spark.blobs import conform, read_blobs, write_blob
 from seqube.spark.ingest import REASON, Source
 from seqube.spark.routing import Task
+from seqube.spark.rows import Columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -24,10 +24,11 @@ from seqube.events import Events
 from seqube.events.schema import TIME, TYPE, Schema
 from seqube.language import check, parse
 from seqube.query import prepare
-from seqube.spark.batch import Answer, answer, match_task, needed_schema
+from seqube.spark.batch import match_task
 from seqube.spark.blobs import conform
 from seqube.spark.ingest import arrow_columns
 from seqube.spark.routing import Task, shuffle_key
+from seqube.spark.rows import Answer, answer, needed_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,11 +28,12 @@ from seqube.errors import PlanError
 from seqube.events.schema import UNITS
 from seqube.plan.aggregates import AggregatePlan
 from seqube.spark import ingest
-from seqube.spark.batch import Columns, answer, in_worker, keep_loaded, needed_schema
+from seqube.spark.batch import in_worker, keep_loaded
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import IDENTITY, KEY, REASON, SEQUENCE, TEXT, Source
 from seqube.spark.routing import Plan, matches_of, shuffle_key
+from seqube.spark.rows import Columns, answer, needed_schema
 from seqube.spark.streaming.foresight import RULES, Predictions, RuleWatch
 from seqube.spark.streaming.watch import FIRST, Held, Watch, adapt
 

@@ -42,10 +42,10 @@ from seqube.events import Events
 from seqube.events.sources import one_chunk
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import MatchAlternatives, MatchPlan, MatchSequence, Node, Scan
-from seqube.spark.batch import Answer, Columns, number_identities
 from seqube.spark.blobs import read_blobs, write_blob
 from seqube.spark.ingest import IDENTITY, KEY, SEQUENCE
 from seqube.spark.routing import matches_of
+from seqube.spark.rows import Answer, Columns, number_identities
 
 FIRST = "#first"  # 1 where this query is the first of those a row goes to
 CHUNK_ROWS = 32_768  # small chunks are merged up to this size

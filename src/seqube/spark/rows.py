@@ -1,0 +1,168 @@
+"""Rows on both sides of a task: the columns that travel to it, and the rows of a query that come back.
+
+Columns keep one fixed schema on the way (`Columns`); events that are equal in all of them are told apart by a number, so that the
+same match has the same id in every run. The rows of a query are known before any input is (`answer`), in Spark's own types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from seqube.engine.aggregates.aggregation import Aggregator
+from seqube.engine.limits import NO_LIMITS, Limits
+from seqube.engine.predicates import Ints
+from seqube.engine.state import Matcher
+from seqube.errors import DataError
+from seqube.events import Events
+from seqube.events.schema import TIME, TYPE, Schema
+from seqube.events.sources import one_chunk
+from seqube.events.times import read_times
+from seqube.language.tree import Attribute, Output
+from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.physical import MatchPlan
+from seqube.spark.blobs import conform, mix, number_equals
+from seqube.spark.ingest import IDENTITY, KEY, SEQUENCE
+from seqube.spark.routing import Plan, matches_of, needed_columns
+
+MATCH_ID = "match_id"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What travels: the events' columns in one fixed schema, and how to make `Events` of them."""
+
+    schema: Schema
+    hidden: tuple[str, ...] = ()  # columns of our own beside them
+
+    @property
+    def arrow(self) -> pa.Schema:
+        own = [pa.field(name, pa.int32() if name == KEY else pa.int64()) for name in self.hidden]
+        return pa.schema([*self.schema.columns, *own])
+
+    def select(self, table: pa.Table) -> pa.Table:
+        """The travelling columns of rows that come from Spark."""
+        return pa.Table.from_arrays(
+            [table.column(name).cast(self.arrow.field(name).type) for name in self.arrow.names], schema=self.arrow
+        )
+
+    def times(self, table: pa.Table) -> Ints:
+        return read_times(one_chunk(table.select([self.schema.time_column])).column(0).chunk(0)).times
+
+    def events(self, table: pa.Table) -> Events:
+        """Events in time order; ties in the order of the input where that was kept."""
+        if SEQUENCE in self.hidden:
+            order = np.lexsort((table.column(SEQUENCE).to_numpy(), self.times(table)))
+            table = table.take(pa.array(order)).drop_columns([SEQUENCE])
+        events = Events(table, type=self.schema.type_column, time=self.schema.time_column, unit=self.schema.unit)
+        return number_identities(events) if IDENTITY in self.hidden else events
+
+
+def number_identities(events: Events) -> Events:
+    """Tell apart events that are equal in all columns, so that matches of different events have different ids."""
+    table = events.table
+    hashes = table.column(IDENTITY).to_numpy()
+    place = table.schema.get_field_index(IDENTITY)
+    table = table.set_column(place, IDENTITY, pa.array(mix(hashes, number_equals(hashes))))
+    return Events(table, type=events.type_column, time=events.time_column, unit=events.unit)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One query of a workload as workers need it: its plan, the schema of its rows, and what a task of it may use."""
+
+    plan: Plan
+    schema: pa.Schema
+    with_ids: bool = False
+    limits: Limits = NO_LIMITS
+
+    @property
+    def matcher(self) -> Matcher:
+        plan = matches_of(self.plan)
+        return Matcher(_returning_ids(plan) if self.with_ids and plan.returns else plan, self.limits)
+
+    def rows(self, table: pa.Table) -> pa.Table:
+        """The engine's rows as the user's: without our own columns, in the declared types, with their id if that is wanted."""
+        table = one_chunk(table)
+        columns = {}
+        ids: list[Ints] = []
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            if name.startswith(IDENTITY):
+                ids.append(column.fill_null(0).to_numpy())
+                continue
+            kind = column.type
+            if pa.types.is_struct(kind) and kind.get_field_index(IDENTITY) >= 0:
+                column = pa.chunked_array([_without_identity(chunk, ids) for chunk in column.chunks], _visible(kind))
+            columns[name] = column
+        if self.with_ids:
+            combined = np.zeros(table.num_rows, np.int64)
+            for number, hashes in enumerate(ids):
+                combined = mix(combined + number, hashes)
+            columns = {MATCH_ID: pa.chunked_array([pa.array(combined)])} | columns
+        try:
+            return conform(pa.table(columns), self.schema)
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"a value does not fit the column it is for: {error}\n"
+                "  hint: whole numbers beyond 64 bits have no column in Spark; multiply by 1.0, or run it with --local"
+            ) from error
+
+
+def _visible(kind: pa.StructType) -> pa.StructType:
+    return pa.struct([field for field in kind if not field.name.startswith("#")])
+
+
+def _without_identity(struct: pa.StructArray, ids: list[Ints]) -> pa.StructArray:
+    ids.append(struct.field(IDENTITY).fill_null(0).to_numpy(zero_copy_only=False))
+    fields = list(_visible(struct.type))
+    mask = struct.is_null() if struct.null_count else None
+    return pa.StructArray.from_arrays([struct.field(field.name) for field in fields], fields=fields, mask=mask)
+
+
+def _returning_ids(plan: MatchPlan) -> MatchPlan:
+    more = tuple(Output(Attribute(name, IDENTITY), f"{IDENTITY}.{name}") for name in plan.variables)
+    return replace(plan, returns=(*plan.returns, *more))
+
+
+def answer(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = NO_LIMITS) -> Answer:
+    """The rows a plan will give, known without a row of input; running it on none also compiles what workers will load."""
+    nothing = Events(schema.columns.empty_table(), type=schema.type_column, time=schema.time_column, unit=schema.unit)
+    if isinstance(plan, AggregatePlan):
+        totals = [
+            field if not pa.types.is_null(field.type) else field.with_type(pa.int64())
+            for field in Aggregator(plan).run(nothing).schema
+        ]
+        return Answer(plan, pa.schema(totals), limits=limits)
+    fields = []
+    for field in Matcher(plan).run(nothing).schema:
+        kind = field.type
+        if pa.types.is_null(kind):
+            kind = pa.string()
+        if plan.returns and pa.types.is_timestamp(kind) and kind.tz is None and _is_zoned(plan, field.name, schema):
+            kind = pa.timestamp("us", "UTC")
+        fields.append(pa.field(field.name, kind))
+    return Answer(plan, pa.schema([pa.field(MATCH_ID, pa.int64()), *fields] if with_ids else fields), with_ids, limits)
+
+
+def _is_zoned(plan: MatchPlan, name: str, schema: Schema) -> bool:
+    """Whether a returned time was an instant; the engine computes with plain UTC."""
+    value = next(item.value for item in plan.returns if item.name == name)
+    if isinstance(value, Attribute) and value.name != TYPE:
+        kind = schema.arrow(value.name)
+        return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
+    return any(pa.types.is_timestamp(field.type) and field.type.tz is not None for field in schema.columns)
+
+
+def needed_schema(plans: Iterable[Plan], schema: Schema) -> Schema:
+    """The columns that have to travel: all of them where whole events are returned."""
+    wanted = {schema.type_column, schema.time_column}
+    for plan in plans:
+        names = needed_columns(plan)
+        if names is None:
+            return schema
+        wanted |= {{TYPE: schema.type_column, TIME: schema.time_column}.get(name, name) for name in names}
+    kept = pa.schema([field for field in schema.columns if field.name in wanted])
+    return Schema(kept, schema.type_column, schema.time_column, schema.unit)
