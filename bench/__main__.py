@@ -71,7 +71,7 @@ def run(name: str, quick: bool, out: Path, console: Console, chosen: Sequence[st
     only = {"chosen": chosen} if chosen and name == "peers" else {}
     if only:
         command += "".join(f" --peer {peer}" for peer in chosen or ())
-    measured_as = "-".join((name, *only.get("chosen", ())))
+    measured_as = "-".join((name, *(() if quick else ("full",)), *only.get("chosen", ())))
     draft = out / f"{measured_as}.jsonl.draft"
     with draft.open("w", encoding="utf-8") as file:
         print(json.dumps(about_this_run(command)), file=file)

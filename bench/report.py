@@ -58,7 +58,7 @@ def write_report(folder: Path = OUT, docs: Path = DOCS) -> Path:
     (docs / "measured").mkdir(parents=True, exist_ok=True)
     for run in runs.values():
         (docs / "measured" / f"{run.name}.jsonl").write_text((folder / f"{run.name}.jsonl").read_text(encoding="utf-8"))
-    whole = {name: run.lines for name, run in runs.items() if "-" not in name}  # those with chosen peers are drawn with the others
+    whole = {name: run.lines for name, run in runs.items() if "-" not in name}  # the quick runs are drawn
     charts = write_charts(whole, docs)
     pages = {"index": [*first_page(runs), ""]}
     for run in runs.values():
@@ -70,7 +70,7 @@ def write_report(folder: Path = OUT, docs: Path = DOCS) -> Path:
             case _:
                 body = workload_page(run)
         plots = [line for title, file in charts.get(run.name, []) for line in (f"![{title}]({file})", "")]
-        pages[run.name] = [f"# {TITLES.get(run.name, run.name.capitalize())}", "", *provenance(run), *plots, *body, ""]
+        pages[run.name] = [f"# {title_of(run.name)}", "", *provenance(run), *plots, *body, ""]
     for name, lines in pages.items():
         (docs / f"{name}.md").write_text("\n".join(lines), encoding="utf-8")
     return docs / "index.md"
@@ -78,7 +78,6 @@ def write_report(folder: Path = OUT, docs: Path = DOCS) -> Path:
 
 TITLES = {
     "peers": "Seqube and its peers",
-    "peers-flink_cep": "A million events for Flink CEP",
     "scaling": "How cost grows, and what that says about a cluster",
     "matching": "Matching against hard-wired loops",
     "aggregates": "Aggregates: the experiments of the A-Seq thesis",
@@ -87,6 +86,13 @@ TITLES = {
     "nested": "Nested queries: the experiments of the papers on NEEL and sliding views",
     "spark": "Spark: what the pipeline costs beside Spark itself",
 }
+
+
+def title_of(run: str) -> str:
+    """A run is called by its workload, and by what it has of it where that is not the quick run of all."""
+    workload, _, part = run.partition("-")
+    title = TITLES.get(workload, workload.capitalize())
+    return f"{title} ({part.replace('-', ', ')})" if part else title
 
 
 # ---------------------------------------------------------------- pieces of pages
@@ -432,7 +438,7 @@ def first_page(runs: dict[str, Run]) -> list[str]:
             "",
         ]
     page += ["## Pages", ""]
-    return page + [f"- [{TITLES.get(name, name.capitalize())}]({name}.md)" for name in runs]
+    return page + [f"- [{title_of(name)}]({name}.md)" for name in runs]
 
 
 def headline(made: dict[tuple[str, int], dict[str, Line]]) -> str:
