@@ -83,7 +83,7 @@ SAME_ID_MS = 20_000
 
 
 def measurements(quick: bool = False) -> Iterator[Measurement]:
-    n, repetitions = (60_000, 9) if quick else (200_000, 15)
+    n, repetitions = (60_000, 7) if quick else (200_000, 15)
     events = sq.Events(generate("stock", n, SEED))
     companies = sq.Hierarchy.from_dict(COMPANIES)
     for number, patterns in PATTERNS.items():

@@ -160,7 +160,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     sparse, dense = load_sparse(), load_dense()
     for stream, n_records in ((sparse, 5_000 if quick else 10_000), (dense, 600 if quick else 1_500)):
         for experiment, values in EXPERIMENTS.items():
-            for value in ((values[0], values[-1]) if stream is sparse else values[-1:]) if quick else values:
+            for value in values[-1:] if quick else values:
                 task = f"{experiment} {value} on {stream.name}"
                 yield from _compare(task, stream, make_case(experiment, value), n_records, STRATEGIES, 2, 0.5 if quick else 10.0)
     yield from _compare("10000 rules on all of intel-lab", sparse, Case(), len(sparse.codes), ("index",), 3 if quick else 7)

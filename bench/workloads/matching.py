@@ -48,7 +48,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
             return len(sq.run(text, events))
 
         contenders = {"hard-wired loop": loop, "its row numbers alone": rows_alone, "seqube": ours}
-        yield from compare(WORKLOAD, f"Q-{task}", n, contenders, repetitions=5 if quick else 9)
+        yield from compare(WORKLOAD, f"Q-{task}", n, contenders, repetitions=3 if quick else 9)
     yield from _growth(10 if quick else 30)
 
 

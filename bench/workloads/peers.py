@@ -46,7 +46,7 @@ class Pace(NamedTuple):
     limit_s: float
 
 
-QUICK = Pace(5, 2, 120)
+QUICK = Pace(4, 1.5, 120)
 FULL = Pace(9, 30, 300)
 
 

@@ -56,7 +56,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
             # Both do the same work; what a second core gives is seen in the time that passes.
             two = replace(two, contender=f"2 cores, {one.wall_s / two.wall_s:.2f} times as fast", right=one.answer == two.answer)
         yield two
-        n_batches, window = (40, 20) if quick else (130, 100)
+        n_batches, window = (16, 8) if quick else (130, 100)
         for size in (50_000, 100_000 if quick else 400_000):
             yield from _in_processes("stream", 2, folder, n_batches, window, size)
 
