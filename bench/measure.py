@@ -59,21 +59,22 @@ def compare(
     repetitions: int = 7,
     once_above_s: float = math.inf,
     judge: Callable[[Any], Any] = lambda answer: answer,
+    cpu_clock: Callable[[], float] = time.process_time,
 ) -> Iterable[Measurement]:
     """Run every contender in turns; the first one's answer is the right one.
 
     The first run is the warm-up; it counts, and is the only one, where it takes longer than `once_above_s` although no kernel was
     compiled in it. A contender whose next run takes so long is not run again either. `judge` makes of what a contender returns the
-    answer to compare, outside of its time.
+    answer to compare, outside of its time; `cpu_clock` counts the CPU seconds of those who work in other processes, too.
     """
     walls: dict[str, list[float]] = {name: [] for name in contenders}
     cpus: dict[str, list[float]] = {name: [] for name in contenders}
 
     def time_one(name: str) -> Any:
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall, cpu = time.perf_counter(), cpu_clock()
         returned = contenders[name]()
         walls[name].append(time.perf_counter() - wall)
-        cpus[name].append(time.process_time() - cpu)
+        cpus[name].append(cpu_clock() - cpu)
         return returned
 
     answers = {}

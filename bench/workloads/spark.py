@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.measure import Measurement, spread
+from bench.measure import Measurement, compare
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,22 +105,10 @@ def main(task: str, cores: str, *arguments: str) -> None:
         print(json.dumps({"workload": WORKLOAD, "right": True, "cores": int(cores), **measured}))
 
 
-def _in_turns(*runs: Callable[[], Any], repetitions: int = 3) -> list[dict[str, Any]]:
-    """Each run several times, in turns, after one that warms up the JVM and the workers."""
-    walls: list[list[float]] = [[] for _ in runs]
-    cpus: list[list[float]] = [[] for _ in runs]
-    for run in runs:
-        run()
-    for _ in range(repetitions):
-        for number, run in enumerate(runs):
-            wall, cpu = time.perf_counter(), tree_cpu()
-            run()
-            walls[number].append(time.perf_counter() - wall)
-            cpus[number].append(tree_cpu() - cpu)
-    return [
-        {"wall_s": statistics.median(wall), "spread_s": spread(wall), "cpu_s": statistics.median(cpu), "repetitions": repetitions}
-        for wall, cpu in zip(walls, cpus, strict=True)
-    ]
+def _timed(task: str, n_events: str, answer: int, contenders: dict[str, Callable[[], None]]) -> Iterator[dict[str, Any]]:
+    """Those whose rows nobody looks at, in turns; how much memory the JVM takes is its own affair."""
+    for m in compare(WORKLOAD, task, int(n_events), contenders, repetitions=3, cpu_clock=tree_cpu):
+        yield asdict(replace(m, answer=answer, peak_mb=None, cores=len(os.sched_getaffinity(0))))
 
 
 def tree_cpu() -> float:
@@ -162,12 +150,11 @@ def keyed(spark: SparkSession, folder: str, n: str, n_keys: str) -> Iterator[dic
     answer = sqs.run(query, events).count()
     plan = plan_matches(parse(query))
     by_key = events.groupBy("id").applyInArrow(lambda table: Matcher(plan).run(Events(table)), "x long, y long, z long")
-    contenders: dict[str, Callable[[], Any]] = {
+    contenders: dict[str, Callable[[], None]] = {
         "Spark alone: read, repartition, sort": lambda: _sink(events.repartition("id").sortWithinPartitions("id", "ts")),
         "Seqube: read, shuffle, match": lambda: _sink(sqs.run(query, events)),
     }
-    for name, timed in zip(contenders, _in_turns(*contenders.values()), strict=True):
-        yield {**about, "contender": name, "answer": answer, **timed}
+    yield from _timed("keyed", n, answer, contenders)
     wall, cpu = time.perf_counter(), tree_cpu()
     n_found = by_key.count()
     timed = {"wall_s": time.perf_counter() - wall, "cpu_s": tree_cpu() - cpu, "repetitions": 1}
@@ -180,10 +167,7 @@ def slices(spark: SparkSession, folder: str, n: str, _: str) -> Iterator[dict[st
     events = spark.read.parquet(f"{folder}/slices")
     answer = sqs.run(FREE, events).count()
     cores = spark.sparkContext.defaultParallelism
-    yield {
-        "task": "slices", "events": int(n), "contender": f"{cores} cores", "answer": answer,
-        **_in_turns(lambda: _sink(sqs.run(FREE, events)))[0],
-    }  # fmt: skip
+    yield from _timed("slices", n, answer, {f"{cores} cores": lambda: _sink(sqs.run(FREE, events))})
 
 
 def stream(spark: SparkSession, folder: str, n_batches: str, window: str, size: str) -> Iterator[dict[str, Any]]:
