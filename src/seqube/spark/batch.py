@@ -1,6 +1,6 @@
 """Queries over a static DataFrame: rows are packed into blobs by task, shuffled once, and each task is one call of the engine.
 
-    read, filter, bucket (JVM) -> pack into blobs (Arrow) -> shuffle of blobs -> sort and match (NumPy, Numba) -> rows
+    read, filter, bucket, fold (JVM) -> pack into blobs (Arrow) -> shuffle of blobs -> sort and match (NumPy, Numba) -> rows
 
 With a key (`routing.shuffle_key`) tasks hold many keys; a bucket of keys that is too large for one task is cut into time slices.
 Without one, time is cut into slices of about equally many events. A count of rows per bucket, or quantiles of time, is taken first,
@@ -17,7 +17,8 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,9 +28,11 @@ from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.state import ticks
 from seqube.events import Events
+from seqube.events.schema import TIME
 from seqube.plan.aggregates import AggregatePlan
 from seqube.spark import ingest
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
+from seqube.spark.folding import Fold
 from seqube.spark.ingest import IDENTITY, REASON, SEQUENCE, Source
 from seqube.spark.routing import Layout, Plan, Task, lay_out, matches_of, shuffle_key
 from seqube.spark.rows import Answer, Columns, answer, needed_schema
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Route = Callable[["DataFrame"], "DataFrame"]  # the rows that matter, with a bucket for every group that wants them
 
 NUMBER = "#number"  # of an event in the whole stream, for windows of so many EVENTS
 BLOBS = "task int, blob binary"
@@ -46,7 +50,7 @@ BUCKETS_PER_TASK = 16  # so that tasks can be filled evenly, and a hot key does 
 TASK_ROWS = 2_000_000  # about what one task holds; more rows make more tasks
 SMALL = 50_000  # rows for which a further task does not pay
 LOADED = 20_000  # objects that the garbage collector should not look through again and again
-SAMPLED, MARKS = 0.01, 256  # the share of rows that sizes and cuts are taken from, and the marks in time to cut at
+SAMPLED, MARKS = 100, 256  # one row in so many tells the sizes and cuts of all, and the marks in time to cut at
 HALO = 4  # a slice is at least so many windows long, unless it is asked to be shorter
 
 
@@ -255,16 +259,16 @@ class Job:
     def tables(self) -> Tables:
         answers = {name: answer(plan, self.source.schema, self.with_ids, self.limits) for name, plan in self.plans.items()}
         columns = self._columns()
-        frame = self._routed(columns)
+        route = partial(self._route, columns)
         frames: dict[str, DataFrame] = {}
         kept: list[DataFrame] = []
         together = [group for group in self.groups if not group.numbers_rows]
         if together:
-            frames |= self._match(self.pack_all(frame, columns, together), columns, answers, kept)
+            frames |= self._match(self.pack_all(route, columns, together), columns, answers, kept)
         for group in self.groups:
             if group.numbers_rows:
-                numbered, tasks = self._pack_numbered(frame, columns, group)
-                arriving = Columns(columns.schema, (*(name for name in columns.hidden if name != SEQUENCE), NUMBER))
+                numbered, tasks = self._pack_numbered(route(self.source.frame), columns, group)
+                arriving = replace(columns, hidden=(*(name for name in columns.hidden if name != SEQUENCE), NUMBER))
                 frames |= self._match((numbered, {group.number: tasks}), arriving, answers, kept)
         return Tables({name: frames[name] for name in self.plans}, kept)
 
@@ -273,9 +277,10 @@ class Job:
     def _columns(self) -> Columns:
         schema = needed_schema(self.plans.values(), self.source.schema)
         hidden = [SEQUENCE] if any(group.counts_events for group in self.groups) else []
-        return Columns(schema, tuple(hidden + ([IDENTITY] if self.with_ids else [])))
+        types = ingest.coded_types(self.plans.values(), self.source)
+        return Columns(schema, tuple(hidden + ([IDENTITY] if self.with_ids else [])), types)
 
-    def _routed(self, columns: Columns) -> DataFrame:
+    def _route(self, columns: Columns, frame: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
 
         own: list[Column] = []
@@ -288,7 +293,7 @@ class Job:
             own.append(F.monotonically_increasing_id().alias(SEQUENCE))
         if IDENTITY in columns.hidden:
             own.append(ingest.identity(self.source).alias(IDENTITY))
-        frame = self.source.frame.where(F.isnull(ingest.column(REASON)))
+        frame = frame.where(F.isnull(ingest.column(REASON)))
         frame = frame.where(ingest.relevant(self.plans.values(), self.source))
         return frame.select(*(ingest.column(name) for name in columns.schema.columns.names), *own)
 
@@ -297,15 +302,16 @@ class Job:
 
     # ------------------------------------------------------------ layouts
 
-    def pack_all(self, frame: DataFrame, columns: Columns, groups: list[Group]) -> tuple[DataFrame, dict[int, tuple[Task, ...]]]:
-        """Rows with a bucket for every group that wants them -> their blobs, each in the partition of its task; and the tasks."""
+    def pack_all(self, route: Route, columns: Columns, groups: list[Group]) -> tuple[DataFrame, dict[int, tuple[Task, ...]]]:
+        """Blobs of all rows that some group wants, each in the partition of its task; and the tasks."""
+        frame = route(self.source.frame)
         layouts: dict[str, Layout] = {}
         n_tasks = 0
         for group in groups:
-            layout = self._lay_out(frame, group, n_tasks)
+            layout = self._lay_out(route, group, n_tasks)
             layouts[group.column] = layout
             n_tasks += len(layout.tasks)
-        packed = frame.mapInArrow(in_worker(lambda batches: pack(batches, columns, layouts)), BLOBS)
+        packed = self._pack(frame, columns, layouts)
         # The total over everything is reported over nothing, too: its task must run, whatever comes in.
         nothing = bytearray(write_blob(columns.arrow.empty_table()))
         alone = [layouts[group.column].tasks[0].number for group in groups if group.aggregates and not group.key]
@@ -314,11 +320,17 @@ class Job:
         blobs = packed.repartitionById(max(1, n_tasks), "task")
         return blobs, {group.number: layouts[group.column].tasks for group in groups}
 
-    def _lay_out(self, frame: DataFrame, group: Group, first: int) -> Layout:
+    @staticmethod
+    def _pack(frame: DataFrame, columns: Columns, layouts: Mapping[str, Layout]) -> DataFrame:
+        fold = Fold.of(frame, columns.schema.type_column, columns.types)
+        return fold.fold(frame).mapInArrow(in_worker(lambda batches: pack(fold.unfold(batches), columns, layouts)), BLOBS)
+
+    def _lay_out(self, route: Route, group: Group, first: int) -> Layout:
+        frame = route(self.source.frame)
         if not group.key:
             total, cuts = self._survey(frame, group)
             return lay_out(group.number, first, [total], {0: cuts} if cuts else {}, 1, group.before, group.ahead)
-        sizes = self._count(frame, group)
+        sizes = self._count(route, group)
         total = sum(sizes)
         n_tasks = self.slices or self._n_tasks(total)
         # A bucket that alone is more than its share of a task holds a hot key; numbering in a partition needs all of it at once.
@@ -332,17 +344,17 @@ class Job:
         rounds = -(-total // (TASK_ROWS * self.parallelism))
         return max(1, min(self.parallelism, -(-total // SMALL)) * max(1, rounds))
 
-    def _count(self, frame: DataFrame, group: Group) -> list[int]:
+    def _count(self, route: Route, group: Group) -> list[int]:
         """About how many rows each bucket has, from a sample; exactly where a number of tasks was asked for."""
-        from pyspark.sql import functions as F  # noqa: N812
-
-        place = ingest.column(group.column)
-        own, share = frame.where(place.isNotNull()), 1.0
+        frame, one_in = self.source.frame, 1
         if self.slices is None:
-            own, share = own.where(F.rand(0) < SAMPLED), SAMPLED
+            # By a hash of what is quick to read, before all else: other conditions are then looked at in the sample alone, and
+            # can still be pushed to Parquet, which they could not be beside a random number.
+            frame, one_in = frame.where(ingest.bucket((TIME, *group.key), SAMPLED, self.source) == 0), SAMPLED
+        place = ingest.column(group.column)
         sizes = [0] * self.n_buckets(group)
-        for row in own.groupBy(place.alias("bucket")).count().collect():
-            sizes[row["bucket"]] = round(row["count"] / share)
+        for row in route(frame).where(place.isNotNull()).groupBy(place.alias("bucket")).count().collect():
+            sizes[row["bucket"]] = row["count"] * one_in
         return sizes
 
     def _survey(self, frame: DataFrame, group: Group) -> tuple[int, list[int]]:
@@ -356,7 +368,7 @@ class Job:
         if group.aggregates or self.slices:
             return own.count(), [] if group.aggregates else self._quantiles(frame, group, 0, self.slices or 1)
         marks = [number / MARKS for number in range(1, MARKS)]
-        timed = own.select(self._clock.alias("time"), F.when(F.rand(0) < SAMPLED, self._clock).alias("sample"))
+        timed = own.select(self._clock.alias("time"), F.when(F.rand(0) < 1 / SAMPLED, self._clock).alias("sample"))
         surveyed = timed.agg(F.count("*"), F.max("time") - F.min("time"), F.percentile_approx("sample", marks, 10 * MARKS))
         total, span, times = surveyed.collect()[0]
         n_slices = max(1, min(self._n_tasks(total), (span or 0) // max(1, HALO * group.before)))
@@ -402,8 +414,7 @@ class Job:
         types = frozenset().union(*(matches_of(plan).types for plan in group.plans.values()))
         numbering = Numbering(tuple(int(start) for start in starts), by_number, types)
         n_tasks = len(in_time.tasks)
-        layouts = {group.column: in_time}
-        cells = frame.mapInArrow(in_worker(lambda batches: pack(batches, columns, layouts)), BLOBS).repartitionById(n_tasks, "task")
+        cells = self._pack(frame, columns, {group.column: in_time}).repartitionById(n_tasks, "task")
         numbered = cells.mapInArrow(in_worker(lambda batches: number_rows(batches, columns, numbering)), BLOBS)
         return numbered.repartitionById(n_tasks, "task"), in_time.tasks
 

@@ -198,9 +198,12 @@ def _spread(
     matters = wanted[0]
     for condition in wanted[1:]:
         matters = matters | condition
-    frame = source.frame.where(F.isnull(ingest.column(REASON)) & matters)
-    frame = frame.select(*(ingest.column(name) for name in columns.arrow.names), *places)
-    blobs, tasks = job.pack_all(frame, columns, groups)
+    names = [ingest.column(name) for name in columns.arrow.names]
+
+    def route(frame: DataFrame) -> DataFrame:
+        return frame.where(F.isnull(ingest.column(REASON)) & matters).select(*names, *places)
+
+    blobs, tasks = job.pack_all(route, columns, groups)
     return blobs, {task.number: task for own in tasks.values() for task in own}
 
 

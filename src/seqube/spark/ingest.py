@@ -28,7 +28,7 @@ from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE
 from seqube.language import Query, check, parse
 from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Comparison, IsNull, IsTrue, Literal, Predicate
 from seqube.plan.aggregates import AggregatePlan
-from seqube.plan.physical import scans
+from seqube.plan.physical import Scan, scans
 from seqube.spark.routing import Plan, matches_of
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ REASON = "#reason"  # why a row is no event; null for events
 SEQUENCE = "#sequence"  # the order of the input, where ties are numbered
 KEY = "#key"  # a hash of the key, by which the state of a stream is sorted
 IDENTITY = "#id"  # a hash of the whole event, from which match ids are made
+MOST_CODED = 16  # types that a row is compared with; with more of them it is quicker to carry the name
 SOME_TYPES = 10_000  # with more of them, nobody can say which one was meant
 LAST_MOMENT_US = 9_151_488_000_000_000  # 2260: what a stream waits for must lie before the last moment that pandas knows
 
@@ -240,18 +241,17 @@ def relevant(plans: Iterable[Plan], source: Source) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
     kinds = {field.name: field.dataType for field in source.frame.schema}
-    name = column(source.type_column).cast("string")
-    if _is_plain_string(kinds[source.type_column]):
-        name = column(source.type_column)
+    name = column(source.type_column)
+    if not _is_plain_string(kinds[source.type_column]):
+        name = name.cast("string")
+    plans = list(plans)
+    everything = wanted_types(plans)
+    if everything is None:
+        return F.lit(True)
     wanted: dict[tuple[str, ...], Any] = {}
-    everything: set[str] = set()
     for plan in plans:
-        if matches_of(plan).window.unit == "events" or (isinstance(plan, AggregatePlan) and plan.emit.when == "every"):
-            return F.lit(True)  # every event is numbered, or tells when the input begins and ends, whatever its type
-        triggers = [plan.trigger] if isinstance(plan, AggregatePlan) and plan.trigger is not None else []
-        for scan in (*scans(matches_of(plan)), *triggers):
+        for scan in _scans(plan):
             types = tuple(sorted(scan.types))
-            everything |= scan.types
             own = [translated for predicate in scan.filters if (translated := translate(predicate, source, kinds)) is not None]
             condition = reduce(operator.and_, own) if own else None
             if types not in wanted:
@@ -263,6 +263,28 @@ def relevant(plans: Iterable[Plan], source: Source) -> Column:
         return typed
     parts = [name.isin(*types) if condition is None else name.isin(*types) & condition for types, condition in wanted.items()]
     return typed & reduce(operator.or_, parts)  # the first half is one that Parquet understands
+
+
+def wanted_types(plans: Iterable[Plan]) -> frozenset[str] | None:
+    """The types that some plan looks for; None where every event is numbered, or tells when the input begins and ends."""
+    types: frozenset[str] = frozenset()
+    for plan in plans:
+        if matches_of(plan).window.unit == "events" or (isinstance(plan, AggregatePlan) and plan.emit.when == "every"):
+            return None
+        types = types.union(*(scan.types for scan in _scans(plan)))
+    return types
+
+
+def _scans(plan: Plan) -> list[Scan]:
+    triggers = [plan.trigger] if isinstance(plan, AggregatePlan) and plan.trigger is not None else []
+    return [*scans(matches_of(plan)), *triggers]
+
+
+def coded_types(plans: Iterable[Plan], source: Source) -> tuple[str, ...]:
+    """The types of all rows that matter, where those are few enough to be told apart in Spark; () where they are not."""
+    types = wanted_types(plans) or ()
+    plain = _is_plain_string(source.frame.schema[source.type_column].dataType)
+    return tuple(sorted(types)) if plain and len(types) <= MOST_CODED else ()
 
 
 def _is_plain_string(kind: DataType) -> bool:

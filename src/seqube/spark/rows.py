@@ -25,6 +25,7 @@ from seqube.language.tree import Attribute, Output
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import MatchPlan
 from seqube.spark.blobs import conform, mix, number_equals
+from seqube.spark.folding import CODED
 from seqube.spark.ingest import IDENTITY, KEY, SEQUENCE
 from seqube.spark.routing import Plan, matches_of, needed_columns
 
@@ -37,11 +38,14 @@ class Columns:
 
     schema: Schema
     hidden: tuple[str, ...] = ()  # columns of our own beside them
+    types: tuple[str, ...] = ()  # the types there can be, which then travel as codes
 
     @property
     def arrow(self) -> pa.Schema:
         own = [pa.field(name, pa.int32() if name == KEY else pa.int64()) for name in self.hidden]
-        return pa.schema([*self.schema.columns, *own])
+        coded = {self.schema.type_column} if self.types else set()
+        columns = [field.with_type(CODED) if field.name in coded else field for field in self.schema.columns]
+        return pa.schema([*columns, *own])
 
     def select(self, table: pa.Table) -> pa.Table:
         """The travelling columns of rows that come from Spark."""

@@ -30,6 +30,7 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.spark import ingest
 from seqube.spark.batch import in_worker, keep_loaded
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
+from seqube.spark.folding import Fold
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import IDENTITY, KEY, REASON, SEQUENCE, TEXT, Source
 from seqube.spark.routing import Plan, matches_of, shuffle_key
@@ -337,7 +338,9 @@ def watch_stream(
     raw = whole
     if texts:
         raw = whole.set(whole.get_field_index(source.time_column), pa.field(source.time_column, pa.string()))
-    packed = frame.mapInArrow(in_worker(lambda batches: pack_stream(batches, watches, columns, raw)), BLOBS)
+    fold = Fold.of(frame, source.type_column)
+    work = in_worker(lambda batches: pack_stream(fold.unfold(batches), watches, columns, raw))
+    packed = fold.fold(frame).mapInArrow(work, BLOBS)
     # The watermark is made of the rows above. The operator below asks for a column of event time as well, and drops rows that are
     # behind the watermark by it; a blob holds rows of many times, and late ones have an output of their own: none may be dropped.
     never = F.lit("2261-01-01").cast("timestamp").alias("moment", metadata={"spark.watermarkDelayMs": 0})
