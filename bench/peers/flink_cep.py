@@ -27,7 +27,7 @@ class Adapter(Peer):
     name = "Flink CEP"
     package = "apache-flink-libraries"
     about = "followedByAny without skipping, event time, parallelism 1; job start and end not counted"
-    largest = {"a": 100_000, "b": 100_000, "c": 50_000, "d": 5_000}  # noqa: RUF012
+    largest = {"a": 50_000, "b": 20_000, "c": 10_000, "d": 2_000, "e": 200_000, "f": 100_000}  # noqa: RUF012
     filtered = False
 
     def missing(self) -> str:

@@ -48,7 +48,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
         n, n_keys = (1_000_000, 10_000) if quick else (10_000_000, 100_000)
         write_events(Path(folder) / "keyed", n, n_keys)
         yield from _in_processes("keyed", 2, folder, n, n_keys)
-        n = 2_000_000 if quick else 10_000_000
+        n = 1_000_000 if quick else 10_000_000
         write_events(Path(folder) / "slices", n, 1)
         one, two = (next(_in_processes("slices", cores, folder, n, 1)) for cores in (1, 2))
         yield one
@@ -56,7 +56,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
             # Both do the same work; what a second core gives is seen in the time that passes.
             two = replace(two, contender=f"2 cores, {one.wall_s / two.wall_s:.2f} times as fast", right=one.answer == two.answer)
         yield two
-        n_batches, window = (16, 8) if quick else (130, 100)
+        n_batches, window = (14, 7) if quick else (130, 100)
         for size in (50_000,) if quick else (50_000, 400_000):
             yield from _in_processes("stream", 2, folder, n_batches, window, size)
 
