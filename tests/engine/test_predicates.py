@@ -6,8 +6,11 @@ from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import seqube as sq
+from seqube.engine.predicates import code_columns
 
 # Two A and two B in turns: SEQ(A a, B b) has the pairs (0, 1), (0, 3) and (2, 3).
 EVENTS = pa.table(
@@ -114,3 +117,25 @@ def test_returned_values_keep_their_kind() -> None:
     assert table.slice(0, 1).to_pylist() == [
         {"n": 2, "y": 3.0, "ticks": 1, "gap": timedelta(0), "a_s": "p", "kind": "A", "twice": timedelta(seconds=6)}
     ]
+
+
+WHOLE = st.one_of(st.none(), st.integers(-3, 12), st.sampled_from([-(2**63), 2**63 - 1]))
+ROWS = st.lists(st.tuples(WHOLE, st.sampled_from([None, "p", "q"])), max_size=30)
+
+
+@given(ROWS, ROWS)
+def test_codes_are_dense_and_equal_where_keys_are(
+    left: list[tuple[int | None, str | None]], right: list[tuple[int | None, str | None]]
+) -> None:
+    """Numbers close together, far apart, with gaps and with nulls; over two tables."""
+    tables = [
+        [pa.array([row[0] for row in rows], pa.int64()), pa.array([row[1] for row in rows], pa.string())] for rows in (left, right)
+    ]
+    for columns in (slice(0, 1), slice(0, 2)):
+        codes, n_codes = code_columns([table[columns] for table in tables])
+        keys = [row[columns] for row in (*left, *right)]
+        coded = [int(code) for part in codes for code in part]
+        assert all((code == -1) == (None in key) for code, key in zip(coded, keys, strict=True))
+        pairs = {(code, key) for code, key in zip(coded, keys, strict=True) if code >= 0}
+        assert len(pairs) == len({code for code, _ in pairs}) == len({key for _, key in pairs})
+        assert max(coded, default=-1) < n_codes <= max(1, len(coded))

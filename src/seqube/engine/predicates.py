@@ -356,15 +356,13 @@ def code_columns(columns: Sequence[Sequence[pa.Array]]) -> tuple[list[Ints], int
     `columns[i][k]` is column k of table i. Returns the codes of each table and how many codes there are.
     """
     sizes = [len(table[0]) for table in columns]
-    codes = np.zeros(sum(sizes), np.int64)
-    n_codes = 1
+    codes, n_codes = np.zeros(sum(sizes), np.int64), 1
     null = np.zeros(len(codes), np.bool_)
     for k in range(len(columns[0])):
-        pieces = _one_type([table[k] for table in columns])
-        encoded = pa.concat_arrays(pieces).dictionary_encode()
-        null |= np.asarray(encoded.indices.is_null()).astype(np.bool_)
-        part = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)
-        n_values = max(1, len(encoded.dictionary))
+        column = pa.concat_arrays(_one_type([table[k] for table in columns]))
+        if column.null_count:
+            null |= np.asarray(column.is_null()).astype(np.bool_)
+        part, n_values = _code(column)
         if k == 0:
             codes, n_codes = part, n_values
         else:
@@ -372,7 +370,21 @@ def code_columns(columns: Sequence[Sequence[pa.Array]]) -> tuple[list[Ints], int
             distinct, codes = np.unique(codes * n_values + part, return_inverse=True)
             n_codes = len(distinct)
     codes = np.where(null, -1, codes) if null.any() else codes
-    return np.split(codes.astype(np.int64), np.cumsum(sizes)[:-1]), n_codes
+    return np.split(codes.astype(np.int64, copy=False), np.cumsum(sizes)[:-1]), n_codes
+
+
+def _code(column: pa.Array) -> tuple[Ints, int]:
+    """A column as dense codes, equal where its values are, and how many there are; any code where it is null."""
+    if pat.is_int64(column.type) and len(column) > column.null_count:
+        low, high = (value.as_py() for value in pc.min_max(column).values())
+        if high - low < len(column):
+            # Numbers close together, as those of things mostly are, need no hash table: they are codes but for the gaps.
+            numbers = np.asarray(column.fill_null(low) if column.null_count else column) - low
+            seen = np.zeros(high - low + 1, np.bool_)
+            seen[numbers] = True
+            return (numbers, len(seen)) if seen.all() else ((np.cumsum(seen) - 1)[numbers], int(np.count_nonzero(seen)))
+    encoded = column.dictionary_encode()
+    return np.asarray(encoded.indices.fill_null(0)).astype(np.int64), max(1, len(encoded.dictionary))
 
 
 def _one_type(pieces: list[pa.Array]) -> list[pa.Array]:
