@@ -158,7 +158,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
         print(f"forecast: skipped, there is no folder {DATA} (SEQUBE_DATA names it)")
         return
     sparse, dense = load_sparse(), load_dense()
-    for stream, n_records in ((sparse, 5_000 if quick else 10_000), (dense, 600 if quick else 1_500)):
+    for stream, n_records in ((sparse, 5_000 if quick else 10_000), (dense, 300 if quick else 1_500)):
         for experiment, values in EXPERIMENTS.items():
             for value in values[-1:] if quick else values:
                 task = f"{experiment} {value} on {stream.name}"

@@ -47,18 +47,18 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     with tempfile.TemporaryDirectory() as folder:
         n, n_keys = (1_000_000, 10_000) if quick else (10_000_000, 100_000)
         write_events(Path(folder) / "keyed", n, n_keys)
-        yield from _in_processes("keyed", 2, folder, n, n_keys)
-        n = 1_000_000 if quick else 10_000_000
         write_events(Path(folder) / "slices", n, 1)
-        one, two = (next(_in_processes("slices", cores, folder, n, 1)) for cores in (1, 2))
+        n_batches, window = (14, 7) if quick else (130, 100)
+        streams = [("stream", folder, n_batches, window, size) for size in ((50_000,) if quick else (50_000, 400_000))]
+        # Slices come first in both sessions, so that both are equally warm.
+        sliced = ("slices", folder, n)
+        one, two, *others = _in_session(1, sliced) + _in_session(2, sliced, ("keyed", folder, n, n_keys), *streams)
         yield one
         if one.wall_s and two.wall_s:
             # Both do the same work; what a second core gives is seen in the time that passes.
             two = replace(two, contender=f"2 cores, {one.wall_s / two.wall_s:.2f} times as fast", right=one.answer == two.answer)
         yield two
-        n_batches, window = (14, 7) if quick else (130, 100)
-        for size in (50_000,) if quick else (50_000, 400_000):
-            yield from _in_processes("stream", 2, folder, n_batches, window, size)
+        yield from others
 
 
 def write_events(
@@ -78,36 +78,35 @@ def write_events(
         os.utime(file, (moment, moment))
 
 
-def _in_processes(task: str, cores: int, *arguments: Any) -> Iterator[Measurement]:
-    """A task in a session of its own, which is the only way to have another number of cores."""
-    command = [sys.executable, "-m", "bench.workloads.spark", task, str(cores), *map(str, arguments)]
+def _in_session(cores: int, *tasks: tuple[Any, ...]) -> list[Measurement]:
+    """Tasks in a session of their own, which is the only way to have another number of cores."""
+    command = [sys.executable, "-m", "bench.workloads.spark", str(cores), json.dumps(tasks)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr[-2_000:])
-    for line in done.stdout.splitlines():
-        if line.startswith("{"):
-            yield Measurement(**json.loads(line))
+    return [Measurement(**json.loads(line)) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-# ---------------------------------------------------------------- in the process of a task
+# ---------------------------------------------------------------- in the process of a session
 
 
-def main(task: str, cores: str, *arguments: str) -> None:
+def main(cores: str, tasks: str) -> None:
     import seqube.spark as sqs
 
     # Python works beside the JVM and so does the garbage collector: only what is bound to one core uses no more than one.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(cores)])
-    partitions = cores if task == "stream" else "4"  # each is a store of state that every micro-batch commits
-    settings = {"spark.master": f"local[{cores}]", "spark.driver.memory": "4g", "spark.sql.shuffle.partitions": partitions}
-    spark = sqs.session(**settings)
-    tasks: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {"keyed": keyed, "slices": slices, "stream": stream}
-    for measured in tasks[task](spark, *arguments):
-        print(json.dumps({"workload": WORKLOAD, "right": True, "cores": int(cores), **measured}))
+    spark = sqs.session(**{"spark.master": f"local[{cores}]", "spark.driver.memory": "4g"})
+    known: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {"keyed": keyed, "slices": slices, "stream": stream}
+    for task, *arguments in json.loads(tasks):
+        # In a stream each partition is a store of state that every micro-batch commits.
+        spark.conf.set("spark.sql.shuffle.partitions", cores if task == "stream" else "4")
+        for measured in known[task](spark, *arguments):
+            print(json.dumps({"workload": WORKLOAD, "right": True, "cores": int(cores), **measured}))
 
 
-def _timed(task: str, n_events: str, answer: int, contenders: dict[str, Callable[[], None]]) -> Iterator[dict[str, Any]]:
+def _timed(task: str, n_events: int, answer: int, contenders: dict[str, Callable[[], None]]) -> Iterator[dict[str, Any]]:
     """Those whose rows nobody looks at, in turns; how much memory the JVM takes is its own affair."""
-    for m in compare(WORKLOAD, task, int(n_events), contenders, repetitions=3, cpu_clock=tree_cpu):
+    for m in compare(WORKLOAD, task, n_events, contenders, repetitions=3, cpu_clock=tree_cpu):
         yield asdict(replace(m, answer=answer, peak_mb=None, cores=len(os.sched_getaffinity(0))))
 
 
@@ -137,7 +136,7 @@ def _sink(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def keyed(spark: SparkSession, folder: str, n: str, n_keys: str) -> Iterator[dict[str, Any]]:
+def keyed(spark: SparkSession, folder: str, n: int, n_keys: int) -> Iterator[dict[str, Any]]:
     import seqube.spark as sqs
     from seqube.engine.state import Matcher
     from seqube.events import Events
@@ -145,8 +144,8 @@ def keyed(spark: SparkSession, folder: str, n: str, n_keys: str) -> Iterator[dic
     from seqube.plan.planner import plan_matches
 
     events = spark.read.parquet(f"{folder}/keyed")
-    query = KEYED.format(window=int(n_keys) * 4)
-    about = {"task": "keyed", "events": int(n)}
+    query = KEYED.format(window=n_keys * 4)
+    about = {"task": "keyed", "events": n}
     answer = sqs.run(query, events).count()
     plan = plan_matches(parse(query))
     by_key = events.groupBy("id").applyInArrow(lambda table: Matcher(plan).run(Events(table)), "x long, y long, z long")
@@ -161,7 +160,7 @@ def keyed(spark: SparkSession, folder: str, n: str, n_keys: str) -> Iterator[dic
     yield {**about, "contender": "groupBy(id).applyInArrow", "answer": n_found, **timed, "right": n_found == answer}
 
 
-def slices(spark: SparkSession, folder: str, n: str, _: str) -> Iterator[dict[str, Any]]:
+def slices(spark: SparkSession, folder: str, n: int) -> Iterator[dict[str, Any]]:
     import seqube.spark as sqs
 
     events = spark.read.parquet(f"{folder}/slices")
@@ -170,25 +169,24 @@ def slices(spark: SparkSession, folder: str, n: str, _: str) -> Iterator[dict[st
     yield from _timed("slices", n, answer, {f"{cores} cores": lambda: _sink(sqs.run(FREE, events))})
 
 
-def stream(spark: SparkSession, folder: str, n_batches: str, window: str, size: str) -> Iterator[dict[str, Any]]:
+def stream(spark: SparkSession, folder: str, n_batches: int, window: int, n_events: int) -> Iterator[dict[str, Any]]:
     import seqube.spark as sqs
 
-    n_events = int(size)
-    place = Path(folder) / f"stream{size}"
+    place = Path(folder) / f"stream{n_events}"
     shares = (0.5 - N_ENDS / n_events / 2, 0.5 - N_ENDS / n_events / 2, N_ENDS / n_events)
-    for number in range(int(n_batches)):
+    for number in range(n_batches):
         write_events(place / "in", n_events, N_KEYS, number * n_events, n_files=N_FILES, shares=shares)
     # The last events are decided when the watermark has passed them.
-    write_events(place / "in", N_FILES, N_KEYS, (int(n_batches) + 2 * int(window)) * n_events, n_files=N_FILES)
+    write_events(place / "in", N_FILES, N_KEYS, (n_batches + 2 * window) * n_events, n_files=N_FILES)
     schema = "ts long, type string, id long"
     read = spark.readStream.schema(schema).option("maxFilesPerTrigger", N_FILES).parquet(str(place / "in"))
-    query = KEYED.format(window=int(window) * n_events)
+    query = KEYED.format(window=window * n_events)
     writer = sqs.run(query, read, lateness="1 second").writeStream.format("noop")
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "10000")
     started = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
     started.awaitTermination()
     found = sum(row.observedMetrics["seqube"]["matches"] for row in started.recentProgress if row.observedMetrics)
-    full = [row for row in started.recentProgress if row.numInputRows == n_events and row.batchId > int(window)]
+    full = [row for row in started.recentProgress if row.numInputRows == n_events and row.batchId > window]
     states = [row.observedMetrics["seqube"]["state_bytes"] for row in full]
     seconds = [row.durationMs["triggerExecution"] / 1_000 for row in full]
     answer = sqs.run(query, spark.read.schema(schema).parquet(str(place / "in"))).count()
