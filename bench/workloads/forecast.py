@@ -5,8 +5,8 @@ number is the time. Episodes are made as in the paper, from a seed: a window len
 beginning anywhere, a number of successors for each among those after it (with dummies that mean no edge), and the fewest further
 edges that make it one piece. Normal distributions have a quarter of their mean as deviation, which the paper leaves open.
 
-All strategies see the same records. The peers of the index take up to milliseconds per event on dense data, so cases cover some
-thousand records from the middle of the data, and the index alone is measured over the whole of the sparse set too.
+All strategies see the same records. The peers of the index take up to milliseconds per event on dense data, so cases cover
+some hundred or thousand records from the middle of the data, and the index alone is measured over the whole of the sparse set too.
 """
 
 from __future__ import annotations

@@ -40,13 +40,13 @@ def test_every_kind_of_column_arrives_as_it_was(spark: SparkSession, types: tupl
         names = frame.columns
 
         def unfolded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in fold.unfold(batches):
+            for batch in batches:
                 assert batch.schema.field("type").type == (CODED if types else pa.string())
                 table = pa.table(batch).select(names)
                 yield from table.set_column(0, "type", table.column("type").cast(pa.string())).to_batches()
 
         assert set(fold.numbers) == {"ts", "tiny", "small", "whole", "long", "c.d", *(["type"] if types else [])}
-        assert fold.fold(frame).mapInArrow(unfolded, SCHEMA).collect() == frame.collect()
+        assert fold.map(frame, unfolded, SCHEMA).collect() == frame.collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 

@@ -32,7 +32,7 @@ from seqube.events.schema import TIME
 from seqube.plan.aggregates import AggregatePlan
 from seqube.spark import ingest
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
-from seqube.spark.folding import Fold
+from seqube.spark.folding import Fold, Work
 from seqube.spark.ingest import IDENTITY, REASON, SEQUENCE, Source
 from seqube.spark.routing import Layout, Plan, Task, lay_out, matches_of, shuffle_key
 from seqube.spark.rows import Answer, Columns, answer, needed_schema
@@ -40,7 +40,6 @@ from seqube.spark.rows import Answer, Columns, answer, needed_schema
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Route = Callable[["DataFrame"], "DataFrame"]  # the rows that matter, with a bucket for every group that wants them
 
 NUMBER = "#number"  # of an event in the whole stream, for windows of so many EVENTS
@@ -308,7 +307,7 @@ class Job:
         layouts: dict[str, Layout] = {}
         n_tasks = 0
         for group in groups:
-            layout = self._lay_out(route, group, n_tasks)
+            layout = self._lay_out(frame, route, group, n_tasks)
             layouts[group.column] = layout
             n_tasks += len(layout.tasks)
         packed = self._pack(frame, columns, layouts)
@@ -323,10 +322,9 @@ class Job:
     @staticmethod
     def _pack(frame: DataFrame, columns: Columns, layouts: Mapping[str, Layout]) -> DataFrame:
         fold = Fold.of(frame, columns.schema.type_column, columns.types)
-        return fold.fold(frame).mapInArrow(in_worker(lambda batches: pack(fold.unfold(batches), columns, layouts)), BLOBS)
+        return fold.map(frame, in_worker(lambda batches: pack(batches, columns, layouts)), BLOBS)
 
-    def _lay_out(self, route: Route, group: Group, first: int) -> Layout:
-        frame = route(self.source.frame)
+    def _lay_out(self, frame: DataFrame, route: Route, group: Group, first: int) -> Layout:
         if not group.key:
             total, cuts = self._survey(frame, group)
             return lay_out(group.number, first, [total], {0: cuts} if cuts else {}, 1, group.before, group.ahead)

@@ -339,8 +339,7 @@ def watch_stream(
     if texts:
         raw = whole.set(whole.get_field_index(source.time_column), pa.field(source.time_column, pa.string()))
     fold = Fold.of(frame, source.type_column)
-    work = in_worker(lambda batches: pack_stream(fold.unfold(batches), watches, columns, raw))
-    packed = fold.fold(frame).mapInArrow(work, BLOBS)
+    packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, columns, raw)), BLOBS)
     # The watermark is made of the rows above. The operator below asks for a column of event time as well, and drops rows that are
     # behind the watermark by it; a blob holds rows of many times, and late ones have an output of their own: none may be dropped.
     never = F.lit("2261-01-01").cast("timestamp").alias("moment", metadata={"spark.watermarkDelayMs": 0})
