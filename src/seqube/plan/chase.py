@@ -412,11 +412,13 @@ def cheapest(alone: Mapping[str, float], edges: Iterable[Edge]) -> dict[str, Edg
     graph.add_nodes_from(alone)
     graph.add_edges_from((edge.source, edge.target) for by_source in into.values() for edge in by_source.values())
     chosen: dict[str, Edge | None] = {}
+    place = {name: number for number, name in enumerate(alone)}
     for component in nx.strongly_connected_components(graph):
+        members = sorted(component, key=place.__getitem__)  # a set has another order in every process, and ties go to the first
         # What comes from outside cannot close a circle, so the best of it stands in for the ground.
         outside: dict[str, Edge | None] = {}
         inside = nx.DiGraph()
-        for name in component:
+        for name in members:
             entering = [edge for edge in into[name].values() if edge.source not in component]
             outside[name] = min(entering, key=lambda edge: edge.seconds, default=None)
             best = outside[name]
@@ -424,7 +426,7 @@ def cheapest(alone: Mapping[str, float], edges: Iterable[Edge]) -> dict[str, Edg
             inside.add_edge(GROUND, name, weight=ground)
             within = (edge for edge in into[name].values() if edge.source in component and edge.seconds < ground)
             inside.add_weighted_edges_from((edge.source, name, edge.seconds) for edge in within)
-        nearest = {name: min(inside.in_edges(name, data="weight"), key=lambda edge: edge[2])[0] for name in component}
+        nearest = {name: min(inside.in_edges(name, data="weight"), key=lambda edge: edge[2])[0] for name in members}
         if not _is_acyclic(nearest):
             nearest = {target: source for source, target in nx.minimum_spanning_arborescence(inside).edges}
         for name, source in nearest.items():
