@@ -25,9 +25,22 @@ import pyarrow as pa
 from seqube.errors import PlanError, did_you_mean
 from seqube.events import Events, Hierarchy
 from seqube.language import parse
-from seqube.language.tree import Aggregate, Attribute, Emit, Not, Output, Part, Predicate, Query, Seq, Type
+from seqube.language.tree import (
+    Aggregate,
+    Attribute,
+    Emit,
+    Not,
+    Output,
+    Part,
+    Predicate,
+    Query,
+    Seq,
+    Type,
+    renaming,
+    transform_query,
+    variables_of,
+)
 from seqube.language.writer import quote, write
-from seqube.plan.ecube import rename, variables_of
 from seqube.plan.rewrite import flatten
 from seqube.query import prepare, run
 
@@ -88,6 +101,11 @@ class Cube:
     @property
     def pattern(self) -> str:
         return _pattern(self._parts)
+
+    @property
+    def components(self) -> tuple[tuple[str, bool], ...]:
+        """The types from left to right, each with whether it is negated."""
+        return tuple((_type(part).name, isinstance(part, Not)) for part in self._parts)
 
     @property
     def _parts(self) -> tuple[Part, ...]:
@@ -185,7 +203,7 @@ class Cube:
                 raise PlanError(f"{new} is not {side} {name}{why}\n  hint: {listed}")
             variable = _type(part).variable or name
             if variable == name:  # nobody chose this variable: it goes with the type
-                query = rename(query, {variable: self._fresh(query, new)})
+                query = transform_query(query, renaming({variable: self._fresh(query, new)}))
             parts = list(_seq(query).parts)
             inner = replace(_type(parts[position - 1]), name=new)
             parts[position - 1] = Not(inner) if isinstance(part, Not) else inner

@@ -63,7 +63,6 @@ from seqube.plan.physical import (
     Scan,
     Scope,
     scans,
-    variables,
 )
 
 PIECE = 1 << 16  # matches per piece: large enough to amortise calls, small enough to stay in the cache
@@ -112,7 +111,7 @@ class Evaluation:
             if isinstance(node, Scan):
                 self._made[node] = self._scan(node)
             else:
-                self._made[node] = gather([self._kept(piece) for piece in self._pieces(node)], variables(node))
+                self._made[node] = gather([self._kept(piece) for piece in self._pieces(node)], node.binds)
                 self._batch.budget.check()
         return self._made[node]
 
@@ -146,7 +145,7 @@ class Evaluation:
         return Instances({node.variable: rows}, rows, rows)
 
     def _alternatives(self, node: MatchAlternatives) -> Iterator[Instances]:
-        names = variables(node)
+        names = node.binds
         for branch in node.branches:
             for piece in self._pieces(branch):
                 unbound = np.full(len(piece), UNBOUND, np.int64)
@@ -157,7 +156,7 @@ class Evaluation:
         slots, clauses, stacks = self._stacked(node, is_root)
         tables = self._clauses(clauses, slots, min)
         links = link(stacks)
-        read = self._read if is_root and not node.filters and not self._plan.checks else frozenset(variables(node))
+        read = self._read if is_root and not node.filters and not self._plan.checks else frozenset(node.binds)
         written = np.array([not read.isdisjoint(slot.rows) for slot in slots])
         written[[0, -1]] = True  # these tell where a match begins and ends
         cursor = new_cursor(len(slots))
@@ -205,7 +204,7 @@ class Evaluation:
             for i in range(top, -1, -1):
                 rows[next(iter(slots[i].rows))] = stacks.ids[at]
                 at = links.high[at] - 1
-            names = variables(node)
+            names = node.binds
             found = Instances(rows, rows[names[0]], rows[names[-1]])
             return found.select(np.argsort(found.last_rows, kind="stable"))
         if isinstance(node, MatchSequence) and not node.gaps and _latest_tells(node, tied, at_first=True):
@@ -222,7 +221,7 @@ class Evaluation:
                 whole = (follower // size == code) & (follower < HIGHEST)
                 followed = [column[whole] for column in (*followed, follower % size)]
                 code = code[whole]
-            found = Instances(dict(zip(variables(node), followed, strict=True)), followed[0], followed[-1])
+            found = Instances(dict(zip(node.binds, followed, strict=True)), followed[0], followed[-1])
             return found.select(np.argsort(found.last_rows, kind="stable"))
         if isinstance(node, MatchConjunction) and _latest_tells(node, tied):
             slots, _ = self._slots(node)
@@ -230,10 +229,10 @@ class Evaluation:
             slots, codes = sorted_by_group(slots, codes, drop_null=True)
             offsets = np.cumsum([0, *(len(slot) for slot in slots)])
             latest = latest_combinations(offsets, np.concatenate(codes), np.concatenate([slot.last_rows for slot in slots]))
-            found = spanning(dict(zip(variables(node), latest, strict=True)))
+            found = spanning(dict(zip(node.binds, latest, strict=True)))
             return found.select(np.argsort(found.last_rows, kind="stable"))
         if isinstance(node, MatchAlternatives) and not node.filters and not tied:
-            names = variables(node)
+            names = node.binds
             pieces = []
             for branch in node.branches:
                 piece = self._witnesses(branch, ())
@@ -248,7 +247,7 @@ class Evaluation:
         slots, codes = sorted_by_group(slots, codes, drop_null=len(slots) > 1)
         stacks = self._stacks(slots, codes, n_codes)
         tables = self._clauses(clauses, slots, max)
-        names = frozenset(variables(node))
+        names = frozenset(node.binds)
         members = members_of(slots) if _may_share(node.slots) else Members(*(np.empty(0, np.int64) for _ in range(3)))
         cursor = new_cursor(len(slots))
         out = np.empty((len(slots), PIECE), np.int64)
@@ -276,7 +275,7 @@ class Evaluation:
             if len(alone) == 1 and all(isinstance(atom, LocalAtom) for atom in clause):
                 (number,) = alone
                 slot = slots[number]
-                true = [self.evaluator.true([atom.predicate], slot.rows, len(slot)) for atom in clause]  # type: ignore[union-attr]
+                true = [self.evaluator.true([atom.predicate], slot.rows, len(slot)) for atom in clause]
                 slots[number] = slot.select(np.logical_or.reduce(true))
             else:
                 rest.append(clause)
@@ -587,7 +586,7 @@ def _latest_tells(node: MatchSequence | MatchConjunction, tied: Sequence[Value],
         and (isinstance(node, MatchSequence) or not _may_share(node.slots))
         and all(
             any(value in column for column in node.key)
-            or (isinstance(node, MatchSequence) and {a.variable for a in attributes(value)} == {*variables(edge)})
+            or (isinstance(node, MatchSequence) and {a.variable for a in attributes(value)} == {*edge.binds})
             for value in tied
         )
     )
@@ -595,5 +594,5 @@ def _latest_tells(node: MatchSequence | MatchConjunction, tied: Sequence[Value],
 
 def _may_share(nodes: Sequence[Node]) -> bool:
     """Whether two slots can hold the same event."""
-    types = [frozenset().union(*(scan.types for scan in scans(node) if scan.variable in variables(node))) for node in nodes]
+    types = [frozenset().union(*(scan.types for scan in scans(node) if scan.variable in node.binds)) for node in nodes]
     return any(types[i] & types[j] for i in range(len(types)) for j in range(i))

@@ -19,7 +19,7 @@ from seqube.engine.predicates import UNBOUND, Evaluator, Ints, gather, take
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
 from seqube.language.tree import Output, attributes
-from seqube.plan.physical import MatchPlan, scans, variables
+from seqube.plan.physical import MatchPlan, scans
 
 START, END = "start", "end"
 
@@ -37,7 +37,7 @@ class MatchWriter:
         self._plan = plan
         self._events = events
         self._evaluator = evaluator
-        names = variables(plan.pattern)
+        names = plan.pattern.binds
         if not plan.returns and (clash := {START, END} & set(names)):
             raise PlanError(
                 f"the variable {min(clash)!r} has the name of a result column\n  hint: call it otherwise, or say what to RETURN"
@@ -69,7 +69,7 @@ class MatchWriter:
     @cached_property
     def _doubles(self) -> frozenset[Output]:
         """The items of RETURN that are decimal numbers by their kind."""
-        none = dict.fromkeys(variables(self._plan.pattern), np.empty(0, np.int64))
+        none = dict.fromkeys(self._plan.pattern.binds, np.empty(0, np.int64))
         return frozenset(item for item in self._plan.returns if pat.is_floating(self._evaluator.array(item.value, none, 0).type))
 
     def empty(self) -> pa.Table:

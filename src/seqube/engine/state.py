@@ -31,18 +31,9 @@ from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normal
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError
 from seqube.events import Events
-from seqube.events.schema import UNITS
-from seqube.language.tree import Window
-from seqube.plan.physical import MatchPlan
+from seqube.plan.physical import MatchPlan, ticks
 
 _NUMBER = "#number"  # the column of event numbers that travels with the kept events of a tuple-count window
-
-
-def ticks(window: Window, unit: str) -> int:
-    """The window in ticks of the time column, rounded up: `te - ts < W` holds for whole ticks exactly when it holds for W."""
-    if window.unit != "us":
-        return window.length
-    return min(-(-window.length * 1_000 // UNITS[unit]), HIGHEST)
 
 
 def seal(*parts: pa.Table) -> bytes:
@@ -189,7 +180,7 @@ class Matcher:
 
     def _number(self, state: State, batch: Events) -> tuple[Ints | None, pa.Table | None]:
         """The numbers of the batch's events in the stream, or in their partition."""
-        if self._plan.window.unit != "events":
+        if not self._plan.window.counts_events:
             return None, None
         if not self._plan.partition_by:
             return np.arange(state.n_seen, state.n_seen + len(batch), dtype=np.int64), None

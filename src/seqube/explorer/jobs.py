@@ -160,9 +160,7 @@ class Desk:
     def _parts(self, cube: sq.Cube) -> tuple[tuple[str, bool, tuple[str, ...], tuple[str, ...]], ...]:
         concepts = self._source.concepts
         parts = []
-        for part in cube.query.pattern.parts:  # type: ignore[union-attr]
-            negated = not hasattr(part, "name")
-            name = str(part.part.name if negated else part.name)  # type: ignore[union-attr]
+        for name, negated in cube.components:
             known = concepts is not None and name in concepts
             above = concepts.ancestors(name) if concepts and known else ()
             below = concepts.children(name) if concepts and known else ()

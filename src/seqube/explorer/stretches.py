@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.limits import Limits
-from seqube.engine.state import Matcher, ticks
+from seqube.engine.state import Matcher
 from seqube.events import Events
 from seqube.plan.aggregates import AggregatePlan
-from seqube.plan.physical import MatchPlan
+from seqube.plan.physical import MatchPlan, ticks
 
 MOST = 100
 SHORTEST = 5_000
@@ -44,7 +44,7 @@ def run_by_stretches(plan: MatchPlan | AggregatePlan, events: Events) -> Pieces:
 
 def _length(plan: MatchPlan, events: Events) -> int:
     """How many events a stretch has."""
-    if plan.window.unit == "events":
+    if plan.window.counts_events:
         in_window = len(events) if plan.partition_by else plan.window.length  # each partition has a window of its own
     else:
         span = max(events.statistics.span, 1)
@@ -76,7 +76,7 @@ def _matches(plan: MatchPlan, events: Events, length: int, limits: Limits) -> Pi
     while done < n:
         upto = int(times[min(done + length, n) - 1])
         end = int(np.searchsorted(times, upto, "right"))
-        if plan.window.unit == "events":
+        if plan.window.counts_events:
             low, high = max(done - window, 0), min(end + window, n) if plan.waits else end
             numbers = np.arange(low, high)
         else:

@@ -18,14 +18,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import assert_never
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
 from seqube.language import tree
 from seqube.language.names import column_name, default_variables
 from seqube.language.parser import CLAUSES, Draft, in_order
-from seqube.language.tree import Aggregate, Attribute, Emit, Output, Part, Pattern, Predicate, Query, Type, Value, Window
+from seqube.language.tree import Aggregate, Attribute, Emit, Node, Output, Part, Pattern, Predicate, Query, Type, Value, Window
 
 _Leaf = Callable[[Attribute | Aggregate], Value]
+_Path = tuple[int, ...]  # where a part stands in the pattern: which part of which part
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class _Variable:
 
     name: str
     leaf: Type
-    negations: tuple[int, ...]
+    negations: tuple[_Path, ...]
     operator: str
 
 
@@ -60,10 +62,11 @@ class _Binder:
         self.problems: list[Problem] = list(draft.problems)
         self.keys = {key.name for key in draft.partition_by}
         leaves = list(tree.leaves(draft.pattern))
-        self.names = {id(leaf): name for leaf, name in zip(leaves, default_variables(leaves), strict=True)}
-        self.numbered = {leaf.name for leaf in leaves if leaf.variable is None and self.names[id(leaf)] != leaf.name}
+        names = default_variables(leaves)
+        self.numbered = {leaf.name for leaf, name in zip(leaves, names, strict=True) if leaf.variable is None and name != leaf.name}
+        self.pattern = _with_variables(draft.pattern, iter(names))
         self.variables: dict[str, _Variable] = {}
-        self._declare(draft.pattern, (), "the pattern")
+        self._declare(self.pattern, (), (), "the pattern")
         self.positive = {name: variable for name, variable in self.variables.items() if not variable.negations}
 
     def fail(self, message: str, at: Span | None, hint: str | None = None) -> None:
@@ -71,8 +74,8 @@ class _Binder:
 
     def query(self) -> Query:
         draft = self.draft
-        own = self._components(draft.pattern) if not isinstance(draft.pattern, Type) else self.positive
-        pattern = self._pattern(draft.pattern, {}, ())
+        own = self._components(self.pattern) if not isinstance(self.pattern, Type) else self.positive
+        pattern = self._pattern(self.pattern, {}, (), ())
         where = self._conjuncts(draft.where, {**self.positive, **own}, (), in_where=True) if draft.where else ()
         query = Query(
             pattern=pattern,
@@ -90,10 +93,11 @@ class _Binder:
 
     # ---------------------------------------------------------------- patterns
 
-    def _declare(self, part: Part, negations: tuple[int, ...], operator: str) -> None:
+    def _declare(self, part: Part, path: _Path, negations: tuple[_Path, ...], operator: str) -> None:
         match part:
             case Type():
-                name = self.names[id(part)]
+                name = part.variable
+                assert name is not None
                 first = self.variables.get(name)
                 if first is None:
                     self.variables[name] = _Variable(name, part, negations, operator)
@@ -102,45 +106,50 @@ class _Binder:
                         f"two components have the variable {name!r}{_first(first.leaf.at)}", part.at, "give each its own variable"
                     )
             case tree.Not(inner):
-                self._declare(inner, (*negations, id(part)), operator)
+                self._declare(inner, path, (*negations, path), operator)
             case tree.Seq() | tree.And() | tree.Or():
                 word = type(part).__name__.upper()
                 if word != "OR" and all(isinstance(child, tree.Not) for child in part.parts):
                     self.fail(f"{word} has only negated components", part.at, "give it at least one component that is not negated")
-                for child in part.parts:
+                here = f"{word} in line {part.at.line}, column {part.at.column}" if part.at else word
+                for number, child in enumerate(part.parts):
                     if word == "OR" and isinstance(child, tree.Not):
                         self.fail("a component of OR cannot be negated", child.at, "negate inside a SEQ or AND: OR(A, SEQ(B, !C))")
-                    self._declare(child, negations, f"{word} in line {part.at.line}, column {part.at.column}" if part.at else word)
+                    self._declare(child, (*path, number), negations, here)
+            case _:
+                assert_never(part)
 
     def _components(self, operator: Pattern) -> dict[str, _Variable]:
         """The variables an operator declares itself: those of its direct components, negated ones included."""
         parts = () if isinstance(operator, Type) else operator.parts
         inner = (part.part if isinstance(part, tree.Not) else part for part in parts)
-        names = (self.names[id(part)] for part in inner if isinstance(part, Type))
-        return {name: self.variables[name] for name in names}
+        names = (part.variable for part in inner if isinstance(part, Type))
+        return {name: self.variables[name] for name in names if name is not None}
 
-    def _pattern(self, part: Pattern, visible: Mapping[str, _Variable], negations: tuple[int, ...]) -> Pattern:
+    def _pattern(self, part: Pattern, visible: Mapping[str, _Variable], path: _Path, negations: tuple[_Path, ...]) -> Pattern:
         if isinstance(part, Type):
-            return replace(part, variable=self.names[id(part)])
+            return part
         visible = {**visible, **self._components(part)}
         where = tuple(conjunct for item in part.where for conjunct in self._conjuncts(item, visible, negations))
         if isinstance(part, tree.Or):
             # A negated component here is already a problem, so what becomes of it no longer matters.
             children: tuple[Part, ...] = part.parts
             inner = [child.part if isinstance(child, tree.Not) else child for child in children]
-            return replace(part, parts=tuple(self._pattern(child, visible, negations) for child in inner), where=where)
+            branches = (self._pattern(child, visible, (*path, number), negations) for number, child in enumerate(inner))
+            return replace(part, parts=tuple(branches), where=where)
         parts: list[Part] = []
-        for child in part.parts:
+        for number, child in enumerate(part.parts):
+            at = (*path, number)
             if isinstance(child, tree.Not):
-                parts.append(replace(child, part=self._pattern(child.part, visible, (*negations, id(child)))))
+                parts.append(replace(child, part=self._pattern(child.part, visible, at, (*negations, at))))
             else:
-                parts.append(self._pattern(child, visible, negations))
+                parts.append(self._pattern(child, visible, at, negations))
         return replace(part, parts=tuple(parts), where=where)
 
     # ---------------------------------------------------------------- predicates
 
     def _conjuncts(
-        self, predicate: Predicate, visible: Mapping[str, _Variable], negations: tuple[int, ...], in_where: bool = False
+        self, predicate: Predicate, visible: Mapping[str, _Variable], negations: tuple[_Path, ...], in_where: bool = False
     ) -> tuple[Predicate, ...]:
         """Split at AND and at chains, and check the names of each conjunct."""
 
@@ -160,7 +169,7 @@ class _Binder:
         return conjuncts
 
     def _check_same(self, predicate: Predicate) -> None:
-        for part in _walk(predicate):
+        for part in tree.walk(predicate):
             if isinstance(part, tree.Same) and part is not predicate:
                 self.fail(
                     f"[{part.attribute}] can only be joined to other predicates by AND",
@@ -168,7 +177,7 @@ class _Binder:
                     "compare the variables one by one here",
                 )
 
-    def _check_negations(self, predicate: Predicate, visible: Mapping[str, _Variable], negations: tuple[int, ...]) -> None:
+    def _check_negations(self, predicate: Predicate, visible: Mapping[str, _Variable], negations: tuple[_Path, ...]) -> None:
         named = {
             leaf.variable: visible[leaf.variable]
             for leaf in tree.attributes(predicate)
@@ -315,7 +324,7 @@ class _Binder:
                 self.fail(f"{leaf.name!r} in HAVING is not the name of an aggregate", leaf.at, hint)
             return leaf
 
-        for part in _walk(self.draft.having):
+        for part in tree.walk(self.draft.having):
             if isinstance(part, tree.Same):
                 self.fail(f"[{part.attribute}] has no meaning in HAVING", part.at, "put it into WHERE")
         return tuple(_rewrite(conjunct, resolve) for conjunct in _split(self.draft.having))
@@ -324,7 +333,7 @@ class _Binder:
         self._needs_aggregates("emit")
         emit = self.draft.emit
         if emit is not None and emit.every is not None:
-            if emit.every.unit == "events":
+            if emit.every.counts_events:
                 self.fail("EMIT EVERY takes a time, not a number of events", emit.every.at, "write a time: EMIT EVERY 5 min")
             elif emit.every.length == 0:
                 self.fail("EMIT EVERY must be longer than zero", emit.every.at, "write a time: EMIT EVERY 5 min")
@@ -346,7 +355,7 @@ class _Binder:
 
         outputs = []
         for position, output in enumerate(self.draft.returns, 1):
-            value = _rewrite_value(output.value, resolve)
+            value = _rewrite(output.value, resolve)
             outputs.append(replace(output, value=value, name=output.name or column_name(value, position)))
         return tuple(outputs)
 
@@ -379,7 +388,7 @@ def _is_count(value: Value) -> bool:
     return isinstance(value, Attribute) and value.variable is None and value.name.upper() == "COUNT"
 
 
-# ---------------------------------------------------------------- walks over predicates
+# ---------------------------------------------------------------- rewriting
 
 
 def _split(predicate: Predicate) -> Iterator[Predicate]:
@@ -402,42 +411,23 @@ def _links(operands: tuple[Value, ...]) -> Iterator[tree.Comparison]:
         yield tree.Comparison("=", left, right, at)
 
 
-def _walk(predicate: Predicate) -> Iterator[Predicate]:
-    yield predicate
-    match predicate:
-        case tree.AllOf(parts) | tree.AnyOf(parts):
-            for part in parts:
-                yield from _walk(part)
-        case tree.Inverse(part):
-            yield from _walk(part)
+def _rewrite(node: tree.N, leaf: _Leaf) -> tree.N:
+    """The same with every attribute and every aggregate as a whole replaced, and every chain opened."""
+
+    def change(part: Node) -> Node:
+        match part:
+            case Attribute() | Aggregate():
+                return leaf(part)
+            case tree.Chain(operands, at):
+                return tree.AllOf(tuple(_links(tuple(_rewrite(operand, leaf) for operand in operands))), at)
+            case _:
+                return tree.rebuilt(part, change)
+
+    return change(node)  # type: ignore[return-value]  # a value stays a value, a predicate a predicate
 
 
-def _rewrite(node: Predicate, leaf: _Leaf) -> Predicate:
-    """The same predicate with every attribute and aggregate replaced, and every chain opened."""
-    match node:
-        case tree.AllOf(parts) | tree.AnyOf(parts):
-            return replace(node, parts=tuple(_rewrite(part, leaf) for part in parts))
-        case tree.Inverse(part):
-            return replace(node, part=_rewrite(part, leaf))
-        case tree.Chain(operands, at):
-            return tree.AllOf(tuple(_links(tuple(_rewrite_value(operand, leaf) for operand in operands))), at)
-        case tree.Comparison(_, left, right):
-            return replace(node, left=_rewrite_value(left, leaf), right=_rewrite_value(right, leaf))
-        case tree.Between(operand, low, high):
-            return replace(
-                node, operand=_rewrite_value(operand, leaf), low=_rewrite_value(low, leaf), high=_rewrite_value(high, leaf)
-            )
-        case tree.Among(operand) | tree.IsNull(operand) | tree.IsTrue(operand):
-            return replace(node, operand=_rewrite_value(operand, leaf))
-    return node
-
-
-def _rewrite_value(node: Value, leaf: _Leaf) -> Value:
-    match node:
-        case Attribute() | Aggregate():
-            return leaf(node)
-        case tree.Arithmetic(_, left, right):
-            return replace(node, left=_rewrite_value(left, leaf), right=_rewrite_value(right, leaf))
-        case tree.Minus(operand):
-            return replace(node, operand=_rewrite_value(operand, leaf))
-    return node
+def _with_variables(pattern: tree.N, names: Iterator[str]) -> tree.N:
+    """The pattern with these variables on its types, from left to right."""
+    if isinstance(pattern, Type):
+        return replace(pattern, variable=next(names))
+    return tree.rebuilt(pattern, lambda part: _with_variables(part, names))

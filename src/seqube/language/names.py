@@ -44,4 +44,5 @@ def column_name(value: Value, position: int) -> str:
             return function.lower()
         case Aggregate(function, Attribute() as argument):
             return f"{function.lower()}_{column_name(argument, position)}"
-    return f"column_{position}"
+        case _:
+            return f"column_{position}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib.resources import files
@@ -136,28 +136,7 @@ def _check_limits(query: Draft) -> None:
             if type(node.value) is int and not -MAX_INT64 - 1 <= node.value <= MAX_INT64:
                 _fail("this number does not fit into 64 bits", node.at, "write it with a decimal point to make it a float")
         else:
-            stack.extend((child, depth + 1) for child in _children(node))
-
-
-def _children(node: Any) -> Sequence[Any]:
-    match node:
-        case tree.Seq() | tree.And() | tree.Or():
-            return (*node.parts, *node.where)
-        case tree.Not() | tree.Inverse():
-            return (node.part,)
-        case tree.AllOf() | tree.AnyOf():
-            return node.parts
-        case tree.Chain():
-            return node.operands
-        case tree.Comparison() | tree.Arithmetic():
-            return (node.left, node.right)
-        case tree.Among():
-            return (node.operand, *node.values)
-        case tree.Between():
-            return (node.operand, node.low, node.high)
-        case tree.IsNull() | tree.IsTrue() | tree.Minus():
-            return (node.operand,)
-    return ()
+            stack.extend((child, depth + 1) for child in tree.children(node))
 
 
 # ---------------------------------------------------------------- tokens
@@ -228,7 +207,8 @@ def _negate(node: Value, at: Span | None) -> Value:
             return tree.Literal(-value, at)
         case tree.Duration(microseconds):
             return tree.Duration(-microseconds, at)
-    return tree.Minus(node, at)
+        case _:
+            return tree.Minus(node, at)
 
 
 class _Builder:
@@ -246,7 +226,8 @@ class _Builder:
                 return tree.Literal(token[1:-1].replace("''", "'"), at)
             case "DURATION":
                 return tree.Duration(_microseconds(token), at)
-        return tree.Literal({"TRUE": True, "FALSE": False, "NULL": None}[token.type], at)
+            case word:
+                return tree.Literal({"TRUE": True, "FALSE": False, "NULL": None}[word], at)
 
     def attribute(self, children: list[Token]) -> Attribute:
         variable, name = children
@@ -344,12 +325,8 @@ class _Builder:
         if n_parts == 0:
             _fail(f"{token.upper()} has no component", _at(token), f"write event types first: {token.upper()}(A a, B b, a.x = b.x)")
         parts, where = tuple(items[:n_parts]), tuple(map(_predicate, items[n_parts:]))
-        match token.upper():
-            case "SEQ":
-                return tree.Seq(parts, where, _at(token))
-            case "AND":
-                return tree.And(parts, where, _at(token))
-        return tree.Or(parts, where, _at(token))
+        operators: dict[str, type[tree.Seq | tree.And | tree.Or]] = {"SEQ": tree.Seq, "AND": tree.And, "OR": tree.Or}
+        return operators[token.upper()](parts, where, _at(token))
 
     # ---- clauses: (field of Draft, place, content)
 
@@ -380,12 +357,8 @@ class _Builder:
 
     def emit(self, children: list[Any]) -> tuple[str, Span, object]:
         at = _at(children[0])
-        match children[1].type if len(children) == 2 else "EVERY":
-            case "TRIGGER":
-                return "emit", at, Emit("trigger", at=at)
-            case "TOTAL":
-                return "emit", at, Emit("total", at=at)
-        return "emit", at, Emit("every", children[2], at)
+        when: dict[str, Emit] = {"TRIGGER": Emit("trigger", at=at), "TOTAL": Emit("total", at=at)}
+        return "emit", at, when[children[1].type] if len(children) == 2 else Emit("every", children[2], at)
 
     def length(self, children: list[Any]) -> Window:
         sign, token = children

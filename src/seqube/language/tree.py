@@ -10,8 +10,10 @@ Patterns are the language's own words (`Seq`, `And`, `Or`, `Not`); the logic of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, TypeVar, assert_never
 from typing import Literal as OneOf
 
 from seqube.errors import Span
@@ -236,6 +238,10 @@ class Window:
     unit: OneOf["us", "ticks", "events"]
     at: Span | None = _place()
 
+    @property
+    def counts_events(self) -> bool:
+        return self.unit == "events"
+
 
 @dataclass(frozen=True, slots=True)
 class Emit:
@@ -277,17 +283,126 @@ class Query:
 
 
 # ---------------------------------------------------------------- walks
+#
+# Nobody else takes trees apart just to look through them: `children` and `rebuilt` are the only two places that know what is below
+# a node, and the type checker sees to it that they know every kind.
+
+Node = Value | Predicate | Part
+N = TypeVar("N", bound=Node)
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """What stands directly below a node, from left to right; an operator's predicates come after its parts."""
+    match node:
+        case Literal() | Duration() | Attribute() | Same() | Type():
+            return ()
+        case Arithmetic() | Comparison():
+            return (node.left, node.right)
+        case Minus() | IsNull() | IsTrue():
+            return (node.operand,)
+        case Aggregate():
+            return () if node.argument is None else (node.argument,)
+        case FirstOf():
+            return node.values
+        case Among():
+            return (node.operand, *node.values)
+        case Between():
+            return (node.operand, node.low, node.high)
+        case Chain():
+            return node.operands
+        case AllOf() | AnyOf():
+            return node.parts
+        case Inverse() | Not():
+            return (node.part,)
+        case Seq() | And() | Or():
+            return (*node.parts, *node.where)
+        case _:
+            assert_never(node)
+
+
+def rebuilt(node: N, change: Callable[[Any], Any]) -> N:
+    """The node with `change` applied to each of its children; the node itself where that changes nothing."""
+    before = children(node)
+    after = tuple(map(change, before))
+    if all(new is old for new, old in zip(after, before, strict=True)):
+        return node
+    result: Any
+    match node:
+        case Literal() | Duration() | Attribute() | Same() | Type():
+            result = node
+        case Arithmetic() | Comparison():
+            result = replace(node, left=after[0], right=after[1])
+        case Minus() | IsNull() | IsTrue():
+            result = replace(node, operand=after[0])
+        case Aggregate():
+            result = replace(node, argument=after[0])
+        case FirstOf():
+            result = replace(node, values=after)
+        case Among():
+            result = replace(node, operand=after[0], values=after[1:])
+        case Between():
+            result = replace(node, operand=after[0], low=after[1], high=after[2])
+        case Chain():
+            result = replace(node, operands=after)
+        case AllOf() | AnyOf():
+            result = replace(node, parts=after)
+        case Inverse() | Not():
+            result = replace(node, part=after[0])
+        case Seq() | And() | Or():
+            result = replace(node, parts=after[: len(node.parts)], where=after[len(node.parts) :])
+        case _:
+            assert_never(node)
+    changed: N = result
+    return changed
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and everything below it, from left to right, each before what is below it."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def transform(node: N, change: Callable[[Any], Any]) -> N:
+    """The tree with `change` applied to every node, to what is below a node before the node itself."""
+    changed: N = change(rebuilt(node, lambda child: transform(child, change)))
+    return changed
+
+
+def transform_query(query: Query, change: Callable[[Any], Any]) -> Query:
+    """The query with `change` applied to every node of every clause."""
+
+    def each(nodes: Iterable[N]) -> tuple[N, ...]:
+        return tuple(transform(node, change) for node in nodes)
+
+    def outputs(items: Iterable[Output]) -> tuple[Output, ...]:
+        return tuple(replace(item, value=transform(item.value, change)) for item in items)
+
+    return replace(
+        query,
+        pattern=transform(query.pattern, change),
+        where=each(query.where),
+        group_by=each(query.group_by),
+        aggregates=outputs(query.aggregates),
+        having=each(query.having),
+        returns=outputs(query.returns),
+    )
+
+
+def renaming(names: Mapping[str, str]) -> Callable[[Any], Any]:
+    """A change for `transform`: other variables."""
+
+    def change(node: Node) -> Node:
+        if isinstance(node, Attribute | Type) and (new := names.get(node.variable or "")) is not None:
+            return replace(node, variable=new)
+        return node
+
+    return change
 
 
 def leaves(part: Part) -> Iterator[Type]:
     """The types of a pattern from left to right, negated ones included."""
-    if isinstance(part, Type):
-        yield part
-    elif isinstance(part, Not):
-        yield from leaves(part.part)
-    else:
-        for child in part.parts:
-            yield from leaves(child)
+    return (node for node in walk(part) if isinstance(node, Type))
 
 
 def positives(part: Part) -> Iterator[Type]:
@@ -299,23 +414,22 @@ def positives(part: Part) -> Iterator[Type]:
             yield from positives(child)
 
 
+def inner_predicates(part: Part) -> Iterator[Predicate]:
+    """The predicates that stand inside the operators of a pattern, however deep."""
+    return (predicate for node in walk(part) if isinstance(node, Seq | And | Or) for predicate in node.where)
+
+
 def attributes(node: Value | Predicate) -> Iterator[Attribute]:
     """Every attribute that a value or predicate names, from left to right. `Same` names none by itself."""
-    match node:
-        case Attribute():
-            yield node
-        case Arithmetic(_, left, right) | Comparison(_, left, right):
-            yield from attributes(left)
-            yield from attributes(right)
-        case Minus(operand) | Among(operand) | IsNull(operand) | IsTrue(operand):
-            yield from attributes(operand)
-        case Between(operand, low, high):
-            for value in (operand, low, high):
-                yield from attributes(value)
-        case AllOf(parts) | AnyOf(parts) | Chain(parts) | FirstOf(parts):
-            for part in parts:
-                yield from attributes(part)
-        case Inverse(part):
-            yield from attributes(part)
-        case Aggregate(_, argument) if argument is not None:
-            yield argument
+    return (part for part in walk(node) if isinstance(part, Attribute))
+
+
+@lru_cache(maxsize=4096)
+def variables_of(node: Value | Predicate) -> frozenset[str]:
+    """The variables that a value or predicate names."""
+    return frozenset(attribute.variable for attribute in attributes(node) if attribute.variable is not None)
+
+
+def variable_of(node: Value | Predicate) -> str | None:
+    """The one variable that a value or predicate names; None for a constant."""
+    return next((attribute.variable for attribute in attributes(node)), None)

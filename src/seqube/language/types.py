@@ -13,7 +13,7 @@ number in its unit. Cost: linear in the query.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from itertools import pairwise
 from typing import Literal as OneOf
@@ -75,7 +75,7 @@ class _Checker:
 
     def check_query(self) -> None:
         query = self.query
-        for predicate in (*_inner_predicates(query.pattern), *query.where):
+        for predicate in (*tree.inner_predicates(query.pattern), *query.where):
             self.predicate(predicate)
         self.partition_keys()
         for attribute in query.group_by:
@@ -284,13 +284,3 @@ def _is_time_text(node: Value) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _inner_predicates(part: tree.Part) -> Iterator[Predicate]:
-    match part:
-        case tree.Not(inner):
-            yield from _inner_predicates(inner)
-        case tree.Seq() | tree.And() | tree.Or():
-            for child in part.parts:
-                yield from _inner_predicates(child)
-            yield from part.where

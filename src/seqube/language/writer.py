@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import assert_never
 
 from seqube.language import tree
 from seqube.language.names import column_name
@@ -67,8 +68,11 @@ def write_pattern(part: Part, variable_quote: Callable[[str], str] = quote) -> s
             return _quote_keyword(name) + ("" if variable in (None, name) else f" {variable_quote(variable)}")
         case tree.Not(inner):
             return f"!{write_pattern(inner)}"
-    items = [*map(write_pattern, part.parts), *map(write_predicate, part.where)]
-    return f"{type(part).__name__.upper()}({', '.join(items)})"
+        case tree.Seq() | tree.And() | tree.Or():
+            items = [*map(write_pattern, part.parts), *map(write_predicate, part.where)]
+            return f"{type(part).__name__.upper()}({', '.join(items)})"
+        case _:
+            assert_never(part)
 
 
 def _window(window: Window) -> str:
@@ -77,7 +81,10 @@ def _window(window: Window) -> str:
             return duration(window.length)
         case "events":
             return f"{window.length} EVENTS"
-    return str(window.length)
+        case "ticks":
+            return str(window.length)
+        case _:
+            assert_never(window.unit)
 
 
 def duration(microseconds: int) -> str:
@@ -128,6 +135,8 @@ def write_predicate(node: Predicate, least: int = _OR) -> str:
             text = write_value(operand)
         case tree.Same(attribute):
             text = f"[{quote(attribute)}]"
+        case _:
+            assert_never(node)
     return f"({text})" if binds < least else text
 
 
@@ -157,4 +166,6 @@ def write_value(node: Value, least: int = _SUM) -> str:
         case tree.Arithmetic(op, left, right):
             binds = _SUM if op in "+-" else _PRODUCT
             text = f"{write_value(left, binds)} {op} {write_value(right, binds + 1)}"
+        case _:
+            assert_never(node)
     return f"({text})" if binds < least else text

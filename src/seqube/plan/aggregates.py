@@ -13,17 +13,16 @@ single events, with negated single events between them, tied together by nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import factorial, prod
 from typing import Literal as OneOf
 
 from seqube.errors import PlanError
 from seqube.events import Hierarchy, Statistics
-from seqube.events.schema import UNITS
-from seqube.language.tree import Aggregate, Attribute, Emit, Not, Output, Predicate, Query, Same, Seq, Type, Value
-from seqube.plan.physical import Gap, KeyColumn, MatchPlan, MatchSequence, Scan
-from seqube.plan.planner import named, plan_matches
+from seqube.language.tree import Aggregate, Attribute, Emit, Not, Output, Predicate, Query, Same, Seq, Type, variables_of, walk
+from seqube.plan.physical import Gap, KeyColumn, MatchPlan, MatchSequence, Scan, ticks
+from seqube.plan.planner import plan_matches
 from seqube.plan.rewrite import conjuncts
 
 Report = OneOf["given", "new", "present", "total"]
@@ -67,7 +66,7 @@ class AggregatePlan:
         """Everything that must be computed; the number of matches always is."""
         found = {MATCHES: None}
         for node in (*(output.value for output in self.aggregates), *self.having):
-            for aggregate in _aggregates(node):
+            for aggregate in (part for part in walk(node) if isinstance(part, Aggregate)):
                 if aggregate.function in ("SUM", "AVG"):  # without values they are null, and a mean divides by their number
                     found[Measure("COUNT", aggregate.argument)] = None
                     found[Measure("SUM", aggregate.argument)] = None
@@ -103,22 +102,10 @@ def _trigger(query: Query, hierarchy: Hierarchy | None) -> Scan | None:
     if not isinstance(last, Type):
         return None
     assert last.variable is not None
-    written = [p for p in (*query.where, *query.pattern.where) if not isinstance(p, Same) and named(p) == {last.variable}]
+    written = [p for p in (*query.where, *query.pattern.where) if not isinstance(p, Same) and variables_of(p) == {last.variable}]
     filters = tuple(conjunct for predicate in written for conjunct in conjuncts(predicate))
     types = hierarchy.covers(last.name) if hierarchy else frozenset({last.name})
     return Scan(last.variable, last.name, types, filters)
-
-
-def _aggregates(node: Value | Predicate | tuple[Predicate, ...]) -> Iterator[Aggregate]:
-    if isinstance(node, Aggregate):
-        yield node
-    elif isinstance(node, tuple):
-        for item in node:
-            yield from _aggregates(item)
-    else:
-        for name in ("left", "right", "operand", "low", "high", "parts", "part"):
-            if (child := getattr(node, name, None)) is not None:
-                yield from _aggregates(child)
 
 
 # ---------------------------------------------------------------- patterns that need no matches
@@ -157,7 +144,7 @@ def chain_of(plan: AggregatePlan) -> Chain | str:
     if not all(isinstance(gap.instance, Scan) for gap in node.gaps):
         return "a negated expression is not a single event"
     found = Chain(node.slots, node.gaps, node.key)  # type: ignore[arg-type]
-    if plan.matches.window.unit == "events":
+    if plan.matches.window.counts_events:
         if found.has_leading:
             return "a leading negation looks back over a number of events"
         if found.has_trailing and plan.emit.when == "total":
@@ -248,11 +235,10 @@ class _Estimate:
     def _per_window(self, types: frozenset[str]) -> float:
         """How many events of these types a window holds."""
         window = self.plan.matches.window
-        if window.unit == "events":
+        if window.counts_events:
             share = window.length / max(self.statistics.n, 1)
         else:
-            length = window.length if window.unit == "ticks" else window.length * 1_000 / UNITS[self.unit]
-            share = length / max(self.statistics.span, 1)
+            share = ticks(window, self.unit) / max(self.statistics.span, 1)
         return self.statistics.count(types) * min(share, 1.0)
 
     def _values(self, names: Iterable[str]) -> int:

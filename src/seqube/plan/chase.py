@@ -29,12 +29,11 @@ from typing import NamedTuple
 
 from seqube.errors import PlanError
 from seqube.events import Hierarchy, Statistics
-from seqube.events.schema import UNITS
-from seqube.language.tree import Attribute, Comparison, Predicate, Query
+from seqube.language.tree import Attribute, Comparison, Predicate, Query, variables_of
 from seqube.plan.derivation import Delta, Derivation, Forbid, Join, Keep, Narrow, Widen, narrow, waits, widen
-from seqube.plan.ecube import Component, Cuboid, Label, Lattice, cuboid_of, variables_of
+from seqube.plan.ecube import Component, Cuboid, Label, Lattice, cuboid_of
 from seqube.plan.explain import Explanation, Step
-from seqube.plan.physical import MatchPlan
+from seqube.plan.physical import MatchPlan, ticks
 from seqube.plan.planner import plan_matches
 
 GROUND = ""
@@ -89,9 +88,9 @@ class Estimates:
         return known[0]
 
     def _expected(self, cuboid: Cuboid, parts: Sequence[Component]) -> float:
-        window, counted = cuboid.query.window, cuboid.query.window.unit == "events"
-        span = float(max(self.statistics.n if counted else self.statistics.span, 1))
-        length = min(window.length * 1_000 / UNITS[self.unit] if window.unit == "us" else float(window.length), span)
+        window = cuboid.query.window
+        span = float(max(self.statistics.n if window.counts_events else self.statistics.span, 1))
+        length = min(float(ticks(window, self.unit)), span)
         positives = [part for part in parts if not part.negated]
         n = len(positives)
         expected = span * length ** (n - 1) / math.factorial(n - 1)
@@ -282,7 +281,7 @@ class Optimizer:
         self.cuboids = {name: cuboid for name, cuboid in found.items() if isinstance(cuboid, Cuboid)}
         if streaming:
             for name, cuboid in list(self.cuboids.items()):
-                if cuboid.gaps[-1] or cuboid.query.window.unit == "events":
+                if cuboid.gaps[-1] or cuboid.query.window.counts_events:
                     late = "its matches are final only when their window is over"
                     self.apart[name] = late if cuboid.gaps[-1] else "its window counts events"
                     del self.cuboids[name]

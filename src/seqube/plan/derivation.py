@@ -27,19 +27,30 @@ must be the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Any, TypeVar
 
-from seqube.language.tree import Attribute, Comparison, Not, Part, Predicate, Query, Seq, Type, Value
-from seqube.plan.ecube import Component, Cuboid, rename, variables_of
-from seqube.plan.physical import MatchPlan, Scan
+from seqube.language.tree import (
+    Attribute,
+    Comparison,
+    Not,
+    Part,
+    Predicate,
+    Query,
+    Seq,
+    Type,
+    Value,
+    renaming,
+    transform,
+    variables_of,
+)
+from seqube.plan.ecube import Component, Cuboid
+from seqube.plan.physical import MatchPlan, Scan, with_scans
 from seqube.plan.planner import plan_matches
 
 MAX_EMBEDDINGS = 16  # ways to find a pattern in another that are tried; types that repeat make many
 
-Node = TypeVar("Node")
 Embedding = tuple[int, ...]  # for each positive component of the coarser query, its number in the finer one
 
 
@@ -101,7 +112,8 @@ class Delta:
         query, components = self.cuboid.query, (*self.cuboid.components, *self.hidden)
         pattern = Seq(self.parts or tuple(map(_part, components)), self.cuboid.predicates)
         plan = plan_matches(Query(pattern, query.window, partition_by=query.partition_by))
-        return _retype(plan, {component.variable: component.types for component in components})
+        types = {component.variable: component.types for component in components}
+        return with_scans(plan, lambda scan: replace(scan, types=types[scan.variable]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,22 +346,6 @@ def _part(component: Component) -> Part:
     return Not(leaf) if component.negated else leaf
 
 
-def _retype(node: Node, types: Mapping[str, frozenset[str]]) -> Node:
-    """A plan whose scans read these types."""
-
-    def visit(part: Any) -> Any:
-        if isinstance(part, Scan):
-            return replace(part, types=types[part.variable])
-        if isinstance(part, tuple):
-            return tuple(map(visit, part))
-        if is_dataclass(part) and not isinstance(part, type) and type(part).__module__ == Scan.__module__:
-            return replace(part, **{field.name: visit(getattr(part, field.name)) for field in fields(part)})
-        return part
-
-    result: Node = visit(node)
-    return result
-
-
 # ---------------------------------------------------------------- one query inside another
 
 
@@ -382,7 +378,7 @@ class _Pair:
         self.coarse, self.fine, self.places = coarse, fine, places
         self.names = {c.variable: fine.positives[place].variable for c, place in zip(coarse.positives, places, strict=True)}
         self.names |= {c.variable: f"~{c.variable}" for c in coarse.components if c.negated}
-        self._coarse_rules = _rules(tuple(rename(predicate, self.names) for predicate in coarse.positive_predicates))
+        self._coarse_rules = _rules(tuple(transform(predicate, renaming(self.names)) for predicate in coarse.positive_predicates))
         self._fine_rules = _rules(fine.positive_predicates)
         self.asked = self._coarse_rules.predicates
 
@@ -437,7 +433,7 @@ class _Pair:
             own = self.fine.predicates_on(negation.variable)
         else:
             names = {**self.names, negation.variable: as_.variable}
-            own = tuple(rename(predicate, names) for predicate in self.coarse.predicates_on(negation.variable))
+            own = tuple(transform(predicate, renaming(names)) for predicate in self.coarse.predicates_on(negation.variable))
         return frozenset(map(self._fine_rules.normal, own))
 
 
@@ -485,16 +481,7 @@ class _Rules:
         return self._normal[predicate]
 
     def _normalised(self, predicate: Predicate) -> Predicate:
-        def visit(part: Any) -> Any:
-            if isinstance(part, Attribute):
-                return replace(part, variable=self._of(part))
-            if isinstance(part, tuple):
-                return tuple(map(visit, part))
-            if is_dataclass(part) and not isinstance(part, type):
-                return replace(part, **{f.name: visit(getattr(part, f.name)) for f in fields(part) if f.name != "at"})
-            return part
-
-        result: Predicate = visit(predicate)
+        result = transform(predicate, lambda part: replace(part, variable=self._of(part)) if isinstance(part, Attribute) else part)
         if isinstance(result, Comparison) and result.op == "=" and repr(result.left) > repr(result.right):
             return replace(result, left=result.right, right=result.left)
         return result

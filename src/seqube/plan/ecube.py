@@ -18,19 +18,17 @@ Cost: linear in the length of two patterns per pair. Invariant: the relation is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 from typing import Literal as OneOf
 
-from seqube.errors import Span
 from seqube.events import Hierarchy
-from seqube.language.tree import Attribute, Comparison, Not, Predicate, Query, Seq, Type, Value, attributes
+from seqube.language.tree import Not, Predicate, Query, Seq, Type, renaming, transform, variables_of
 from seqube.language.writer import quote
 from seqube.plan.rewrite import conjuncts, rooted
 
 Label = OneOf["concept", "pattern", "both"]
-Node = TypeVar("Node")
 _Seen = list[tuple[str, bool, frozenset[str]]]
 
 
@@ -84,7 +82,7 @@ class Cuboid:
     def renamed(self, names: Mapping[str, str]) -> Cuboid:
         """The same with other variables."""
         components = tuple(replace(part, variable=names.get(part.variable, part.variable)) for part in self.components)
-        return Cuboid(self.query, components, tuple(rename(predicate, names) for predicate in self.predicates))
+        return Cuboid(self.query, components, tuple(transform(predicate, renaming(names)) for predicate in self.predicates))
 
 
 def cuboid_of(query: Query, hierarchy: Hierarchy | None = None) -> Cuboid | str:
@@ -108,35 +106,6 @@ def cuboid_of(query: Query, hierarchy: Hierarchy | None = None) -> Cuboid | str:
         types = hierarchy.covers(inner.name) if hierarchy else frozenset({inner.name})
         components.append(Component(inner.name, inner.variable, isinstance(part, Not), types))
     return Cuboid(query, tuple(components), tuple(c for predicate in predicates for c in conjuncts(predicate)))
-
-
-# ---------------------------------------------------------------- names in trees
-
-
-@lru_cache(maxsize=4096)
-def variables_of(node: Value | Predicate) -> frozenset[str]:
-    return frozenset(attribute.variable for attribute in attributes(node) if attribute.variable is not None)
-
-
-def rename(node: Node, names: Mapping[str, str]) -> Node:
-    """A value, a predicate or any part of a query with other variables."""
-
-    def visit(part: Any) -> Any:
-        if isinstance(part, Attribute):
-            return Attribute(names.get(part.variable or "", part.variable), part.name, part.at)
-        if isinstance(part, Comparison):
-            return Comparison(part.op, visit(part.left), visit(part.right), part.at)
-        if isinstance(part, tuple):
-            return tuple(map(visit, part))
-        if is_dataclass(part) and not isinstance(part, type | Span):
-            changed = {field.name: visit(getattr(part, field.name)) for field in fields(part)}
-            if isinstance(part, Type):
-                changed["variable"] = names.get(part.variable or "", part.variable)
-            return replace(part, **changed)
-        return part
-
-    result: Node = visit(node)
-    return result
 
 
 # ---------------------------------------------------------------- refinement

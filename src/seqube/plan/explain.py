@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from seqube.events import Statistics
 from seqube.language.tree import Value, Window
@@ -238,6 +238,8 @@ def _plain_step(node: Node, known: _Known) -> Step:
         case MatchAlternatives():
             notes = [_filter(guarded) for guarded in node.filters]
             return Step("match any", tuple(notes), tuple(_step(branch, known) for branch in node.branches))
+        case _:
+            assert_never(node)
 
 
 def _absence(absence: Absence, known: _Known) -> Step:

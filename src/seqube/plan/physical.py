@@ -9,14 +9,27 @@ take.
     MatchConjunction  one instance of every slot, in any order
     MatchAlternatives an instance of any branch
     Absence           what must not be there: inside a MatchSequence as a `gap` (one number per event), else checked per match
+
+Every node says the same five things of itself, so that nobody has to ask which kind it is to look through a plan:
+
+    parts       the nodes whose instances it is made of
+    absent      the nodes of which it forbids an instance
+    predicates  what it asks of its events itself, equalities of its key included; not what its parts ask
+    binds       the variables of an instance, in pattern order
+    may_end     the scans whose event can be the last one of an instance
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from typing import assert_never
 
-from seqube.language.tree import ComparisonOp, Output, Predicate, Value, Window
+from seqube.events.schema import UNITS
+from seqube.language.tree import Comparison, ComparisonOp, Output, Predicate, Value, Window
+
+LONGEST = 2**63 - 1  # ticks: all of time
 
 # What the matcher does by itself, from the inside out: for whole patterns, and for sub-queries.
 OWN_WAYS = ("scan", "array-stacks", "time-join", "merge", "latest-start", "candidates", "once")
@@ -31,6 +44,26 @@ class Scan:
     types: frozenset[str]  # that name and everything below it in the hierarchy
     filters: tuple[Predicate, ...] = ()
 
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def absent(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def predicates(self) -> tuple[Predicate, ...]:
+        return self.filters
+
+    @property
+    def binds(self) -> tuple[str, ...]:
+        return (self.variable,)
+
+    @property
+    def may_end(self) -> tuple[Scan, ...]:
+        return (self,)
+
 
 @dataclass(frozen=True, slots=True)
 class Atom:
@@ -42,6 +75,14 @@ class Atom:
     right_slot: int
     right: Value
 
+    @property
+    def predicate(self) -> Predicate:
+        return Comparison(self.op, self.left, self.right)
+
+    @property
+    def slots(self) -> frozenset[int]:
+        return frozenset({self.left_slot, self.right_slot})
+
 
 @dataclass(frozen=True, slots=True)
 class LocalAtom:
@@ -49,6 +90,10 @@ class LocalAtom:
 
     slot: int
     predicate: Predicate
+
+    @property
+    def slots(self) -> frozenset[int]:
+        return frozenset({self.slot})
 
 
 Clause = tuple[Atom | LocalAtom, ...]  # true when any of its atoms is true
@@ -101,6 +146,12 @@ class Absence:
     checks: tuple[Absence, ...] = ()
     when: frozenset[str] = frozenset()  # applies to matches that bind one of these (an OR branch that was taken)
 
+    @property
+    def predicates(self) -> tuple[Predicate, ...]:
+        """What ties an instance to the match it cancels."""
+        links = (Comparison("=", link.inner, link.outer) for link in self.links)
+        return (*links, *(guarded.predicate for guarded in self.filters))
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:
@@ -122,6 +173,29 @@ class MatchSequence:
     gaps: tuple[Gap, ...] = ()
     filters: tuple[Guarded, ...] = ()
 
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        return self.slots
+
+    @property
+    def absent(self) -> tuple[Node, ...]:
+        return tuple(gap.instance for gap in self.gaps)
+
+    @property
+    def predicates(self) -> tuple[Predicate, ...]:
+        tied = (
+            Comparison("=", value, column[0]) for gap in self.gaps for value, column in zip(gap.key or (), self.key, strict=False)
+        )
+        return (*_joining(self), *tied)
+
+    @property
+    def binds(self) -> tuple[str, ...]:
+        return _all_bound(self)
+
+    @property
+    def may_end(self) -> tuple[Scan, ...]:
+        return self.slots[-1].may_end
+
 
 @dataclass(frozen=True, slots=True)
 class MatchConjunction:
@@ -130,14 +204,65 @@ class MatchConjunction:
     key: tuple[KeyColumn, ...] = ()
     filters: tuple[Guarded, ...] = ()
 
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        return self.slots
+
+    @property
+    def absent(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def predicates(self) -> tuple[Predicate, ...]:
+        return _joining(self)
+
+    @property
+    def binds(self) -> tuple[str, ...]:
+        return _all_bound(self)
+
+    @property
+    def may_end(self) -> tuple[Scan, ...]:
+        return tuple(scan for slot in self.slots for scan in slot.may_end)
+
 
 @dataclass(frozen=True, slots=True)
 class MatchAlternatives:
     branches: tuple[Node, ...]
     filters: tuple[Guarded, ...] = ()
 
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        return self.branches
+
+    @property
+    def absent(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def predicates(self) -> tuple[Predicate, ...]:
+        return tuple(guarded.predicate for guarded in self.filters)
+
+    @property
+    def binds(self) -> tuple[str, ...]:
+        return _all_bound(self)
+
+    @property
+    def may_end(self) -> tuple[Scan, ...]:
+        return tuple(scan for branch in self.branches for scan in branch.may_end)
+
 
 Node = Scan | MatchSequence | MatchConjunction | MatchAlternatives
+
+
+def _all_bound(node: Node) -> tuple[str, ...]:
+    return tuple(name for part in node.parts for name in part.binds)
+
+
+def _joining(node: MatchSequence | MatchConjunction) -> tuple[Predicate, ...]:
+    """What joins slots: clauses of the loop, the key, and filters."""
+    clauses = (atom.predicate for clause in node.clauses for atom in clause)
+    keys = (Comparison("=", left, right) for column in node.key for left, right in pairwise(column))
+    return (*clauses, *keys, *(guarded.predicate for guarded in node.filters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +287,7 @@ class MatchPlan:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        return variables(self.pattern)
+        return self.pattern.binds
 
     @property
     def is_nested(self) -> bool:
@@ -186,41 +311,76 @@ class MatchPlan:
     @property
     def types(self) -> frozenset[str]:
         """All types that can take part in a match or cancel one."""
-        return frozenset().union(*(scan.types for scan in scans(self)))
+        return frozenset[str]().union(*(scan.types for scan in scans(self)))
 
 
-def variables(node: Node) -> tuple[str, ...]:
-    """The variables that an instance of `node` binds, in pattern order."""
-    match node:
-        case Scan():
-            return (node.variable,)
-        case MatchAlternatives():
-            return tuple(name for branch in node.branches for name in variables(branch))
-        case _:
-            return tuple(name for slot in node.slots for name in variables(slot))
+def ticks(window: Window, unit: str) -> int:
+    """A window in ticks of the time column, rounded up: `te - ts < W` holds for whole ticks exactly when it holds for W.
+
+    A number of events stays that number; what is longer than all of time is as long as all of time.
+    """
+    length = -(-window.length * 1_000 // UNITS[unit]) if window.unit == "us" else window.length
+    return min(length, LONGEST)
 
 
-def scans(node: MatchPlan | Node | Absence) -> Iterator[Scan]:
-    """Every scan below a plan or node, those of negations included."""
-    match node:
+# ---------------------------------------------------------------- looking through a plan
+
+
+def walk(part: MatchPlan | Absence | Node) -> Iterator[Node]:
+    """Every node of a plan, or below a node and with it, those of negations included; each before what it is made of."""
+    match part:
         case MatchPlan():
-            yield from scans(node.pattern)
-            for check in node.checks:
-                yield from scans(check)
+            yield from walk(part.pattern)
+            yield from chain.from_iterable(map(walk, part.checks))
         case Absence():
-            yield from scans(node.instance)
-            for check in node.checks:
-                yield from scans(check)
-        case Scan():
-            yield node
-        case MatchAlternatives():
-            for branch in node.branches:
-                yield from scans(branch)
-        case MatchSequence():
-            for slot in node.slots:
-                yield from scans(slot)
-            for gap in node.gaps:
-                yield from scans(gap.instance)
-        case MatchConjunction():
-            for slot in node.slots:
-                yield from scans(slot)
+            yield from walk(part.instance)
+            yield from chain.from_iterable(map(walk, part.checks))
+        case Scan() | MatchSequence() | MatchConjunction() | MatchAlternatives():
+            yield part
+            yield from chain.from_iterable(map(walk, (*part.parts, *part.absent)))
+        case _:
+            assert_never(part)
+
+
+def scans(part: MatchPlan | Absence | Node) -> Iterator[Scan]:
+    """Every scan of a plan or below a node, those of negations included."""
+    return (node for node in walk(part) if isinstance(node, Scan))
+
+
+def all_checks(part: MatchPlan | Absence) -> Iterator[Absence]:
+    """Every negation that is checked match by match, with those inside it."""
+    for check in part.checks:
+        yield check
+        yield from all_checks(check)
+
+
+def predicates(plan: MatchPlan) -> Iterator[Predicate]:
+    """Everything that a plan asks of its events."""
+    for node in walk(plan):
+        yield from node.predicates
+    for check in all_checks(plan):
+        yield from check.predicates
+
+
+def with_scans(plan: MatchPlan, change: Callable[[Scan], Scan]) -> MatchPlan:
+    """The plan with other scans, those of negations included."""
+
+    def node(part: Node) -> Node:
+        match part:
+            case Scan():
+                return change(part)
+            case MatchSequence():
+                gaps = tuple(replace(gap, instance=node(gap.instance)) for gap in part.gaps)
+                return replace(part, slots=tuple(map(node, part.slots)), gaps=gaps)
+            case MatchConjunction():
+                return replace(part, slots=tuple(map(node, part.slots)))
+            case MatchAlternatives():
+                return replace(part, branches=tuple(map(node, part.branches)))
+            case _:
+                assert_never(part)
+
+    def check(absence: Absence) -> Absence:
+        return replace(absence, instance=node(absence.instance), checks=tuple(map(check, absence.checks)))
+
+    ways = tuple(replace(way, subquery=node(way.subquery)) for way in plan.ways)
+    return replace(plan, pattern=node(plan.pattern), checks=tuple(map(check, plan.checks)), ways=ways)

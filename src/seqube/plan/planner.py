@@ -29,8 +29,8 @@ from seqube.language.tree import (
     Seq,
     Type,
     Value,
-    attributes,
     positives,
+    variables_of,
 )
 from seqube.plan.physical import (
     Absence,
@@ -48,7 +48,6 @@ from seqube.plan.physical import (
     Node,
     Scan,
     Scope,
-    variables,
 )
 from seqube.plan.rewrite import conjuncts, rooted
 from seqube.plan.views import Measured, choose_ways, nested_root
@@ -69,11 +68,6 @@ def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchP
     built = _Builder(hierarchy).build(pattern, (), Scope(), is_root=True)
     assert not built.lifted, "the binder lets no predicate name a variable that nothing binds"
     return MatchPlan(built.node, query.window, built.checks, query.partition_by, query.returns)
-
-
-def named(node: Value | Predicate) -> frozenset[str]:
-    """The variables that a value or predicate names."""
-    return frozenset(attribute.variable for attribute in attributes(node) if attribute.variable is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +113,13 @@ class _Builder:
         lifted: list[Guarded] = []
         checks: list[Absence] = []
         for branch in branches:
-            taken = frozenset(variables(branch.node))
+            taken = frozenset(branch.node.binds)
             own += [replace(guarded, when=guarded.when or taken) for guarded in branch.lifted]
             checks += [replace(check, when=check.when or taken) for check in branch.checks]
-        bound = frozenset(name for branch in branches for name in variables(branch.node))
+        bound = frozenset(name for branch in branches for name in branch.node.binds)
         here: list[Guarded] = []
         for guarded in own:
-            (here if named(guarded.predicate) <= bound else lifted).append(guarded)
+            (here if variables_of(guarded.predicate) <= bound else lifted).append(guarded)
         node = MatchAlternatives(tuple(branch.node for branch in branches), tuple(here))
         return _Built(node, tuple(lifted), tuple(checks))
 
@@ -153,7 +147,7 @@ class _Builder:
         key, clauses, filters = _join_conditions(here, names)
         if isinstance(part, Seq) and len(components) == 1:  # nothing to join, but a key tells apart which instances may cancel
             outers = dict.fromkeys(link.outer for absence in absences for link in absence.links)
-            key = tuple((outer,) for outer in outers if named(outer) <= names[0])
+            key = tuple((outer,) for outer in outers if variables_of(outer) <= names[0])
         gaps: list[Gap] = []
         checks = [check for slot in slots for check in slot.checks]
         for negation, absence in zip(negations, absences, strict=True):
@@ -176,7 +170,7 @@ class _Builder:
         result = _Sorted([[] for _ in components])
         bound = frozenset().union(*names)
         for guarded in predicates:
-            used = named(guarded.predicate)
+            used = variables_of(guarded.predicate)
             negation = next((n for n, negated in enumerate(negations) if used & frozenset(_names(negated.part))), None)
             slot = next((i for i, slot_names in enumerate(names) if used and used <= slot_names), None)
             if negation is not None:  # part of that negation wherever it was written, so it leaves its guard behind
@@ -208,8 +202,8 @@ class _Builder:
 
     def _absence(self, negation: Not, predicates: list[Predicate], scope: Scope) -> Absence:
         inner_names = frozenset(_names(negation.part))
-        local = [predicate for predicate in predicates if named(predicate) <= inner_names]
-        correlated = [Guarded(predicate) for predicate in predicates if not named(predicate) <= inner_names]
+        local = [predicate for predicate in predicates if variables_of(predicate) <= inner_names]
+        correlated = [Guarded(predicate) for predicate in predicates if not variables_of(predicate) <= inner_names]
         built = self.build(negation.part, local, Scope())
         links: list[Link] = []
         filters: list[Guarded] = []
@@ -263,12 +257,12 @@ def _as_clause(predicate: Predicate, slot_of: dict[str, int]) -> Clause | None:
     """A disjunction of tests, each with sides that belong to one slot; None if it is not of that form."""
     atoms: list[Atom | LocalAtom] = []
     for part in predicate.parts if isinstance(predicate, AnyOf) else (predicate,):
-        slots = {slot_of[name] for name in named(part)}
+        slots = {slot_of[name] for name in variables_of(part)}
         if len(slots) == 1:
             atoms.append(LocalAtom(slots.pop(), part))
         elif isinstance(part, Comparison):
-            left = {slot_of[name] for name in named(part.left)}
-            right = {slot_of[name] for name in named(part.right)}
+            left = {slot_of[name] for name in variables_of(part.left)}
+            right = {slot_of[name] for name in variables_of(part.right)}
             if len(left) != 1 or len(right) != 1:
                 return None
             atoms.append(Atom(part.op, left.pop(), part.left, right.pop(), part.right))
@@ -313,7 +307,7 @@ def _as_link(guarded: Guarded, inner: frozenset[str]) -> Link | None:
     if guarded.when or not isinstance(predicate, Comparison) or predicate.op != "=":
         return None
     for inside, outside in ((predicate.left, predicate.right), (predicate.right, predicate.left)):
-        if named(inside) and named(inside) <= inner and named(outside) and not named(outside) & inner:
+        if variables_of(inside) and variables_of(inside) <= inner and variables_of(outside) and not variables_of(outside) & inner:
             return Link(inside, outside)
     return None
 

@@ -21,14 +21,12 @@ the plan is an independent set of that graph: greedily by benefit, or the best o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from seqube.errors import PlanError
 from seqube.events import Statistics
-from seqube.events.schema import UNITS
-from seqube.language.tree import Attribute, Predicate
+from seqube.language.tree import Predicate, renaming, transform
 from seqube.plan.aggregates import (
     LAY_OUT,
     MATCHES,
@@ -43,7 +41,7 @@ from seqube.plan.aggregates import (
     chain_of,
 )
 from seqube.plan.explain import Explanation, Step, weigh
-from seqube.plan.physical import Scan
+from seqube.plan.physical import Scan, ticks
 
 STRATEGIES = ("independent", "prefix-tree", "chop-connect")
 MOST_CANDIDATES = 24  # of an exhaustive search, which is exponential in them
@@ -97,28 +95,17 @@ def counted(plan: AggregatePlan, unit: str) -> Counted | None:
     chain, window = chain_of(plan), plan.matches.window
     if not isinstance(chain, Chain) or chain.key or chain.absences or plan.matches.partition_by or plan.group_by:
         return None
-    if plan.measures != (MATCHES,) or plan.trigger is None or window.unit == "events":
+    if plan.measures != (MATCHES,) or plan.trigger is None or window.counts_events:
         return None
     last = chain.slots[-1]
     if (plan.trigger.types, frozenset(plan.trigger.filters)) != (last.types, frozenset(last.filters)):
         return None
-    length = window.length if window.unit == "ticks" else -(-window.length * 1_000 // UNITS[unit])
-    return Counted(tuple(_label(slot) for slot in chain.slots), length)
+    return Counted(tuple(_label(slot) for slot in chain.slots), ticks(window, unit))
 
 
 def _label(slot: Scan) -> Label:
-    return Label(slot.name, slot.types, tuple(_unnamed(predicate) for predicate in slot.filters))
-
-
-def _unnamed(node: Any) -> Any:
-    """A predicate on one event without the name of its variable."""
-    if isinstance(node, Attribute):
-        return replace(node, variable="")
-    if isinstance(node, tuple):
-        return tuple(_unnamed(item) for item in node)
-    if is_dataclass(node) and not isinstance(node, type):
-        return replace(node, **{f.name: _unnamed(getattr(node, f.name)) for f in fields(node) if f.name != "at"})
-    return node
+    unnamed = renaming({slot.variable: ""})
+    return Label(slot.name, slot.types, tuple(transform(predicate, unnamed) for predicate in slot.filters))
 
 
 # ---------------------------------------------------------------- costs

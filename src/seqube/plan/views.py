@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import factorial, log2, prod
+from typing import assert_never
 
 from seqube.errors import PlanError
 from seqube.events import Statistics
-from seqube.events.schema import UNITS
 from seqube.language.tree import (
     AllOf,
     And,
@@ -46,6 +46,9 @@ from seqube.plan.physical import (
     Node,
     Scan,
     Way,
+    all_checks,
+    ticks,
+    walk,
 )
 from seqube.plan.rewrite import conjuncts, spread_same
 
@@ -121,11 +124,6 @@ def _choices(value: Value) -> tuple[Value, ...] | None:
     return (value,) if len({attribute.variable for attribute in attributes(value)}) < 2 else None
 
 
-def variable_of(value: Value | Predicate) -> str | None:
-    """The one variable that a side of a test names; None for a constant."""
-    return next((attribute.variable for attribute in attributes(value)), None)
-
-
 def equated(pattern: Pattern) -> set[str]:
     """The attributes in equalities of a pattern that nests: how many values they have tells how much the equalities leave."""
     nests = not isinstance(pattern, Type) and any(isinstance(_inside(part), Seq | And | Or) for part in pattern.parts)
@@ -169,23 +167,21 @@ def subqueries(plan: MatchPlan) -> Iterator[Subquery]:
 
 def _negated_events(plan: MatchPlan) -> Iterator[Subquery]:
     """The single events that must not be there: the smallest of sub-queries, for which there is nothing to choose."""
-    gaps = plan.pattern.gaps if isinstance(plan.pattern, MatchSequence) else ()
-    yield from (Subquery(gap.instance, plan.pattern, negated=True) for gap in gaps if isinstance(gap.instance, Scan))
+    yield from (Subquery(node, plan.pattern, negated=True) for node in plan.pattern.absent if isinstance(node, Scan))
     for check in plan.checks:
         if isinstance(check.instance, Scan):
             yield Subquery(check.instance, plan.pattern, negated=True, tied=bool(check.filters or check.checks))
 
 
 def _below(node: Node) -> Iterator[Subquery]:
-    for child in _parts(node):
+    for child in node.parts:
         if not isinstance(child, Scan):
             yield Subquery(child, node, negated=False)
             yield from _below(child)
-    if isinstance(node, MatchSequence):
-        for gap in node.gaps:
-            if not isinstance(gap.instance, Scan):
-                yield Subquery(gap.instance, node, negated=True)
-                yield from _below(gap.instance)
+    for child in node.absent:
+        if not isinstance(child, Scan):
+            yield Subquery(child, node, negated=True)
+            yield from _below(child)
 
 
 def _negated(absence: Absence, parent: Node) -> Iterator[Subquery]:
@@ -198,44 +194,11 @@ def _negated(absence: Absence, parent: Node) -> Iterator[Subquery]:
 
 def _refused(plan: MatchPlan) -> Predicate | None:
     """A predicate that belongs to a negation and that no loop can test."""
-    negated = [subquery.node for check in plan.checks for subquery in _negated(check, plan.pattern)]
-    negated += [node for gap in _gaps(plan.pattern) for node in (gap, *(subquery.node for subquery in _below(gap)))]
-    predicates = [predicate for node in negated for predicate in _predicates(node)]
-    predicates += [guarded.predicate for check in _all_checks(plan.checks) for guarded in check.filters]
-    predicates += [Comparison("=", link.inner, link.outer) for check in _all_checks(plan.checks) for link in check.links]
-    return next((predicate for predicate in predicates if clauses(predicate) is None), None)
-
-
-def _all_checks(checks: Iterable[Absence]) -> Iterator[Absence]:
-    for check in checks:
-        yield check
-        yield from _all_checks(check.checks)
-
-
-def _gaps(node: Node) -> Iterator[Node]:
-    """What must not be there, anywhere below a positive node."""
-    if isinstance(node, Scan):
-        return
-    if isinstance(node, MatchSequence):
-        yield from (gap.instance for gap in node.gaps)
-    for child in node.branches if isinstance(node, MatchAlternatives) else node.slots:
-        yield from _gaps(child)
-
-
-def _predicates(node: Node) -> Iterator[Predicate]:
-    """The predicates of a node that are not on single events; equalities of keys."""
-    if isinstance(node, Scan):
-        return
-    yield from (guarded.predicate for guarded in node.filters)
-    if isinstance(node, MatchAlternatives):
-        return
-    for clause in node.clauses:
-        yield from (Comparison(a.op, a.left, a.right) if isinstance(a, Atom) else a.predicate for a in clause)
-    for column in node.key:
-        yield from (Comparison("=", a, b) for a, b in pairwise(column))
-    if isinstance(node, MatchSequence):
-        for gap in node.gaps:
-            yield from (Comparison("=", a, column[0]) for a, column in zip(gap.key or (), node.key, strict=False))
+    negated = [node for check in plan.checks for node in walk(check)]
+    negated += [node for outer in walk(plan.pattern) for inner in outer.absent for node in walk(inner)]
+    asked = [predicate for node in negated for predicate in node.predicates]
+    asked += [predicate for check in all_checks(plan) for predicate in check.predicates]
+    return next((predicate for predicate in asked if clauses(predicate) is None), None)
 
 
 # ---------------------------------------------------------------- costs
@@ -273,14 +236,12 @@ class Costs:
 
     @staticmethod
     def of(plan: MatchPlan, measured: Measured) -> Costs:
-        window = plan.window
-        length = window.length * 1_000 / UNITS[measured.unit] if window.unit == "us" else float(window.length)
-        return Costs(measured, length, window.unit == "events")
+        return Costs(measured, float(ticks(plan.window, measured.unit)), plan.window.counts_events)
 
     def estimate(self, asked: Subquery) -> tuple[tuple[str, float], ...]:
         """What each strategy costs for one sub-query, cheapest first."""
         subquery, parent, negated = asked.node, asked.parent, asked.negated
-        own = [slot for slot in _parts(parent) if isinstance(slot, Scan)]
+        own = [slot for slot in parent.parts if isinstance(slot, Scan)]
         share = 1 / max(len(own), 1)  # of the window: the expected interval between two neighbours among the own events
         triggers = self._in_stream(own[-1]) if own else self._in_stream(subquery)
         outer = triggers * self._product(own[:-1], 1.0) / factorial(max(len(own) - 1, 0)) * self._kept(parent)
@@ -288,7 +249,7 @@ class Costs:
         everything = self._windows() * self._found(subquery, 1.0)
         in_interval = self._found(subquery, share)
         tied = in_interval * self._tied(parent, subquery)  # those that agree with the outer result
-        first = min((self._found(part, share) for part in _parts(subquery)), default=in_interval)
+        first = min((self._found(part, share) for part in subquery.parts), default=in_interval)
         steps = self._steps(subquery, share)
         steps = min(steps, first + steps * self._tied(parent, subquery))
         intervals = min(outer, triggers * self._product(own[:-1], share) + 1)  # distinct intervals
@@ -317,7 +278,9 @@ class Costs:
         return tuple(costs.items())
 
     def _in_stream(self, node: Node) -> float:
-        return float(sum(self.measured.statistics.count(scan.types) for scan in _scans(node)))
+        if isinstance(node, Scan):
+            return float(self.measured.statistics.count(node.types))
+        return sum(map(self._in_stream, node.parts))
 
     def _windows(self) -> float:
         """How many windows the stream is long."""
@@ -337,9 +300,11 @@ class Costs:
                 return self._in_window(node) * share
             case MatchAlternatives():
                 return sum(self._found(branch, share) for branch in node.branches)
-            case _:
+            case MatchSequence() | MatchConjunction():
                 orders = factorial(len(node.slots)) if isinstance(node, MatchSequence) else 1
                 return self._product(node.slots, share) / orders * self._kept(node)
+            case _:
+                assert_never(node)
 
     def _kept(self, node: Node) -> float:
         """The share of combinations of a node's parts that its predicates keep; a third for each that is not an equality."""
@@ -387,14 +352,6 @@ OWN: dict[type[Node], str] = {
     MatchAlternatives: "merge",
 }
 FLAT = 0.12  # an instance in the flat matcher's loops, beside one on the arena of the nested ones: measured
-
-
-def _parts(node: Node) -> tuple[Node, ...]:
-    return () if isinstance(node, Scan) else node.branches if isinstance(node, MatchAlternatives) else node.slots
-
-
-def _scans(node: Node) -> list[Scan]:
-    return [node] if isinstance(node, Scan) else [scan for part in _parts(node) for scan in _scans(part)]
 
 
 # ---------------------------------------------------------------- choosing

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -18,7 +18,7 @@ from seqube.errors import Problem, QueryError, Span
 from seqube.events.documents import BAD_VALUE, weigh
 from seqube.language.binder import bind
 from seqube.language.parser import UNIT_US, draft
-from seqube.language.tree import Attribute, Query, Window
+from seqube.language.tree import Attribute, Node, Query, Window, transform
 from seqube.language.writer import duration
 
 _QUOTED = r"\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|'(?:[^']|'')*'"
@@ -87,16 +87,13 @@ def read_condition(type: str, where: str) -> Query:
     quoted = '"' + type.replace('"', '""') + '"'
     written = draft(f"PATTERN {quoted} {VARIABLE}\nWHERE {where}\nWITHIN 1")
 
-    def own(node: Any) -> Any:
-        if isinstance(node, Attribute):
-            return replace(node, variable=VARIABLE) if node.variable in (None, type) else node
-        if isinstance(node, tuple):
-            return tuple(own(child) for child in node)
-        if not is_dataclass(node) or isinstance(node, Span):
-            return node
-        return replace(node, **{f.name: own(getattr(node, f.name)) for f in fields(node)})  # type: ignore[type-var]
+    def own(node: Node) -> Node:
+        if isinstance(node, Attribute) and node.variable in (None, type):
+            return replace(node, variable=VARIABLE)
+        return node
 
-    return bind(replace(written, where=own(written.where)), where)
+    assert written.where is not None
+    return bind(replace(written, where=transform(written.where, own)), where)
 
 
 # ---------------------------------------------------------------- arrows
@@ -141,7 +138,7 @@ def join_layers(vertices: Sequence[Vertex], edges: Iterable[tuple[str, str]]) ->
 def read_length(value: Any) -> Window:
     """`"10 min"`, `"1h30m"` (microseconds), or a bare number (ticks of the time column); ValueError says what is wrong."""
     if isinstance(value, Window):
-        if value.unit == "events":
+        if value.counts_events:
             raise ValueError("rules have windows of time, not of events")
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):

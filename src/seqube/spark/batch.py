@@ -26,10 +26,10 @@ import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.limits import NO_LIMITS, Limits
-from seqube.engine.state import ticks
 from seqube.events import Events
 from seqube.events.schema import TIME
 from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.physical import ticks
 from seqube.spark import ingest
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
 from seqube.spark.folding import Fold, Work
@@ -81,7 +81,7 @@ class Group:
 def group_plans(plans: Mapping[str, Plan], unit: str) -> list[Group]:
     sorted_out: dict[tuple[tuple[str, ...], bool, bool], dict[str, Plan]] = {}
     for name, plan in plans.items():
-        kind = (shuffle_key(plan), matches_of(plan).window.unit == "events", isinstance(plan, AggregatePlan))
+        kind = (shuffle_key(plan), matches_of(plan).window.counts_events, isinstance(plan, AggregatePlan))
         sorted_out.setdefault(kind, {})[name] = plan
     groups = []
     for number, (kind, members) in enumerate(sorted_out.items()):

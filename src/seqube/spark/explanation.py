@@ -11,10 +11,10 @@ import io
 import re
 from collections.abc import Iterator, Mapping
 
-from seqube.engine.state import ticks
 from seqube.language.writer import duration
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.explain import Explanation, Step, explain_aggregates, explain_matches
+from seqube.plan.physical import ticks
 from seqube.spark import ingest
 from seqube.spark.batch import HALO, SMALL, TASK_ROWS
 from seqube.spark.ingest import REASON, Source
@@ -43,7 +43,7 @@ def _explain(plan: Plan, source: Source) -> Explanation:
 def _as_batch(plan: Plan, key: tuple[str, ...], source: Source) -> Iterator[str]:
     """Where the events of a batch meet, and what is cut."""
     window = matches_of(plan).window
-    counted = window.unit == "events"
+    counted = window.counts_events
     sizes = f"a task for each {SMALL:,} to {TASK_ROWS:,} rows"
     if key:
         yield f"split by a hash of {', '.join(key)}: {sizes}"

@@ -269,7 +269,7 @@ def wanted_types(plans: Iterable[Plan]) -> frozenset[str] | None:
     """The types that some plan looks for; None where every event is numbered, or tells when the input begins and ends."""
     types: frozenset[str] = frozenset()
     for plan in plans:
-        if matches_of(plan).window.unit == "events" or (isinstance(plan, AggregatePlan) and plan.emit.when == "every"):
+        if matches_of(plan).window.counts_events or (isinstance(plan, AggregatePlan) and plan.emit.when == "every"):
             return None
         types = types.union(*(scan.types for scan in _scans(plan)))
     return types

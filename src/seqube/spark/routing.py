@@ -60,7 +60,7 @@ def shuffle_key(plan: Plan) -> tuple[str, ...]:
         return () if plan.emit.when == "every" else tuple(name for name in shuffle_key(plan.matches) if name in grouped)
     if plan.partition_by:
         return plan.partition_by
-    if plan.window.unit == "events":  # events are numbered over the whole stream
+    if plan.window.counts_events:  # events are numbered over the whole stream
         return ()
     names = _shared(plan.pattern)
     for check in plan.checks:

@@ -27,14 +27,13 @@ from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, normalise, take
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.engine.state import ticks
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
 from seqube.events.schema import UNITS
 from seqube.language.names import column_name
 from seqube.language.tree import Aggregate, Attribute, Value, Window
 from seqube.plan.aggregates import MATCHES, AggregatePlan, Measure
-from seqube.plan.physical import Scan
+from seqube.plan.physical import Scan, ticks
 
 Floats = npt.NDArray[np.float64]
 
@@ -51,7 +50,7 @@ class Aggregator(Reporter[pa.Table]):
 
     def number(self, events: Events, known: Ints | None) -> Ints | None:
         """Numbers of all events in their partition; those kept of a partition are its last ones, without a hole."""
-        if self._plan.matches.window.unit != "events":
+        if not self._plan.matches.window.counts_events:
             return None
         order, starts, counts = by_partition(partition_codes(self._plan, events), len(events))
         firsts = order[starts]

@@ -32,13 +32,14 @@ from seqube.engine.ecube.reuse import Batches, Matches, Sharing, batch_of, write
 from seqube.engine.instances import Batch, minus
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.engine.state import Matcher, ticks
+from seqube.engine.state import Matcher
 from seqube.errors import DataError, PlanError, did_you_mean
 from seqube.events import Events, Hierarchy, Statistics
 from seqube.language.tree import Query
 from seqube.plan.aggregates import plan_aggregates
 from seqube.plan.chase import UNIT_COSTS, Estimates, Optimizer, SharedPlan, SharedStep, Units
 from seqube.plan.derivation import Narrow
+from seqube.plan.physical import ticks
 from seqube.plan.planner import plan_matches
 
 HORIZON = 8  # windows after which the running estimates have half forgotten

@@ -30,12 +30,11 @@ from seqube.engine.nested import PIECE, Evaluation
 from seqube.engine.output import MatchWriter
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normalise
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.engine.state import ticks
 from seqube.events import Events
 from seqube.language.tree import Attribute, Comparison, Query, Window
 from seqube.plan.chase import Estimates, Optimizer, SharedPlan, SharedStep
 from seqube.plan.derivation import Derivation, Dropped, Forbid, Join, Keep, Narrow, Widen
-from seqube.plan.physical import MatchPlan, Scan
+from seqube.plan.physical import MatchPlan, Scan, ticks
 
 SLICES = 5
 SAMPLE = 5_000  # events looked at to see how many matches a stream has
@@ -469,7 +468,7 @@ def batch_of(query: Query, events: Events) -> Batch:
     if query.partition_by:
         partitions = code_columns([[normalise(events.column(name)) for name in query.partition_by]])[0][0]
     clocks = events.times
-    if query.window.unit == "events":
+    if query.window.counts_events:
         clocks = np.arange(len(events), dtype=np.int64)
         if partitions is not None:
             order = np.argsort(partitions, kind="stable")

@@ -56,7 +56,7 @@ from seqube.engine.nesting.program import (
 )
 from seqube.engine.predicates import NULL, UNBOUND, Evaluator, Ints, code_columns, rank_pair
 from seqube.engine.sequence import OPS
-from seqube.language.tree import AnyOf, Comparison, Predicate, Value, attributes
+from seqube.language.tree import AnyOf, Comparison, Predicate, Value, attributes, variable_of
 from seqube.plan.physical import (
     Absence,
     Atom,
@@ -70,9 +70,8 @@ from seqube.plan.physical import (
     Scan,
     Scope,
     scans,
-    variables,
 )
-from seqube.plan.views import LOOPS, Test, Tests, clauses, variable_of
+from seqube.plan.views import LOOPS, Test, Tests, clauses
 
 MODES = {name: number for number, name in enumerate(LOOPS)}
 
@@ -194,7 +193,7 @@ class Tables:
     def _add_variables(self, node: Node) -> None:
         """Number the variables of a node one after the other, and find their events."""
         for scan in scans(node):
-            if scan.variable not in variables(node):
+            if scan.variable not in node.binds:
                 continue
             rows = self._batch.events.rows_of(scan.types)
             if self._batch.partitions is not None:
@@ -210,7 +209,7 @@ class Tables:
         number = len(self._kinds)
         self._node_ids[id(node)] = number
         self._nodes.append(node)
-        names = variables(node)
+        names = node.binds
         kind = {Scan: SCAN, MatchSequence: SEQUENCE, MatchConjunction: CONJUNCTION, MatchAlternatives: ALTERNATIVES}[type(node)]
         self._kinds.append(kind)
         self._modes.append(self._ways.get(node, ITERATIVE))
@@ -293,7 +292,7 @@ class Tables:
         if isinstance(node, MatchAlternatives):
             found += node.filters
             for branch in node.branches:
-                self._predicates(branch, frozenset(variables(branch)), in_negation)
+                self._predicates(branch, frozenset(branch.binds), in_negation)
         elif not isinstance(node, Scan):
             for slot in node.slots:
                 if not isinstance(slot, Scan):
@@ -346,7 +345,7 @@ class Tables:
             return False
         if self._views[node][VIEW_VARIABLE] >= 0:
             return False
-        inside = set(variables(self._nodes[node]))
+        inside = set(self._nodes[node].binds)
         sides = [(test.left[0], test.right[0]), (test.right[0], test.left[0])]
         for inner, outer in sides:
             inner_name, outer_name = variable_of(inner), variable_of(outer)
@@ -496,8 +495,8 @@ class Tables:
 
     def triggers(self, after: int, upto: int) -> Ints:
         """Positions of events that may be the last of a match and whose time lies in (after, upto]."""
-        names = _ending(self._plan.pattern)
-        positions = np.unique(np.concatenate([self._rows[self._number[name]] for name in names]))
+        last = [self._number[scan.variable] for scan in self._plan.pattern.may_end]
+        positions = np.unique(np.concatenate([self._rows[number] for number in last]))
         times = self._batch.events.times[self.order[positions]]
         chosen: Ints = positions[(times > after) & (times <= upto)]
         return chosen
@@ -509,8 +508,8 @@ class Tables:
 def _gap_absence(node: MatchSequence, i: int) -> Absence:
     """A gap as a negation with a scope: between its neighbours, and with the key of one of the slots."""
     gap = node.gaps[i]
-    after = variables(node.slots[gap.position - 1]) if gap.position > 0 else None
-    before = variables(node.slots[gap.position]) if gap.position < len(node.slots) else None
+    after = node.slots[gap.position - 1].binds if gap.position > 0 else None
+    before = node.slots[gap.position].binds if gap.position < len(node.slots) else None
     neighbour = min(gap.position, len(node.slots) - 1)
     # A neighbour that is a single event is bound first.
     if gap.position > 0 and not isinstance(node.slots[neighbour], Scan):
@@ -528,19 +527,6 @@ def _outer_names(absence: Absence) -> set[str]:
 
 def _any_of(parts: tuple[Predicate, ...]) -> Predicate:
     return parts[0] if len(parts) == 1 else AnyOf(parts)
-
-
-def _ending(node: Node) -> list[str]:
-    """Variables that can be the last of an instance."""
-    match node:
-        case Scan():
-            return [node.variable]
-        case MatchSequence():
-            return _ending(node.slots[-1])
-        case MatchConjunction():
-            return [name for slot in node.slots for name in _ending(slot)]
-        case MatchAlternatives():
-            return [name for branch in node.branches for name in _ending(branch)]
 
 
 def _alike(columns: list[pa.Array]) -> list[pa.Array]:

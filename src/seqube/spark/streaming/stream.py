@@ -301,7 +301,7 @@ def watch_stream(
             raise PlanError(
                 "EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT EVERY 1 hour, or a batch"
             )
-        own = [SEQUENCE] if matches_of(plan).window.unit == "events" else [KEY] if shuffle_key(plan) else []
+        own = [SEQUENCE] if matches_of(plan).window.counts_events else [KEY] if shuffle_key(plan) else []
         own += [IDENTITY] if with_ids and not isinstance(plan, AggregatePlan) else []
         keeping = Columns(needed_schema([plan], schema), tuple(own))
         watches[name] = Watch(name, answer(plan, schema, with_ids, limits), arriving(keeping), keeping)

@@ -37,11 +37,11 @@ from seqube.engine.instances import minus, plus
 from seqube.engine.limits import Limits
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import LOWEST
-from seqube.engine.state import State, ticks
+from seqube.engine.state import State
 from seqube.events import Events
 from seqube.events.sources import one_chunk
 from seqube.plan.aggregates import AggregatePlan
-from seqube.plan.physical import MatchAlternatives, MatchPlan, MatchSequence, Node, Scan
+from seqube.plan.physical import MatchPlan, ticks
 from seqube.spark.blobs import read_blobs, write_blob
 from seqube.spark.ingest import IDENTITY, KEY, SEQUENCE
 from seqube.spark.routing import matches_of
@@ -228,7 +228,7 @@ class Watch:
 
     @property
     def _counts_events(self) -> bool:
-        return self.plan.window.unit == "events"
+        return self.plan.window.counts_events
 
     @property
     def _waits(self) -> bool:
@@ -338,8 +338,8 @@ class Watch:
     def _ending(self) -> frozenset[str]:
         """Types of events that can be the last of a match, or that a report is made for."""
         plan = self.wanted.plan
-        trigger = plan.trigger.types if isinstance(plan, AggregatePlan) and plan.trigger is not None else frozenset()
-        return _ending(self.plan.pattern) | trigger
+        trigger = (plan.trigger,) if isinstance(plan, AggregatePlan) and plan.trigger is not None else ()
+        return frozenset[str]().union(*(scan.types for scan in (*self.plan.pattern.may_end, *trigger)))
 
     def _everything(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> list[tuple[Rows, Ints]]:
         return [(rows, np.flatnonzero(rows.times <= upto)) for rows in self._read(held, store, newer_than=LOWEST, upto=upto)]
@@ -442,19 +442,6 @@ class Watch:
                 times = self._rows(chunk, store).times
                 found.append(int(times[times > after].min()))
         return min(found, default=None)
-
-
-def _ending(node: Node) -> frozenset[str]:
-    """Types of events that can be the last one of an instance."""
-    match node:
-        case Scan():
-            return node.types
-        case MatchSequence():
-            return _ending(node.slots[-1])
-        case MatchAlternatives():
-            return frozenset().union(*map(_ending, node.branches))
-        case _:
-            return frozenset().union(*map(_ending, node.slots))
 
 
 def adapt(table: pa.Table, schema: pa.Schema) -> pa.Table:
