@@ -28,11 +28,12 @@ from bench.data import stock_trace
 from bench.measure import Measurement, compare
 from seqube.engine.ecube.adaptation import SharedMatcher
 from seqube.engine.ecube.reuse import compute_shared, matrix, measure
-from seqube.engine.state import Matcher, ticks
+from seqube.engine.state import Matcher
 from seqube.generate import generate
 from seqube.language import parse
 from seqube.plan.chase import STRATEGIES, Estimates, Optimizer, SharedPlan
 from seqube.plan.ecube import Cuboid
+from seqube.plan.physical import ticks
 from seqube.plan.planner import plan_matches
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import oracle
 from aggregate_queries import aggregate_queries, assert_same_rows, expected, show
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.aggregates.state import State
-from seqube.engine.state import ticks
 from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.aggregates import plan_aggregates
+from seqube.plan.physical import ticks
 from strategies import cuts, streams, table
 
 

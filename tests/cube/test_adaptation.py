@@ -16,10 +16,10 @@ from cube.workloads import workloads
 from properties.test_matching import counted, show
 from seqube.engine.ecube.adaptation import SharedMatcher, SharedState
 from seqube.engine.sequence import LOWEST
-from seqube.engine.state import ticks
 from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.chase import STRATEGIES, Units
+from seqube.plan.physical import ticks
 from strategies import cuts, hierarchies, streams, table
 
 

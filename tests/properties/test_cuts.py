@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 import oracle
 from properties.test_matching import counted, show
 from seqube.engine.sequence import LOWEST
-from seqube.engine.state import Matcher, State, ticks
+from seqube.engine.state import Matcher, State
 from seqube.events import Events
 from seqube.language import parse
+from seqube.plan.physical import ticks
 from seqube.plan.planner import plan_matches
 from strategies import cuts, queries, streams, table
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
-from seqube.engine.state import ticks
 from seqube.events import Events
 from seqube.language import parse
-from seqube.plan.physical import MatchPlan
+from seqube.plan.needs import needs_of
+from seqube.plan.physical import MatchPlan, ticks
 from seqube.plan.planner import plan_matches
 from seqube.spark.batch import Numbering, match, match_task, number_rows, pack
 from seqube.spark.blobs import number_equals, read_blobs, write_blob
 from seqube.spark.ingest import IDENTITY, SEQUENCE
-from seqube.spark.routing import Layout, lay_out, shuffle_key
+from seqube.spark.routing import Layout, lay_out
 from seqube.spark.rows import Answer, Columns, answer
 from strategies import queries, streams
 from strategies import table as as_table
@@ -85,7 +85,7 @@ def keyed_queries(draw: st.DrawFn) -> str:
 @given(text=keyed_queries(), events=streams(), cuts=bounds, data=st.data())
 def test_buckets_by_key_some_of_them_cut(text: str, events: list[oracle.Event], cuts: list[int], data: st.DataObject) -> None:
     plan, table = plan_matches(parse(text)), as_table(events)
-    key = shuffle_key(plan)
+    key = needs_of(plan, "ms").key
     n_buckets = data.draw(st.integers(1, 5))
     values = [repr([event.attributes.get(name) for name in key]) for event in events]
     buckets = np.array([hash(value) % n_buckets for value in values], np.int64)
@@ -158,7 +158,7 @@ def test_what_may_split_a_stream() -> None:
         "SEQ(A a, !SEQ(C c, D d, c.id = a.id), B b, a.id = b.id) WITHIN 5": (),  # d is free
         "SEQ(A a, !SEQ(C c, D d, c.id = d.id = a.id), B b, a.id = b.id) WITHIN 5": ("id",),
     }
-    assert {text: shuffle_key(plan_matches(parse(text))) for text in keys} == keys
+    assert {text: needs_of(plan_matches(parse(text)), "ms").key for text in keys} == keys
 
 
 def test_blobs_keep_what_they_hold() -> None:

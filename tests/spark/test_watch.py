@@ -16,10 +16,10 @@ import seqube as sq
 from aggregate_queries import assert_same_rows, with_aggregates
 from seqube.engine.sequence import LOWEST
 from seqube.events import Events
+from seqube.plan.needs import needs_of
 from seqube.query import prepare
 from seqube.spark.blobs import read_blobs, write_blob
 from seqube.spark.ingest import KEY, SEQUENCE
-from seqube.spark.routing import matches_of, shuffle_key
 from seqube.spark.rows import Columns, answer, needed_schema
 from seqube.spark.streaming.stream import ms_of, pack_stream, tick_of
 from seqube.spark.streaming.watch import AT_HAND, Held, Watch
@@ -30,7 +30,7 @@ from strategies import table as as_table
 def watch(text: str, table: pa.Table) -> Watch:
     schema = Events(table).schema
     plan = prepare(text, None)
-    hidden = (SEQUENCE,) if matches_of(plan).window.unit == "events" else (KEY,) if shuffle_key(plan) else ()
+    hidden = (SEQUENCE,) if plan.matches.window.counts_events else (KEY,) if needs_of(plan, schema.unit).key else ()
     keeping = Columns(needed_schema([plan], schema), hidden)
     return Watch("q", answer(plan, schema), Columns(schema, hidden), keeping)
 
@@ -59,7 +59,7 @@ class Replay:
             numbers = np.arange(self.arrived, self.arrived + piece.num_rows)
             piece = piece.append_column(SEQUENCE, pa.array(numbers))
         if KEY in self.watch.arriving.hidden:
-            values = piece.select(shuffle_key(self.watch.wanted.plan)).to_pylist()
+            values = piece.select(self.watch.needs.key).to_pylist()
             # NaN is null; some keys share a hash.
             hashes = [hash(tuple(None if value != value else value for value in row.values())) % 5 for row in values]
             piece = piece.append_column(KEY, pa.array(hashes, pa.int64()))
@@ -110,7 +110,7 @@ def test_any_arrival_equals_the_ordered_stream_without_its_late_rows(
 ) -> None:
     replay, in_time = arrive(data, text, events, lateness)
     found, expected = (bound_rows(rows) for rows in (replay.matches, sq.run(text, in_time).table.to_pylist()))
-    if replay.watch.plan.waits and replay.watch.plan.window.unit == "events":
+    if replay.watch.needs.ahead and replay.watch.needs.by_position:
         assert set(found) <= set(expected)  # some wait for more events, which never come
     else:
         assert found == expected

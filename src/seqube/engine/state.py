@@ -31,7 +31,8 @@ from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normal
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError
 from seqube.events import Events
-from seqube.plan.physical import MatchPlan, ticks
+from seqube.plan.needs import needs_of
+from seqube.plan.physical import MatchPlan
 
 _NUMBER = "#number"  # the column of event numbers that travels with the kept events of a tuple-count window
 
@@ -232,7 +233,7 @@ class Matcher:
     def _prepare(self, state: State, budget: Budget | None = None) -> tuple[Batch, _Progress]:
         assert state.events is not None
         events, plan = state.events, self._plan
-        window = ticks(plan.window, events.unit)
+        window = needs_of(plan, events.unit).window
         partitions = None
         seen, settled = np.full(len(events), state.n_seen), np.full(len(events), state.n_settled)
         if plan.partition_by:
@@ -254,14 +255,14 @@ class Matcher:
         """Forget what no later match can bind or be cancelled by."""
         assert state.events is not None
         plan, events = self._plan, state.events
-        span = min(batch.window * (2 if plan.waits and plan.looks_back else 1), HIGHEST)
-        rows = events.rows_of(plan.types)
+        needs = needs_of(plan, events.unit)
+        rows = events.rows_of(needs.types)
         if batch.partitions is not None:
             rows = rows[batch.partitions[rows] >= 0]
         if state.numbers is None:
-            rows = rows[events.times[rows] > minus(np.array([upto]), span)[0]]
+            rows = rows[events.times[rows] > minus(np.array([upto]), needs.back)[0]]
             return replace(state, events=events.take(rows), decided=upto)
-        rows = rows[state.numbers[rows] > minus(progress.oldest_open(upto)[rows], span)]
+        rows = rows[state.numbers[rows] > minus(progress.oldest_open(upto)[rows], needs.back)]
         counted = state.counted
         if counted is not None:
             counted = counted.set_column(counted.schema.get_field_index("settled"), "settled", counted.column("seen"))

@@ -86,11 +86,13 @@ class Schema(Mapping[str, Kind]):
         self._kinds: dict[str, Kind] = {field.name: kind_of(field.type) for field in columns}
         self._kinds |= {TYPE: "string", TIME: "number" if is_number else "time"}
 
+    def column_of(self, name: str) -> str:
+        """The column that an attribute is read from."""
+        return {TYPE: self.type_column, TIME: self.time_column}.get(name, name)
+
     def arrow(self, name: str) -> pa.DataType:
-        """The Arrow type of a column; `type` is a string whatever its column holds."""
-        if name == TYPE:
-            return pa.string()
-        return self.columns.field(self.time_column if name == TIME else name).type
+        """The Arrow type of an attribute; `type` is a string whatever its column holds."""
+        return pa.string() if name == TYPE else self.columns.field(self.column_of(name)).type
 
     def __getitem__(self, name: str) -> Kind:
         return self._kinds[name]

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import assert_never
 
+from seqube.errors import PlanError
 from seqube.events.schema import UNITS
 from seqube.language.tree import Comparison, ComparisonOp, Output, Predicate, Value, Window
 
@@ -286,6 +287,11 @@ class MatchPlan:
     ways: tuple[Way, ...] = ()
 
     @property
+    def matches(self) -> MatchPlan:
+        """The matches that a plan is about: its own, as those of an aggregate are the ones it is over."""
+        return self
+
+    @property
     def variables(self) -> tuple[str, ...]:
         return self.pattern.binds
 
@@ -321,6 +327,16 @@ def ticks(window: Window, unit: str) -> int:
     """
     length = -(-window.length * 1_000 // UNITS[unit]) if window.unit == "us" else window.length
     return min(length, LONGEST)
+
+
+def whole_ticks(period: Window, unit: str) -> int:
+    """The period of EMIT EVERY in ticks, which must be a whole number of them."""
+    if period.unit == "us" and period.length * 1_000 % UNITS[unit]:
+        raise PlanError(
+            f"EMIT EVERY {period.length} us is not a whole number of {unit}, the unit of the events' times\n"
+            f"  hint: report at whole {unit}, or give the times in a finer unit"
+        )
+    return ticks(period, unit)
 
 
 # ---------------------------------------------------------------- looking through a plan

@@ -2,7 +2,7 @@
 
     read, filter, bucket, fold (JVM) -> pack into blobs (Arrow) -> shuffle of blobs -> sort and match (NumPy, Numba) -> rows
 
-With a key (`routing.shuffle_key`) tasks hold many keys; a bucket of keys that is too large for one task is cut into time slices.
+With a key (`plan.needs`) tasks hold many keys; a bucket of keys that is too large for one task is cut into time slices.
 Without one, time is cut into slices of about equally many events. A count of rows per bucket, or quantiles of time, is taken first,
 by a job that reads those columns alone. Windows of so many EVENTS without a key need the number of every event in the whole stream:
 rows are shuffled by time, numbered, and shuffled again.
@@ -29,12 +29,12 @@ from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.events import Events
 from seqube.events.schema import TIME
 from seqube.plan.aggregates import AggregatePlan
-from seqube.plan.physical import ticks
+from seqube.plan.needs import Plan, needs_of
 from seqube.spark import ingest
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
 from seqube.spark.folding import Fold, Work
 from seqube.spark.ingest import IDENTITY, REASON, SEQUENCE, Source
-from seqube.spark.routing import Layout, Plan, Task, lay_out, matches_of, shuffle_key
+from seqube.spark.routing import Layout, Task, lay_out
 from seqube.spark.rows import Answer, Columns, answer, needed_schema
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Group:
     number: int
     key: tuple[str, ...]
     counts_events: bool
-    aggregates: bool  # their tasks are never cut: a report may depend on all of them
+    can_be_cut: bool  # a task may be a slice of time; a report may depend on all events
     plans: Mapping[str, Plan]
     before: int  # the longest window, in ticks or events
     ahead: int  # the longest window of those that wait
@@ -75,19 +75,18 @@ class Group:
     @property
     def numbers_rows(self) -> bool:
         """Whether the events must be numbered over the whole stream."""
-        return self.counts_events and not self.key and not self.aggregates
+        return self.counts_events and not self.key and self.can_be_cut
 
 
 def group_plans(plans: Mapping[str, Plan], unit: str) -> list[Group]:
     sorted_out: dict[tuple[tuple[str, ...], bool, bool], dict[str, Plan]] = {}
     for name, plan in plans.items():
-        kind = (shuffle_key(plan), matches_of(plan).window.counts_events, isinstance(plan, AggregatePlan))
-        sorted_out.setdefault(kind, {})[name] = plan
+        needs = needs_of(plan, unit)
+        sorted_out.setdefault((needs.key, needs.by_position, needs.can_be_cut), {})[name] = plan
     groups = []
     for number, (kind, members) in enumerate(sorted_out.items()):
-        windows = [ticks(matches_of(plan).window, unit) for plan in members.values()]
-        waiting = [window for window, plan in zip(windows, members.values(), strict=True) if matches_of(plan).waits]
-        groups.append(Group(number, *kind, members, max(windows), max(waiting, default=0)))
+        of_all = [needs_of(plan, unit) for plan in members.values()]
+        groups.append(Group(number, *kind, members, max(n.window for n in of_all), max(n.ahead for n in of_all)))
     return groups
 
 
@@ -313,7 +312,7 @@ class Job:
         packed = self._pack(frame, columns, layouts)
         # The total over everything is reported over nothing, too: its task must run, whatever comes in.
         nothing = bytearray(write_blob(columns.arrow.empty_table()))
-        alone = [layouts[group.column].tasks[0].number for group in groups if group.aggregates and not group.key]
+        alone = [layouts[group.column].tasks[0].number for group in groups if not group.can_be_cut and not group.key]
         if alone:
             packed = packed.union(frame.sparkSession.createDataFrame([(number, nothing) for number in alone], BLOBS))
         blobs = packed.repartitionById(max(1, n_tasks), "task")
@@ -333,7 +332,7 @@ class Job:
         n_tasks = self.slices or self._n_tasks(total)
         # A bucket that alone is more than its share of a task holds a hot key; numbering in a partition needs all of it at once.
         limit = max(self.skew * total / n_tasks, 1 if self.slices else SMALL)
-        hot = [] if group.counts_events or group.aggregates else [bucket for bucket, size in enumerate(sizes) if size > limit]
+        hot = [bucket for bucket, size in enumerate(sizes) if size > limit] if group.can_be_cut and not group.counts_events else []
         cuts_of = {bucket: self._quantiles(frame, group, bucket, math.ceil(sizes[bucket] * n_tasks / total)) for bucket in hot}
         return lay_out(group.number, first, sizes, cuts_of, n_tasks, group.before, group.ahead)
 
@@ -363,8 +362,8 @@ class Job:
         from pyspark.sql import functions as F  # noqa: N812
 
         own = frame.where(ingest.column(group.column).isNotNull())
-        if group.aggregates or self.slices:
-            return own.count(), [] if group.aggregates else self._quantiles(frame, group, 0, self.slices or 1)
+        if self.slices or not group.can_be_cut:
+            return own.count(), self._quantiles(frame, group, 0, self.slices or 1) if group.can_be_cut else []
         marks = [number / MARKS for number in range(1, MARKS)]
         timed = own.select(self._clock.alias("time"), F.when(F.rand(0) < 1 / SAMPLED, self._clock).alias("sample"))
         surveyed = timed.agg(F.count("*"), F.max("time") - F.min("time"), F.percentile_approx("sample", marks, 10 * MARKS))
@@ -409,7 +408,7 @@ class Job:
         starts = np.cumsum([0, *(size for size in sizes if size)])[:-1] if any(sizes) else np.array([0])
         in_time = lay_out(group.number, 0, [total], {0: ends}, 1, 0, 0)
         by_number = lay_out(group.number, 0, [total], {0: [int(start) - 1 for start in starts[1:]]}, 1, group.before, group.ahead)
-        types = frozenset().union(*(matches_of(plan).types for plan in group.plans.values()))
+        types = frozenset[str]().union(*(plan.matches.types for plan in group.plans.values()))
         numbering = Numbering(tuple(int(start) for start in starts), by_number, types)
         n_tasks = len(in_time.tasks)
         cells = self._pack(frame, columns, {group.column: in_time}).repartitionById(n_tasks, "task")

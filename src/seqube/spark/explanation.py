@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from seqube.language.writer import duration
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.explain import Explanation, Step, explain_aggregates, explain_matches
+from seqube.plan.needs import Needs, Plan, needs_of
 from seqube.plan.physical import ticks
 from seqube.spark import ingest
 from seqube.spark.batch import HALO, SMALL, TASK_ROWS
 from seqube.spark.ingest import REASON, Source
-from seqube.spark.routing import Plan, matches_of, shuffle_key
 from seqube.spark.rows import needed_schema
 from seqube.spark.streaming.stream import BUCKETS
 
@@ -33,46 +33,44 @@ def explain(plans: Mapping[str, Plan], source: Source) -> Explanation:
 def _explain(plan: Plan, source: Source) -> Explanation:
     inner = explain_aggregates(plan) if isinstance(plan, AggregatePlan) else explain_matches(plan)
     streaming = source.frame.isStreaming
-    key = shuffle_key(plan)
-    notes = [*(_as_stream(plan, key) if streaming else _as_batch(plan, key, source)), *_before_the_shuffle(plan, source)]
+    needs = needs_of(plan, source.schema.unit)
+    notes = [*(_as_stream(needs) if streaming else _as_batch(plan, needs, source)), *_before_the_shuffle(plan, source)]
     if not streaming:
-        notes.append("as a stream: " + next(_as_stream(plan, key)))
+        notes.append("as a stream: " + next(_as_stream(needs)))
     return Explanation(Step("on Spark, as a stream" if streaming else "on Spark, as a batch", tuple(notes), (inner.root,)))
 
 
-def _as_batch(plan: Plan, key: tuple[str, ...], source: Source) -> Iterator[str]:
+def _as_batch(plan: Plan, needs: Needs, source: Source) -> Iterator[str]:
     """Where the events of a batch meet, and what is cut."""
-    window = matches_of(plan).window
-    counted = window.counts_events
     sizes = f"a task for each {SMALL:,} to {TASK_ROWS:,} rows"
-    if key:
-        yield f"split by a hash of {', '.join(key)}: {sizes}"
-        whole = counted or isinstance(plan, AggregatePlan)
-        yield "a key too large for one task stays whole" if whole else "a key too large for one task is cut by time as well"
+    if needs.key:
+        yield f"split by a hash of {', '.join(needs.key)}: {sizes}"
+        cut = needs.can_be_cut and not needs.by_position
+        yield "a key too large for one task is cut by time as well" if cut else "a key too large for one task stays whole"
         return
-    if isinstance(plan, AggregatePlan):
+    if not needs.can_be_cut:
         yield "not split: one task has all events, because a report may depend on any of them"
         yield "hint: GROUP BY the key, and a task has many groups"
         return
-    if counted:
+    if needs.by_position:
         yield f"events are numbered over the whole input first, then cut by number: two shuffles, {sizes}"
         return
-    waits = f", and {_length(plan, source)} after it, because matches wait for their end" if matches_of(plan).waits else ""
+    waits = f", and {_length(plan, source)} after it, because matches wait for their end" if needs.ahead else ""
     yield f"cut by time: {sizes}, each at least {HALO} windows long"
     yield f"a slice has the matches that end in it, and the events of {_length(plan, source)} before it{waits}"
 
 
-def _as_stream(plan: Plan, key: tuple[str, ...]) -> Iterator[str]:
+def _as_stream(needs: Needs) -> Iterator[str]:
     """How the state of a stream is spread."""
-    if key:
-        yield f"state in {BUCKETS} buckets by a hash of {', '.join(key)}: at most {BUCKETS} tasks work at once"
+    if needs.key:
+        yield f"state in {BUCKETS} buckets by a hash of {', '.join(needs.key)}: at most {BUCKETS} tasks work at once"
     else:
         yield "state in one bucket: one task does all of its work, whatever the number of machines; queries run beside each other"
         yield _KEYLESS
 
 
 def _length(plan: Plan, source: Source) -> str:
-    window = matches_of(plan).window
+    window = plan.matches.window
     return duration(window.length) if window.unit == "us" else f"{ticks(window, source.schema.unit):,} {source.schema.unit}"
 
 

@@ -173,7 +173,7 @@ def forecast(
     shares = share_rules(rules, source.schema, hierarchy, strategy, limits)
     columns = Columns(_narrow(source.schema, {name for share in shares for name in share.schema.columns.names}))
     groups = [
-        Group(number, share.key, False, False, {}, find_halo(share.rules, source.schema.unit), 0)
+        Group(number, share.key, False, True, {}, find_halo(share.rules, source.schema.unit), 0)
         for number, share in enumerate(shares)
     ]
     blobs, tasks = _spread(source, columns, groups, [share.wants(source) for share in shares], slices)
@@ -225,7 +225,7 @@ def mine(source: Source, aim: Aim, slices: int | None = None, progress: Progress
     if not names:
         return Rules()
     columns = Columns(_narrow(schema, aim.partition_by))
-    group = Group(0, aim.partition_by, False, False, {}, *aim.ticks)
+    group = Group(0, aim.partition_by, False, True, {}, *aim.ticks)
     blobs, tasks = _spread(source, columns, [group], [_is_of(source, names)], slices)
     kept = blobs.mapInArrow(lambda batches: write_slices(batches, columns, tasks, names, aim, newest), SLICES).persist()
     Slice(_MOMENT, _SYMBOL, _YES, _YES, 1, 1).follow(_ONE, _SYMBOL)  # compiled here, as above

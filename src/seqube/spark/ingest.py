@@ -23,13 +23,11 @@ import pyarrow as pa
 from seqube.errors import DataError, SchemaError
 from seqube.events import Hierarchy
 from seqube.events.batch import NO_TYPE
-from seqube.events.schema import TIME, TYPE, UNITS, Schema
+from seqube.events.schema import TYPE, UNITS, Schema
 from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE
 from seqube.language import Query, check, parse
 from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Comparison, IsNull, IsTrue, Literal, Predicate
-from seqube.plan.aggregates import AggregatePlan
-from seqube.plan.physical import Scan, scans
-from seqube.spark.routing import Plan, matches_of
+from seqube.plan.needs import Plan, needs_of, together
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -244,13 +242,13 @@ def relevant(plans: Iterable[Plan], source: Source) -> Column:
     name = column(source.type_column)
     if not _is_plain_string(kinds[source.type_column]):
         name = name.cast("string")
-    plans = list(plans)
-    everything = wanted_types(plans)
+    needs = [needs_of(plan, source.schema.unit) for plan in plans]
+    everything, _ = together(needs)
     if everything is None:
         return F.lit(True)
     wanted: dict[tuple[str, ...], Any] = {}
-    for plan in plans:
-        for scan in _scans(plan):
+    for each in needs:
+        for scan in each.scans:
             types = tuple(sorted(scan.types))
             own = [translated for predicate in scan.filters if (translated := translate(predicate, source, kinds)) is not None]
             condition = reduce(operator.and_, own) if own else None
@@ -265,24 +263,9 @@ def relevant(plans: Iterable[Plan], source: Source) -> Column:
     return typed & reduce(operator.or_, parts)  # the first half is one that Parquet understands
 
 
-def wanted_types(plans: Iterable[Plan]) -> frozenset[str] | None:
-    """The types that some plan looks for; None where every event is numbered, or tells when the input begins and ends."""
-    types: frozenset[str] = frozenset()
-    for plan in plans:
-        if matches_of(plan).window.counts_events or (isinstance(plan, AggregatePlan) and plan.emit.when == "every"):
-            return None
-        types = types.union(*(scan.types for scan in _scans(plan)))
-    return types
-
-
-def _scans(plan: Plan) -> list[Scan]:
-    triggers = [plan.trigger] if isinstance(plan, AggregatePlan) and plan.trigger is not None else []
-    return [*scans(matches_of(plan)), *triggers]
-
-
 def coded_types(plans: Iterable[Plan], source: Source) -> tuple[str, ...]:
     """The types of all rows that matter, where those are few enough to be told apart in Spark; () where they are not."""
-    types = wanted_types(plans) or ()
+    types = together(needs_of(plan, source.schema.unit) for plan in plans)[0] or ()
     plain = _is_plain_string(source.frame.schema[source.type_column].dataType)
     return tuple(sorted(types)) if plain and len(types) <= MOST_CODED else ()
 
@@ -321,7 +304,7 @@ def translate(node: Predicate, source: Source, kinds: dict[str, DataType]) -> Co
 
 
 def _resolve(attribute: Attribute, source: Source, kinds: dict[str, DataType]) -> tuple[Column, str]:
-    name = {TYPE: source.type_column, TIME: source.time_column}.get(attribute.name, attribute.name)
+    name = source.schema.column_of(attribute.name)
     kind = kinds[name].simpleString()
     return column(name), "type" if attribute.name == TYPE and kind != "string" else kind
 
@@ -380,7 +363,7 @@ def bucket(key: Sequence[str], n_buckets: int, source: Source) -> Column:
 def _comparable(name: str, source: Source) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
-    name = {TYPE: source.type_column, TIME: source.time_column}.get(name, name)
+    name = source.schema.column_of(name)
     place, kind = column(name), source.schema.columns.field(name).type
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         value = place.cast("double")

@@ -23,11 +23,11 @@ from seqube.events.sources import one_chunk
 from seqube.events.times import read_times
 from seqube.language.tree import Attribute, Output
 from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.needs import Plan, needs_of, together
 from seqube.plan.physical import MatchPlan
 from seqube.spark.blobs import conform, mix, number_equals
 from seqube.spark.folding import CODED
 from seqube.spark.ingest import IDENTITY, KEY, SEQUENCE
-from seqube.spark.routing import Plan, matches_of, needed_columns
 
 MATCH_ID = "match_id"
 
@@ -85,7 +85,7 @@ class Answer:
 
     @property
     def matcher(self) -> Matcher:
-        plan = matches_of(self.plan)
+        plan = self.plan.matches
         return Matcher(_returning_ids(plan) if self.with_ids and plan.returns else plan, self.limits)
 
     def rows(self, table: pa.Table) -> pa.Table:
@@ -162,11 +162,9 @@ def _is_zoned(plan: MatchPlan, name: str, schema: Schema) -> bool:
 
 def needed_schema(plans: Iterable[Plan], schema: Schema) -> Schema:
     """The columns that have to travel: all of them where whole events are returned."""
-    wanted = {schema.type_column, schema.time_column}
-    for plan in plans:
-        names = needed_columns(plan)
-        if names is None:
-            return schema
-        wanted |= {{TYPE: schema.type_column, TIME: schema.time_column}.get(name, name) for name in names}
+    _, names = together(needs_of(plan, schema.unit) for plan in plans)
+    if names is None:
+        return schema
+    wanted = {schema.column_of(name) for name in (TYPE, TIME, *names)}
     kept = pa.schema([field for field in schema.columns if field.name in wanted])
     return Schema(kept, schema.type_column, schema.time_column, schema.unit)

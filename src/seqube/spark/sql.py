@@ -21,13 +21,14 @@ import pyarrow as pa
 from seqube.engine.limits import LIMITS
 from seqube.errors import SchemaError
 from seqube.events import Events
-from seqube.events.schema import TIME, TYPE, Schema
+from seqube.events.schema import Schema
 from seqube.language import check, parse
+from seqube.plan.needs import needs_of
 from seqube.query import prepare
 from seqube.spark.batch import match_task
 from seqube.spark.blobs import conform
 from seqube.spark.ingest import arrow_columns
-from seqube.spark.routing import Task, shuffle_key
+from seqube.spark.routing import Task
 from seqube.spark.rows import Answer, answer, needed_schema
 
 if TYPE_CHECKING:
@@ -77,9 +78,8 @@ def _function(split_by_query: bool) -> Any:
         check(bound, schema)
         planned = prepare(bound, None)
         wanted = answer(planned, schema, limits=LIMITS)
-        key = shuffle_key(planned) if split_by_query else ()
-        places = {TYPE: schema.type_column, TIME: schema.time_column}
-        columns = ", ".join(_quoted(places.get(name, name)) for name in key)
+        key = needs_of(planned, schema.unit).key if split_by_query else ()
+        columns = ", ".join(_quoted(schema.column_of(name)) for name in key)
         needed = needed_schema([planned], schema)
         return Planned(
             schema=from_arrow_schema(wanted.schema),

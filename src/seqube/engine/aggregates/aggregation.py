@@ -29,11 +29,11 @@ from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, c
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
-from seqube.events.schema import UNITS
 from seqube.language.names import column_name
-from seqube.language.tree import Aggregate, Attribute, Value, Window
+from seqube.language.tree import Aggregate, Attribute, Value
 from seqube.plan.aggregates import MATCHES, AggregatePlan, Measure
-from seqube.plan.physical import Scan, ticks
+from seqube.plan.needs import Needs, needs_of
+from seqube.plan.physical import Scan
 
 Floats = npt.NDArray[np.float64]
 
@@ -88,13 +88,13 @@ class Aggregator(Reporter[pa.Table]):
         events = state.events
         clocks = events.times if state.numbers is None else state.numbers
         codes = partition_codes(self._plan, events) if self._plan.matches.partition_by else None
-        batch = Batch(events, ticks(self._plan.matches.window, events.unit), clocks, codes, self._limits.budget())
+        batch = Batch(events, needs_of(self._plan, events.unit).window, clocks, codes, self._limits.budget())
         return Task(self._plan, batch, state.reported, upto, state.last, final)
 
     def _purge(self, state: State, task: Task) -> State:
         """Forget what no later row can depend on."""
         assert state.events is not None
-        events, span = state.events, task.span
+        events, span = state.events, task.needs.back
         if state.numbers is None:
             oldest = int(minus(np.array([task.next_due - 1]), span)[0])
             rows = events.rows_of(self._plan.matches.types)
@@ -159,16 +159,14 @@ class Task:
     def __post_init__(self) -> None:
         object.__setattr__(self, "evaluator", Evaluator(self.batch.events))
 
-    @property
-    def span(self) -> int:
-        """How far back a row can depend on events."""
-        return min(self.batch.window * (2 if self.plan.matches.looks_back else 1), HIGHEST)
-
     @cached_property
+    def needs(self) -> Needs:
+        return needs_of(self.plan, self.batch.events.unit)
+
+    @property
     def period(self) -> int:
-        every = self.plan.emit.every
-        assert every is not None
-        return whole_ticks(every, self.batch.events.unit)
+        assert self.needs.period is not None
+        return self.needs.period
 
     @property
     def due(self) -> int:
@@ -264,15 +262,6 @@ def distinct_cells(groups: Ints, moments: Ints) -> Cells:
     new = np.ones(len(groups), np.bool_)
     new[1:] = (groups[1:] != groups[:-1]) | (moments[1:] != moments[:-1])
     return Cells(groups[new], moments[new])
-
-
-def whole_ticks(window: Window, unit: str) -> int:
-    if window.unit == "us" and window.length * 1_000 % UNITS[unit]:
-        raise PlanError(
-            f"EMIT EVERY {window.length} us is not a whole number of {unit}, the unit of the events' times\n"
-            f"  hint: report at whole {unit}, or give the times in a finer unit"
-        )
-    return ticks(window, unit)
 
 
 class Groups:

@@ -139,7 +139,7 @@ def _anew(task: Task) -> Iterator[_Piece]:
         stop = int(np.searchsorted(times, moment, "right"))
         start = 0
         if not batch.counts_events:
-            start = int(np.searchsorted(times, minus(np.array([moment]), task.span)[0], "right"))
+            start = int(np.searchsorted(times, minus(np.array([moment]), task.needs.back)[0], "right"))
         if start == stop:
             continue
         cut = slice(start, stop)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from seqube.engine.limits import Limits
 from seqube.events import Events
+from seqube.plan.needs import Needs
 from seqube.predict.forecasts import find_halo
 from seqube.spark.forecasting import Share, predict_task
 from seqube.spark.routing import Task
@@ -48,10 +49,6 @@ class RuleWatch(Watch):
 
     wanted: Predictions  # type: ignore[assignment]  # in the place of a query's answer
 
-    _counts_events = False
-    _waits = False
-    _period = None
-
     @cached_property
     def fingerprint(self) -> str:
         """Changes when one of the rules does, or what they are about."""
@@ -61,12 +58,9 @@ class RuleWatch(Watch):
         return hashlib.sha256(repr(about).encode()).hexdigest()
 
     @cached_property
-    def _span(self) -> int:
-        return find_halo(self.wanted.share.rules, self.keeping.schema.unit)
-
-    @cached_property
-    def _ending(self) -> frozenset[str]:
-        return self.wanted.share.types
+    def needs(self) -> Needs:
+        share = self.wanted.share
+        return Needs(window=find_halo(share.rules, self.keeping.schema.unit), key=share.key, ends=share.types)
 
     def _evaluate(self, held: Held, decided: int, events: Events) -> tuple[Held, pa.Table | None]:
         return held, predict_task(events, Task(0, 0, decided, held.decided), self.wanted.share)

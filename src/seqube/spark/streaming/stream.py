@@ -27,13 +27,13 @@ from seqube.engine.sequence import LOWEST
 from seqube.errors import PlanError
 from seqube.events.schema import UNITS
 from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.needs import Plan, needs_of
 from seqube.spark import ingest
 from seqube.spark.batch import in_worker, keep_loaded
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
 from seqube.spark.folding import Fold
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import IDENTITY, KEY, REASON, SEQUENCE, TEXT, Source
-from seqube.spark.routing import Plan, matches_of, shuffle_key
 from seqube.spark.rows import Columns, answer, needed_schema
 from seqube.spark.streaming.foresight import RULES, Predictions, RuleWatch
 from seqube.spark.streaming.watch import FIRST, Held, Watch, adapt
@@ -301,11 +301,12 @@ def watch_stream(
             raise PlanError(
                 "EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT EVERY 1 hour, or a batch"
             )
-        own = [SEQUENCE] if matches_of(plan).window.counts_events else [KEY] if shuffle_key(plan) else []
+        needs = needs_of(plan, schema.unit)
+        own = [SEQUENCE] if needs.by_position else [KEY] if needs.key else []
         own += [IDENTITY] if with_ids and not isinstance(plan, AggregatePlan) else []
         keeping = Columns(needed_schema([plan], schema), tuple(own))
         watches[name] = Watch(name, answer(plan, schema, with_ids, limits), arriving(keeping), keeping)
-        wanted[name] = shuffle_key(plan), ingest.relevant([plan], source)
+        wanted[name] = needs.key, ingest.relevant([plan], source)
     for share in shares:
         name = " ".join((RULES, *share.key))  # the same while the partition is, so that other rules do not lose their state
         keeping = Columns(share.schema, (KEY,) if share.key else ())

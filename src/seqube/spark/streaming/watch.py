@@ -31,7 +31,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seqube.engine.aggregates.aggregation import Aggregator, whole_ticks
+from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.aggregates.state import State as Reports
 from seqube.engine.instances import minus, plus
 from seqube.engine.limits import Limits
@@ -41,10 +41,9 @@ from seqube.engine.state import State
 from seqube.events import Events
 from seqube.events.sources import one_chunk
 from seqube.plan.aggregates import AggregatePlan
-from seqube.plan.physical import MatchPlan, ticks
+from seqube.plan.needs import Needs, needs_of
 from seqube.spark.blobs import read_blobs, write_blob
 from seqube.spark.ingest import IDENTITY, KEY, SEQUENCE
-from seqube.spark.routing import matches_of
 from seqube.spark.rows import Answer, Columns, number_identities
 
 FIRST = "#first"  # 1 where this query is the first of those a row goes to
@@ -179,10 +178,6 @@ class Watch:
         """What a bucket may use in one call, and hold until the next."""
         return self.wanted.limits
 
-    @property
-    def plan(self) -> MatchPlan:
-        return matches_of(self.wanted.plan)
-
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns of a chunk."""
@@ -226,52 +221,28 @@ class Watch:
 
     # ------------------------------------------------------------ deciding
 
-    @property
-    def _counts_events(self) -> bool:
-        return self.plan.window.counts_events
-
-    @property
-    def _waits(self) -> bool:
-        """Whether a match is due only when the window of its first event is over; a report never waits."""
-        return self.plan.waits and not isinstance(self.wanted.plan, AggregatePlan)
-
     @cached_property
-    def _window(self) -> int:
-        return ticks(self.plan.window, self.keeping.schema.unit)
-
-    @cached_property
-    def _span(self) -> int:
-        """How far back from what is still to be decided events matter."""
-        if self._counts_events:
-            return 0  # the engine keeps what it needs
-        further = self.plan.looks_back and (self.plan.waits or isinstance(self.wanted.plan, AggregatePlan))
-        return self._window * (2 if further else 1)
-
-    @cached_property
-    def _period(self) -> int | None:
-        """Of EMIT EVERY."""
-        plan = self.wanted.plan
-        every = plan.emit.every if isinstance(plan, AggregatePlan) else None
-        return None if every is None else whole_ticks(every, self.keeping.schema.unit)
+    def needs(self) -> Needs:
+        return needs_of(self.wanted.plan, self.keeping.schema.unit)
 
     def _decide(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> tuple[Held, pa.Table | None]:
         due = [
             (rows, np.flatnonzero((rows.times > held.decided) & (rows.times <= upto)))
             for rows in self._read(held, store, newer_than=held.decided, upto=upto)
         ]
-        if self._counts_events:
+        if self.needs.by_position:
             events = self._events([(rows, numbers) for rows, numbers in due if len(numbers)])
             return self._step(replace(held, decided=upto), events)
         held, before = replace(held, decided=upto), held
-        if self._period is None:
+        if self.needs.period is None:
             picked = self._touched(before, due, upto, store)
         else:
             times = np.concatenate([rows.times[numbers] for rows, numbers in due]) if due else np.empty(0, np.int64)
             if len(times):
                 first = int(times.min()) - 1 if before.reported == LOWEST else before.reported
                 held = replace(held, last=max(before.last, int(times.max())), reported=first)
-            ended = -(-held.last // self._period) * self._period
-            due_now = held.last > LOWEST and min(ended, upto) // self._period * self._period > held.reported
+            ended = -(-held.last // self.needs.period) * self.needs.period
+            due_now = held.last > LOWEST and min(ended, upto) // self.needs.period * self.needs.period > held.reported
             picked = self._everything(held, upto, store) if due_now else None
         if picked is None:
             return held, None
@@ -281,10 +252,10 @@ class Watch:
         if not isinstance(self.wanted.plan, AggregatePlan):
             _, found = self.wanted.matcher.finish(State(events, decided=decided), held.decided + 1)
         else:
-            reported = decided if self._period is None else held.reported
+            reported = decided if self.needs.period is None else held.reported
             state = Reports(events, decided=decided, reported=reported, last=held.last)
             state, found = Aggregator(self.wanted.plan, self.limits).finish(state, held.decided + 1)
-            held = held if self._period is None else replace(held, reported=state.reported)
+            held = held if self.needs.period is None else replace(held, reported=state.reported)
         return held, None if found is None else self.wanted.rows(found)
 
     def _step(self, held: Held, events: Events) -> tuple[Held, pa.Table | None]:
@@ -310,14 +281,14 @@ class Watch:
         self, held: Held, due: list[tuple[Rows, Ints]], upto: int, store: MutableMapping[int, bytes]
     ) -> list[tuple[Rows, Ints]] | None:
         """The events of all keys that can have something new; None where there is none."""
-        if self._waits:
-            low, high = (int(minus(np.array([tick]), self._window - 1)[0]) for tick in (held.decided, upto))
+        if self.needs.ahead:
+            low, high = (int(minus(np.array([tick]), self.needs.window - 1)[0]) for tick in (held.decided, upto))
             starting = [
                 (rows, np.flatnonzero((rows.times > low) & (rows.times <= high)))
                 for rows in self._read(held, store, newer_than=low, upto=high)
             ]
         else:
-            types = pa.array(sorted(self._ending), pa.string())
+            types = pa.array(sorted(self.needs.ends), pa.string())
             starting = []
             for rows, numbers in due:
                 names = rows.table.column(self.keeping.schema.type_column).take(pa.array(numbers)).cast(pa.string())
@@ -333,13 +304,6 @@ class Watch:
             numbers = rows.of_keys(keys)
             picked.append((rows, numbers[rows.times[numbers] <= upto]))
         return picked
-
-    @cached_property
-    def _ending(self) -> frozenset[str]:
-        """Types of events that can be the last of a match, or that a report is made for."""
-        plan = self.wanted.plan
-        trigger = (plan.trigger,) if isinstance(plan, AggregatePlan) and plan.trigger is not None else ()
-        return frozenset[str]().union(*(scan.types for scan in (*self.plan.pattern.may_end, *trigger)))
 
     def _everything(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> list[tuple[Rows, Ints]]:
         return [(rows, np.flatnonzero(rows.times <= upto)) for rows in self._read(held, store, newer_than=LOWEST, upto=upto)]
@@ -384,9 +348,10 @@ class Watch:
     def _floor(self, held: Held) -> int:
         """No event up to here matters any more."""
         upto = held.decided
-        if self._period is not None and held.reported > LOWEST:
-            upto = (held.reported // self._period + 1) * self._period - 1
-        return int(minus(np.array([upto]), self._span)[0])
+        if self.needs.period is not None and held.reported > LOWEST:
+            upto = (held.reported // self.needs.period + 1) * self.needs.period - 1
+        back = 0 if self.needs.by_position else self.needs.back  # the engine keeps what it numbers
+        return int(minus(np.array([upto]), back)[0])
 
     def _append(self, held: Held, table: pa.Table, store: MutableMapping[int, bytes]) -> Held:
         """Write rows as a chunk, together with small ones before it."""
@@ -424,14 +389,14 @@ class Watch:
     def _wake(self, held: Held, store: MutableMapping[int, bytes]) -> int | None:
         """When a waiting event is due, a match or a report that waits is final, and when all chunks can go."""
         wakes = [self._next(held, store, held.decided)]
-        if not self._counts_events and held.chunks:
-            if self._period is None:
-                wakes.append(int(plus(np.array([max(chunk.newest for chunk in held.chunks)]), self._span)[0]))
-            if self._waits:
-                oldest = self._next(held, store, int(minus(np.array([held.decided]), self._window - 1)[0]))
-                wakes.append(None if oldest is None else int(plus(np.array([oldest]), self._window - 1)[0]))
-        if self._period is not None and -(-held.last // self._period) * self._period > held.reported > LOWEST:
-            wakes.append((held.reported // self._period + 1) * self._period)
+        if not self.needs.by_position and held.chunks:
+            if self.needs.period is None:
+                wakes.append(int(plus(np.array([max(chunk.newest for chunk in held.chunks)]), self.needs.back)[0]))
+            if self.needs.ahead:
+                oldest = self._next(held, store, int(minus(np.array([held.decided]), self.needs.window - 1)[0]))
+                wakes.append(None if oldest is None else int(plus(np.array([oldest]), self.needs.window - 1)[0]))
+        if self.needs.period is not None and -(-held.last // self.needs.period) * self.needs.period > held.reported > LOWEST:
+            wakes.append((held.reported // self.needs.period + 1) * self.needs.period)
         return min((wake for wake in wakes if wake is not None), default=None)
 
     def _next(self, held: Held, store: MutableMapping[int, bytes], after: int) -> int | None:

@@ -1,0 +1,239 @@
+"""What a plan needs of a stream, worked out once: types and columns, the key that may split it, how far back and ahead it looks.
+
+State is purged, rows are pushed down and routed, buckets are woken and plans are explained by what stands here; nobody works it
+out again. Lengths are in ticks of the time column, or in events where the window counts them.
+
+    back                     decided                       ahead
+    |<---------- kept ---------->|  what comes next  |<-- a match waits -->|
+
+Cost: linear in the plan. Invariant: an event that `needs` leaves out changes no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import assert_never
+
+from seqube.language.tree import Attribute, FirstOf, Value, attributes
+from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.physical import (
+    LONGEST,
+    Absence,
+    MatchAlternatives,
+    MatchConjunction,
+    MatchPlan,
+    MatchSequence,
+    Node,
+    Scan,
+    predicates,
+    scans,
+    ticks,
+    whole_ticks,
+)
+
+Plan = MatchPlan | AggregatePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a plan needs of a stream."""
+
+    window: int
+    key: tuple[str, ...]  # columns whose equal values all events of a result share; () where there are none
+    ends: frozenset[str]  # the types of events at which a match can end or a report is due
+    scans: tuple[Scan, ...] = ()  # what is looked for, negated events and triggers included
+    columns: frozenset[str] | None = None  # None: all of them, because whole events are returned
+    every_event: bool = False  # other events matter too: they are numbered, or tell when the input begins and ends
+    by_position: bool = False  # lengths are numbers of events
+    reaches: int = 1  # windows before what is still to be decided in which an event can matter
+    ahead: int = 0  # how long after its first event a match waits to be final
+    period: int | None = None  # of EMIT EVERY
+    can_be_cut: bool = True  # results of a stretch of time need only its events and those of a window around it
+
+    @property
+    def back(self) -> int:
+        """How far before what is still to be decided an event can matter."""
+        return min(self.window * self.reaches, LONGEST)
+
+    @property
+    def types(self) -> frozenset[str]:
+        """The types that can take part in a result."""
+        return frozenset[str]().union(*(scan.types for scan in self.scans))
+
+    @property
+    def sent_types(self) -> frozenset[str] | None:
+        """The types of events that have to be sent; None: all events."""
+        return None if self.every_event else self.types
+
+
+@lru_cache(maxsize=1024)
+def needs_of(plan: Plan, unit: str) -> Needs:
+    """What a plan needs of a stream whose times are in this unit."""
+    matches = plan.matches
+    common = Needs(
+        window=ticks(matches.window, unit),
+        key=_key(plan),
+        ends=_types(matches.pattern.may_end),
+        scans=tuple(scans(matches)),
+        columns=_columns(plan),
+        every_event=matches.window.counts_events,
+        by_position=matches.window.counts_events,
+    )
+    if isinstance(plan, MatchPlan):
+        # A match that waits is decided a window after it began, and its negations may look back a window from its end.
+        reaches = 2 if plan.waits and plan.looks_back else 1
+        return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0)
+    triggers = () if plan.trigger is None else (plan.trigger,)
+    return replace(
+        common,
+        ends=common.ends | _types(triggers),
+        scans=(*common.scans, *triggers),
+        every_event=common.every_event or plan.emit.when == "every",
+        reaches=2 if matches.looks_back else 1,  # a report is over a window, from any match in which a negation may look back one
+        period=None if plan.emit.every is None else whole_ticks(plan.emit.every, unit),
+        can_be_cut=False,
+    )
+
+
+def together(needs: Iterable[Needs]) -> tuple[frozenset[str] | None, frozenset[str] | None]:
+    """The types and the columns of events that several plans need; None: all."""
+    found = list(needs)
+    types = [each.sent_types for each in found]
+    columns = [each.columns for each in found]
+    return (
+        None if None in types else frozenset[str]().union(*(each for each in types if each is not None)),
+        None if None in columns else frozenset[str]().union(*(each for each in columns if each is not None)),
+    )
+
+
+def _types(found: Iterable[Scan]) -> frozenset[str]:
+    return frozenset[str]().union(*(scan.types for scan in found))
+
+
+# ---------------------------------------------------------------- columns
+
+
+def _columns(plan: Plan) -> frozenset[str] | None:
+    """The attributes a plan looks at; None where it returns whole events."""
+    asked = list(predicates(plan.matches))
+    named: list[Value]
+    if isinstance(plan, AggregatePlan):
+        asked += [*plan.having, *(plan.trigger.filters if plan.trigger is not None else ())]
+        named = [*plan.group_by, *(output.value for output in plan.aggregates)]
+    elif plan.returns:
+        named = [output.value for output in plan.returns]
+    else:
+        return None
+    names = {attribute.name for part in (*asked, *named) for attribute in attributes(part)}
+    return frozenset(names | {*plan.matches.partition_by})
+
+
+# ---------------------------------------------------------------- the key that splits a stream
+
+
+def _key(plan: Plan) -> tuple[str, ...]:
+    """The columns whose equal values every event of a match shares with all that could cancel it; () where there are none.
+
+    PARTITION BY, or an attribute whose equality reaches every component, negated ones included, at every level. Aggregates can be
+    split by what they are grouped by as well; not with EMIT EVERY, whose first and last report depend on the whole input.
+    """
+    if isinstance(plan, AggregatePlan):
+        grouped = {attribute.name for attribute in plan.group_by}
+        return () if plan.emit.when == "every" else tuple(name for name in _key(plan.matches) if name in grouped)
+    if plan.partition_by:
+        return plan.partition_by
+    if plan.window.counts_events:  # events are numbered over the whole stream
+        return ()
+    names = _shared(plan.pattern)
+    for check in plan.checks:
+        names &= _correlated(check)
+    return tuple(sorted(names))
+
+
+_ANY = frozenset({"*"})  # a single event agrees with itself on everything
+
+
+def _meet(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    result = _ANY
+    for names in sets:
+        result = names if result == _ANY else result if names == _ANY else result & names
+    return result
+
+
+def _shared(node: Node) -> frozenset[str]:
+    """Attributes on which all events of an instance of `node`, and all that could cancel it, agree."""
+    names = _agreed(node)
+    return frozenset() if names == _ANY else names
+
+
+def _agreed(node: Node) -> frozenset[str]:
+    match node:
+        case Scan():
+            return _ANY
+        case MatchAlternatives(branches):
+            return _meet(_agreed(branch) for branch in branches)
+        case MatchSequence(slots, _, key) | MatchConjunction(slots, _, key):
+            gaps = node.gaps if isinstance(node, MatchSequence) else ()
+            if len(slots) == 1 and not gaps:
+                return _agreed(slots[0])
+            found = set()
+            for number, column in enumerate(key):
+                name = _common_name(column, slots)
+                if name is None or not all(_holds(slot, name) for slot in slots):
+                    continue
+                if all(
+                    gap.key is not None and _common_name((gap.key[number],), (gap.instance,)) == name and _holds(gap.instance, name)
+                    for gap in gaps
+                ):
+                    found.add(name)
+            return frozenset(found)
+        case _:
+            assert_never(node)
+
+
+def _holds(node: Node, name: str) -> bool:
+    agreed = _agreed(node)
+    return agreed == _ANY or name in agreed
+
+
+def _common_name(column: Sequence[Value], slots: Sequence[Node]) -> str | None:
+    """The attribute that all values of a key column are, each of a variable that its slot surely binds."""
+    found: set[str | None] = set()
+    for value, slot in zip(column, slots, strict=True):
+        match value:
+            case Attribute(variable, name) if variable is not None and not isinstance(slot, MatchAlternatives):
+                found.add(name if variable in _surely_bound(slot) else None)
+            case FirstOf(values) if isinstance(slot, MatchAlternatives) and all(isinstance(each, Attribute) for each in values):
+                named = {each.variable for each in values if isinstance(each, Attribute)}
+                covered = all(named & set(_surely_bound(branch)) for branch in slot.branches)
+                found |= {each.name if covered else None for each in values if isinstance(each, Attribute)}
+            case _:
+                found.add(None)
+    return found.pop() if len(found) == 1 else None
+
+
+def _surely_bound(node: Node) -> tuple[str, ...]:
+    match node:
+        case Scan():
+            return (node.variable,)
+        case MatchAlternatives():
+            return ()
+        case MatchSequence() | MatchConjunction():
+            return tuple(name for slot in node.slots for name in _surely_bound(slot))
+        case _:
+            assert_never(node)
+
+
+def _correlated(absence: Absence) -> frozenset[str]:
+    """Attributes on which whatever this negation finds agrees with the match it cancels."""
+    names = set()
+    for link in absence.links:
+        if isinstance(link.inner, Attribute) and isinstance(link.outer, Attribute) and link.inner.name == link.outer.name:
+            name = link.inner.name
+            if link.inner.variable in _surely_bound(absence.instance) and _holds(absence.instance, name):
+                names.add(name)
+    for check in absence.checks:
+        names &= _correlated(check)
+    return frozenset(names)
