@@ -30,6 +30,8 @@ def test_counters_equal_the_oracle(strategy: str, data: st.DataObject, text: str
 @pytest.mark.parametrize("strategy", COUNTED)
 @given(data=st.data(), text=chains(both_keys=True), events=streams(max_size=18, max_time=12))
 def test_null_keys_in_partitions(strategy: str, data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
+    """With every other id null, since by chance two events of one type seldom are without one."""
+    events = [replace(event, attributes={**event.attributes, "id": None}) if event.row % 2 else event for event in events]
     assert_counted(strategy, data, text, events)
 
 
