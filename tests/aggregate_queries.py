@@ -83,26 +83,32 @@ COUNTED = ["window-product", "per-start"]
 
 
 @st.composite
-def chains(draw: st.DrawFn, names: Sequence[str] = ("A", "B", "C"), counted: bool | None = None) -> str:
-    """A query that needs no matches: single events in sequence, negated ones anywhere, one key, predicates on one event."""
-    parts = draw(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(names)), min_size=1, max_size=5))
-    negated = [number == 3 for number, _ in parts]
+def chains(draw: st.DrawFn, names: Sequence[str] = ("A", "B", "C"), counted: bool | None = None, both_keys: bool = False) -> str:
+    """A query that needs no matches: single events in sequence, negated ones anywhere, one key, predicates on one event.
+
+    `both_keys` asks for one event with a key and another key in PARTITION BY: where the first is null, the second still counts.
+    """
+    parts = draw(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(names)), min_size=1 + both_keys, max_size=5))
+    negated = [place > 0 if both_keys else number == 3 for place, (number, _) in enumerate(parts)]
+    if both_keys:
+        negated = draw(st.permutations(negated))
     if all(negated):
         negated[0] = False
     variables = [f"v{i}" for i in range(len(parts))]
     texts = [f"{'!' * no}{name} {v}" for no, (_, name), v in zip(negated, parts, variables, strict=True)]
     lines = [f"PATTERN SEQ({', '.join(texts)})"]
-    where = draw(st.sampled_from(["", "", "[id]", "[s]", "own", "own", "key", "local"]))
+    where = draw(st.sampled_from(["[id]", "key"] if both_keys else ["", "", "[id]", "[s]", "own", "own", "key", "local"]))
     positive = [v for v, no in zip(variables, negated, strict=True) if not no]
-    if where == "key" and len(positive) > 1:
-        where = " = ".join(f"{v}.id" for v in positive)
+    keyed = positive + [v for v, no in zip(variables, negated, strict=True) if no and draw(st.booleans())]
+    if where == "key" and len(keyed) > 1:
+        where = " AND ".join(f"{v}.id = {positive[0]}.id" for v in keyed[1:])
     elif where in ("own", "key", "local"):
         tests = draw(st.sampled_from([["x > 0"], ["f", "s != 'q'"]]))
         where = " AND ".join(f"{draw(st.sampled_from(variables))}.{test}" for test in tests)
     if where:
         lines.append(f"WHERE {where}")
-    if draw(st.integers(0, 3)) == 3:
-        lines.append("PARTITION BY " + draw(st.sampled_from(["id", "s", "id, f"])))
+    if both_keys or draw(st.integers(0, 3)) == 3:
+        lines.append("PARTITION BY " + draw(st.sampled_from(["s", "f"] if both_keys else ["id", "s", "id, f"])))
     lines.append("WITHIN " + draw(windows(counted)))
     return draw(with_aggregates("\n".join(lines)))
 

@@ -201,13 +201,16 @@ def _predicates(draw: st.DrawFn, visible: list[str], negated: list[str]) -> str:
     """Up to two conjuncts over the visible variables, each naming at most one negated component."""
     conjuncts = []
     for _ in range(draw(st.sampled_from([0, 0, 0, 1, 1, 2]))):
-        variables = visible + draw(st.sampled_from([[v] for v in negated] or [[]]))
-        kind = draw(st.sampled_from(["local", "pair", "same", "chain", "any"])) if variables else "same"
+        absent = draw(st.sampled_from([[v] for v in negated] or [[]]))
+        variables = visible + absent
+        kind = draw(st.sampled_from(["local", "pair", "same", "chain", "any", "whole"])) if variables else "same"
         if kind == "same":
             conjuncts.append(f"[{draw(st.sampled_from(['id', 's']))}]")
         elif kind == "chain" and len(variables) > 2:
             attribute = draw(st.sampled_from(["id", "x"]))
             conjuncts.append(" = ".join(f"{v}.{attribute}" for v in draw(st.permutations(variables))[:3]))
+        elif kind == "whole":
+            conjuncts.append(draw(_wholes(variables, absent or variables)))
         elif kind == "any":
             conjuncts.append(f"({draw(_comparisons(variables))} OR {draw(_comparisons(variables))})")
         else:
@@ -256,6 +259,26 @@ def _comparisons(draw: st.DrawFn, variables: Sequence[str]) -> str:
         f"NOT {u}.{a} = {v}.{b}",
         f"{u}.{a} BETWEEN {v}.id AND {v}.x",
         f"{u}.type != {v}.type",
+    ]
+    return draw(st.sampled_from(choices))
+
+
+@st.composite
+def _wholes(draw: st.DrawFn, variables: Sequence[str], named: Sequence[str]) -> str:
+    """A predicate that could be written as several but is one, and so belongs to the negation of the variable it names, if any."""
+    u, v, n = draw(st.sampled_from(variables)), draw(st.sampled_from(variables)), draw(st.sampled_from(named))
+    a, b, c = (draw(st.sampled_from(NUMBERS)) for _ in range(3))
+    choices = [
+        f"{u}.{a} BETWEEN 1 AND {n}.{b}",
+        f"{u}.{a} BETWEEN {v}.{b} AND {n}.{c}",
+        f"{n}.{a} BETWEEN {u}.{b} AND 2",
+        f"1 BETWEEN {u}.{a} AND {n}.{b}",
+        f"{u}.{a} NOT BETWEEN {n}.{b} AND {v}.{c}",
+        f"NOT ({u}.{a} NOT BETWEEN 0 AND {n}.{b})",
+        f"NOT ({u}.{a} < 1 OR {n}.{b} < 1)",
+        f"NOT ({u}.id != {n}.id OR {v}.{a} {draw(_comparators)} {draw(st.integers(-2, 3))})",
+        f"NOT ({u}.s IS NULL OR {n}.x IN (0, 1) OR NOT {v}.f)",
+        f"({u}.{a} > 0 OR {n}.{b} BETWEEN 0 AND {v}.{c})",
     ]
     return draw(st.sampled_from(choices))
 

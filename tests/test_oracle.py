@@ -222,6 +222,27 @@ PREDICATES = [
     ("SEQ(A a, !SEQ(B b, C c, a.id = 1), D d) WITHIN 10", "A1:1 B2 C3 D4", []),
     # a negated component that fails its own predicates cancels nothing, positives that fail theirs are no match
     ("SEQ(A a, !OR(B b, C c, b.id = 1), D d) WITHIN 10", "A1 C2 B3:2 D4", ["A1 D4"]),
+    # BETWEEN and NOT (... OR ...) are one predicate: all of it is part of the negation, also what its halves would say of others
+    ("SEQ(A a, !C c, B b, a.id BETWEEN 1 AND c.id) WITHIN 10", "A1:0 B5", ["A1 B5"]),
+    ("SEQ(A a, !C c, B b) WHERE a.id BETWEEN 1 AND c.id WITHIN 10", "A1:0 B5", ["A1 B5"]),
+    ("SEQ(A a, !C c, B b, a.id BETWEEN 1 AND c.id) WITHIN 10", "A1:0 A2:1 A3:4 C4:2 B5", ["A1 B5", "A3 B5"]),
+    ("SEQ(A a, !C c, B b, NOT (a.id < 1 OR c.id < 1)) WITHIN 10", "A1:0 B5", ["A1 B5"]),
+    ("SEQ(A a, !C c, B b) WHERE NOT (a.id < 1 OR c.id < 1) WITHIN 10", "A1:0 A2:1 C4:1 B5", ["A1 B5"]),
+    ("SEQ(A a, !C c, B b, NOT (a.id < 1 OR c.id < 1)) WITHIN 10", "A1:- A2:1 C4:0 C4:- B5", ["A1 B5", "A2 B5"]),
+    ("SEQ(A a, !C c, B b, NOT (a.id != c.id OR b.id < 1)) WITHIN 10", "A1:1 C2:1 B5:0 B6:1", ["A1 B5"]),
+    ("SEQ(A a, !C c, B b, NOT (a.id NOT BETWEEN 1 AND c.id)) WITHIN 10", "A1:0 B5", ["A1 B5"]),
+    ("SEQ(A a, !C c, B b, 2 BETWEEN 3 AND c.id) WITHIN 10", "A1 C2:9 B5", ["A1 B5"]),
+    ("SEQ(!C c, A a, a.id BETWEEN 1 AND c.id) WITHIN 10", "C1:5 A2:0 A3:3", ["A2"]),
+    ("SEQ(A a, !C c, a.id BETWEEN 1 AND c.id) WITHIN 10", "A2:0 A3:3 C4:5", ["A2"]),
+    ("AND(A a, B b, !C c, a.id BETWEEN b.id AND c.id) WITHIN 10", "C1:5 A2:0 B3:1 A4:2", ["A2 B3"]),
+    # ... which is the innermost one it names
+    ("SEQ(A a, !SEQ(C c, !D d, a.id BETWEEN 1 AND d.id), B b) WITHIN 10", "A1:0 C2 B5", []),
+    ("SEQ(A a, !SEQ(C c, !D d, a.id BETWEEN c.id AND d.id), B b) WITHIN 10", "A1:3 C2:1 D3:4 B5 C6:4 D7:9 B8", ["A1 B5"]),
+    # ... wherever it stands
+    ("SEQ(A a, !C c, SEQ(B b, D d, a.id BETWEEN b.id AND c.id)) WITHIN 10", "A1:0 B4:1 D5", ["A1 B4 D5"]),
+    ("SEQ(A a, !C c, OR(B b, SEQ(D d, E e, d.id BETWEEN 1 AND c.id))) WITHIN 10", "A1 D4:0 E5", ["A1 - D4 E5"]),
+    # without a negation it says what its halves say
+    ("SEQ(A a, B b, a.id BETWEEN 1 AND b.id) WITHIN 10", "A1:0 A2:1 A3:4 B5:2", ["A2 B5"]),
     # null is not equal, not different and not in a range; only IS NULL sees it
     ("A a WHERE a.id = 1 WITHIN 10", "A1:- A2:1", ["A2"]),
     ("A a WHERE a.id != 1 WITHIN 10", "A1:- A2:2", ["A2"]),
@@ -329,6 +350,12 @@ AGGREGATES = [
     ("SEQ(A, B, !C) AGG COUNT(*) WITHIN 9", "A1 B2 C3 B4", [(2, 1), (4, 1)]),
     ("SEQ(A, B, !C) AGG COUNT(*) WITHIN 9", "A1 B2 B4 C4", [(2, 1), (4, 1)]),
     ("SEQ(A, !C, B) AGG COUNT(*) WITHIN 9", "A1 C2 B3 A4 B5", [(3, 0), (5, 1)]),
+    # all of a BETWEEN is part of the negation that it names, and a trigger's own predicate names nothing else
+    ("SEQ(A a, !C c, B b, a.id BETWEEN 1 AND c.id) AGG COUNT(*) WITHIN 9", "A1:0 B3 A4:1 C5:2 B6", [(3, 1), (6, 2)]),
+    ("SEQ(A a, !C c, B b) WHERE NOT (a.id < 1 OR c.id < 1) AGG COUNT(*) WITHIN 9 EMIT TOTAL", "A1:0 A2:1 C3:1 B5", [(1,)]),
+    ("SEQ(A a, B b) WHERE NOT (a.id != b.id OR b.id < 1) AGG COUNT(*) WITHIN 9", "A1:1 B2:0 B3:1", [(2, 0), (3, 1)]),
+    # a single event without an id is cancelled by nothing, and by nothing of another key
+    ("SEQ(A a, !B b, [id]) AGG COUNT(*) WITHIN 9 EMIT TOTAL", "A1:- A2:1 A3:2 B4:1 B5:-", [(2,)]),
     # not a SEQ that ends in a type: the times at which matches end
     ("AND(A, B) AGG COUNT(*) WITHIN 3", "A1 B2 B3 A5", [(2, 1), (3, 2), (5, 1)]),
     ("SEQ(A, OR(B, C)) AGG COUNT(*) WITHIN 9", "B1 A2 B3 C4", [(3, 1), (4, 2)]),

@@ -24,6 +24,18 @@ from strategies import cuts, streams, table
 @pytest.mark.parametrize("strategy", COUNTED)
 @given(data=st.data(), text=chains(), events=streams(max_size=18, max_time=12))
 def test_counters_equal_the_oracle(strategy: str, data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
+    assert_counted(strategy, data, text, events)
+
+
+@pytest.mark.parametrize("strategy", COUNTED)
+@given(data=st.data(), text=chains(both_keys=True), events=streams(max_size=18, max_time=12))
+def test_null_keys_in_partitions(strategy: str, data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
+    """With every other id null, since by chance two events of one type seldom are without one."""
+    events = [replace(event, attributes={**event.attributes, "id": None}) if event.row % 2 else event for event in events]
+    assert_counted(strategy, data, text, events)
+
+
+def assert_counted(strategy: str, data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
     assume(applies(text))
     show(text, events)
     aggregator = Aggregator(replace(plan_aggregates(parse(text)), strategy=strategy))
@@ -39,6 +51,27 @@ def test_two_negations_at_one_place() -> None:
     for strategy in COUNTED:
         aggregator = Aggregator(replace(plan_aggregates(parse(text)), strategy=strategy))
         assert aggregator.run(Events(table(events))).to_pylist() == [{"ts": 10, "n": 1}, {"ts": 12, "n": 1}]
+
+
+@pytest.mark.parametrize("strategy", ["auto", "two-step", *COUNTED])
+@pytest.mark.parametrize(
+    ("query", "events", "wanted"),
+    [
+        ("SEQ(A a, !B b, [id]) PARTITION BY s WITHIN 10 GROUP BY s", "A0p A1q", [(0, "p", 1), (1, "q", 1)]),
+        ("SEQ(A a, !B b, [id]) PARTITION BY s WITHIN 10 GROUP BY s EMIT TOTAL", "A0p A1q A2q", [("p", 1), ("q", 2)]),
+        ("SEQ(A a, !B b, [id]) PARTITION BY s WITHIN 10 GROUP BY s EMIT EVERY 2", "A1p A2q", [(2, "p", 1), (2, "q", 1)]),
+        ("SEQ(A a, !B b, [id]) PARTITION BY s WITHIN 10 GROUP BY a.s EMIT TOTAL", "A0p A1q A2q", [("p", 1), ("q", 2)]),
+        ("SEQ(A a, !B b, !C c, b.id = a.id) PARTITION BY s WITHIN 10 EMIT EVERY 1", "A0p A1q C2q", [(0, 1), (1, 2), (2, 1)]),
+        ("SEQ(A a, !B b, !C c, b.id = a.id) PARTITION BY s WITHIN 10 EMIT TOTAL", "A0p A1q C2q", [(1,)]),
+        ("SEQ(!C c, A a, !B b, b.id = a.id) PARTITION BY s WITHIN 10 EMIT TOTAL", "C0q A1p A2q", [(1,)]),
+        ("SEQ(A a, !B b, !C c, b.id = a.id) PARTITION BY s WITHIN 10", "A0p A1q C2q A3p", [(0, 1), (1, 2), (3, 2)]),
+    ],
+)
+def test_null_keys_keep_to_their_partitions(query: str, events: str, wanted: list[tuple[object, ...]], strategy: str) -> None:
+    """No event has an id, so nothing tells them apart but the partition."""
+    stream = table(oracle.stream(*((word[0], int(word[1]), {"s": word[2]}) for word in events.split())))
+    rows = sq.run(f"{query} AGG COUNT(*)", stream, strategy=strategy).table.to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == wanted
 
 
 @pytest.mark.parametrize("strategy", COUNTED)

@@ -91,6 +91,11 @@ WAYS = [
     ("SEQ(A, !B, D)", "SEQ(A, !B, C, D)", False, False),  # the scope of !B is another
     ("SEQ(A, D, !B)", "SEQ(A, D, C, !B)", False, False),
     ("SEQ(A a, D d)", "SEQ(A a, !B b, D d, b.id = a.id)", False, False),  # a negation tied to the match
+    ("SEQ(A a, D d)", "SEQ(A a, !B b, D d, a.x BETWEEN 1 AND b.x)", False, False),  # by a predicate that is not to be split
+    ("SEQ(A a, D d, a.x >= 1)", "SEQ(A a, !B b, D d, a.x BETWEEN 1 AND b.x)", False, False),
+    ("SEQ(A a, D d)", "SEQ(A a, C c, !B b, D d, NOT (a.x < 1 OR b.x < 1))", False, True),
+    ("SEQ(A a, !B b, D d, a.x BETWEEN 1 AND b.x)", "SEQ(A a, !B b, D d, E e, a.x BETWEEN 1 AND b.x)", True, True),
+    ("SEQ(A a, !B b, D d, b.x BETWEEN 1 AND 3)", "SEQ(A a, !B b, D d, E e, b.x BETWEEN 1 AND 3)", True, True),
 ]
 
 

@@ -13,6 +13,7 @@ from strategies import TYPES
 Part = tuple[bool, str]  # negated, type
 
 PREDICATES = ["", "", "", "[id]", "{a}.x > 0", "{a}.id = {b}.id", "{a}.x < {b}.x", "{a}.x IN (1, 2) AND {a}.id = {b}.id"]
+PREDICATES += ["{n}.x BETWEEN 0 AND 2", "{a}.x BETWEEN 1 AND {n}.x", "NOT ({a}.x < 1 OR {n}.x < 1 OR {b}.id != {n}.id)"]
 
 
 def above_and_below(hierarchy: dict[str, Any] | None) -> dict[str, list[str]]:
@@ -68,7 +69,8 @@ def moved(draw: st.DrawFn, pattern: Sequence[Part], near: dict[str, list[str]], 
 def written(parts: Sequence[Part], predicate: str, rest: str) -> str:
     variables = [f"v{number}" for number in range(len(parts))]
     positive = [variable for variable, (negated, _) in zip(variables, parts, strict=True) if not negated]
+    absent = next((variable for variable, (negated, _) in zip(variables, parts, strict=True) if negated), positive[-1])
     items = [f"{'!' * negated}{name} {variable}" for variable, (negated, name) in zip(variables, parts, strict=True)]
     if predicate:
-        items.append(predicate.format(a=positive[0], b=positive[-1]))
+        items.append(predicate.format(a=positive[0], b=positive[-1], n=absent))
     return f"SEQ({', '.join(items)}) {rest}"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
+import test_oracle
 from properties.test_cuts import feed, rows
 from properties.test_matching import counted, show
 from seqube.engine.state import Matcher
@@ -43,6 +44,17 @@ def assert_right(text: str, events: list[oracle.Event], strategy: str) -> None:
     stream = Events(table(events))
     found = rows(Matcher(plan(text, strategy, stream)).run(stream))
     assert counted(found) == counted(oracle.matches(parse(text), events))
+
+
+@pytest.mark.parametrize("strategy", LOOPS)
+@pytest.mark.parametrize(("query", "text", "expected"), test_oracle.PREDICATES + test_oracle.SAME)
+def test_hand_worked_cases(query: str, text: str, expected: list[str], strategy: str) -> None:
+    """The same cases that the oracle has to get right; their answers do not come from it."""
+    events = test_oracle.events(text)
+    names = {event.row: f"{event.type}{event.ts}" for event in events}
+    stream = Events(table(events))
+    found = rows(Matcher(plan_matches(parse(query), strategy=strategy)).run(stream))
+    assert sorted(" ".join(names.get(row, "-") for row in match.values()) for match in found) == sorted(expected)
 
 
 @pytest.mark.parametrize("strategy", LOOPS)

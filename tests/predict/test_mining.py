@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fractions import Fraction
 from itertools import combinations, pairwise, permutations
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from predict.oracle import minimal, occurrences
 from predict.streams import Stream, streams
 from seqube.errors import PlanError, QueryError
 from seqube.predict import Rules, forecast, mine
-from seqube.predict.mining import Slice, search
+from seqube.predict.mining import Slice, at_least, read_aim, search
 
 
 def table(stream: Stream) -> pa.Table:
@@ -53,7 +55,7 @@ def brute_force(
                 intervals = [(s, e) for s, e in occurred(events, is_chain) if s + horizon <= newest + 1]
                 for consequent in common:
                     hits = sum(any(n == consequent and e < t < s + horizon for n, t in pairs) for s, e in intervals)
-                    if hits >= max(1, min_support) and hits >= min_confidence * len(intervals):
+                    if hits >= max(1, min_support) and hits >= Fraction(str(min_confidence)) * len(intervals):
                         joined = (" -> " if is_chain else ", ").join(events)
                         found[f"{joined} => {consequent}"] = hits / len(intervals)
     return found
@@ -64,7 +66,7 @@ def brute_force(
     window=st.integers(2, 8),
     more=st.integers(0, 4),
     least=st.integers(1, 3),
-    confidence=st.sampled_from([0, 0.5, 0.8]),
+    confidence=st.sampled_from([0, 0.1, 0.3, 0.5, 0.6, 0.7, 0.8]),
 )
 def test_equals_brute_force(stream: Stream, window: int, more: int, least: int, confidence: float) -> None:
     rules = mine(table(stream), window, least, confidence, horizon=window + more)
@@ -72,6 +74,37 @@ def test_equals_brute_force(stream: Stream, window: int, more: int, least: int, 
     assert {rule.name: rule.probability for rule in rules} == expected
     probabilities = [rule.probability for rule in rules]
     assert probabilities == sorted(probabilities, reverse=True)
+
+
+def followed(n_hits: int, n: int) -> pa.Table:
+    """An A every 10 ticks, n of them, B after the first so many of them; then an event that ends the last interval."""
+    times = [*range(0, 10 * n, 10), *range(1, 10 * n_hits, 10), 10 * n]
+    return pa.table({"type": ["A"] * n + ["B"] * n_hits + ["end"], "ts": times}).sort_by("ts")
+
+
+def test_a_confidence_is_the_number_that_was_written() -> None:
+    """55 of 100 is 0.55, though 0.55 * 100 is a little more than 55 in doubles."""
+    events = followed(55, 100)
+    assert [rule.name for rule in mine(events, 5, 1, 0.55, max_events=1)] == ["A => B"]
+    assert [rule.probability for rule in mine(events, 5, 1, 0.55, max_events=1)] == [0.55]
+    assert not mine(events, 5, 1, 0.5500000000000001, max_events=1)
+    assert not mine(followed(54, 100), 5, 1, 0.55, max_events=1)
+
+
+@pytest.mark.parametrize("share", [0.07, np.float64(0.07), np.float32(0.07), Decimal("0.07"), Fraction(7, 100)])
+def test_a_support_is_the_share_that_was_written(share: Any) -> None:
+    """7 of 100 events are 0.07 of them, though 0.07 * 100 is a little more than 7 in doubles."""
+    events = pa.table({"type": ["A", "B"] * 7 + ["other"] * 86, "ts": list(range(100))})
+    assert "A => B" in {rule.name for rule in mine(events, 5, share, 0.9, max_events=1)}
+    assert "A => B" not in {rule.name for rule in mine(events, 5, 0.0700001, 0.9, max_events=1)}
+
+
+@given(data=st.data(), n=st.integers(1, 200), digits=st.integers(1, 3))
+def test_thresholds_are_exact(data: st.DataObject, n: int, digits: int) -> None:
+    written = Decimal(data.draw(st.integers(1, 10**digits - 1))).scaleb(-digits)
+    aim = read_aim("ms", 5, float(written), float(written), None, 1, ("serial",), (), None)
+    assert aim.least(n) == next(count for count in range(1, n + 1) if count >= written * n)
+    assert at_least(aim.min_confidence, n) == aim.least(n)
 
 
 @pytest.mark.parametrize("key", [(), "id"])
@@ -112,8 +145,8 @@ def test_counts_of_slices_add_up(stream: Stream, cuts: list[int]) -> None:
             return sum(c for c, _ in counted), sum(h for _, h in counted)
 
     bounds = [0, *sorted(cuts), newest + 1] if not cuts or max(cuts) <= newest else [0, newest + 1]
-    whole = search(piece(0, newest + 1), within, 1, 0.2, 3, ("serial", "parallel"))
-    cut = search(Sum([piece(a, b) for a, b in pairwise(bounds)]), within, 1, 0.2, 3, ("serial", "parallel"))
+    whole = search(piece(0, newest + 1), within, 1, Fraction(1, 5), 3, ("serial", "parallel"))
+    cut = search(Sum([piece(a, b) for a, b in pairwise(bounds)]), within, 1, Fraction(1, 5), 3, ("serial", "parallel"))
     assert cut == whole
 
 
@@ -148,6 +181,9 @@ def test_durations_and_kinds() -> None:
         ({"window": 0}, "mined rules"),
         ({"min_support": 0}, "neither a count nor a share"),
         ({"min_support": 2.5}, "neither a count nor a share"),
+        ({"min_support": float("nan")}, "neither a count nor a share"),
+        ({"min_support": float("inf")}, "neither a count nor a share"),
+        ({"min_confidence": float("nan")}, "not a number from 0 to 1"),
         ({"min_confidence": 2}, "not a number from 0 to 1"),
         ({"kinds": ["sideways"]}, "cannot mine"),
         ({"horizon": 1, "window": 5}, "shorter than within"),

@@ -114,7 +114,7 @@ def test_any_arrival_equals_the_ordered_stream_without_its_late_rows(
         assert set(found) <= set(expected)  # some wait for more events, which never come
     else:
         assert found == expected
-    if replay.watch.plan.window.unit != "events":
+    if not replay.watch.needs.by_position:
         assert replay.held is None  # and nothing is remembered when the window has passed
         assert not replay.store
 
@@ -127,7 +127,7 @@ def test_aggregates_equal_those_of_the_ordered_stream(
     note(text)
     replay, in_time = arrive(data, text, events, lateness)
     assert_same_rows(replay.matches, sq.run(text, in_time).table.to_pylist())
-    if "EVERY" not in text and replay.watch.plan.window.unit != "events":
+    if "EVERY" not in text and not replay.watch.needs.by_position:
         assert replay.held is None
         assert not replay.store
 

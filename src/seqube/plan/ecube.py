@@ -105,7 +105,8 @@ def cuboid_of(query: Query, hierarchy: Hierarchy | None = None) -> Cuboid | str:
             return "a component of its SEQ is an expression"
         types = hierarchy.covers(inner.name) if hierarchy else frozenset({inner.name})
         components.append(Component(inner.name, inner.variable, isinstance(part, Not), types))
-    return Cuboid(query, tuple(components), tuple(c for predicate in predicates for c in conjuncts(predicate)))
+    negated = frozenset(component.variable for component in components if component.negated)
+    return Cuboid(query, tuple(components), tuple(c for predicate in predicates for c in conjuncts(predicate, negated)))
 
 
 # ---------------------------------------------------------------- refinement

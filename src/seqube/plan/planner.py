@@ -49,7 +49,7 @@ from seqube.plan.physical import (
     Scan,
     Scope,
 )
-from seqube.plan.rewrite import conjuncts, rooted
+from seqube.plan.rewrite import conjuncts, negated_variables, rooted
 from seqube.plan.views import Measured, choose_ways, nested_root
 
 
@@ -65,7 +65,7 @@ def plan_matches(
 
 
 def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchPlan:
-    built = _Builder(hierarchy).build(pattern, (), Scope(), is_root=True)
+    built = _Builder(hierarchy, negated_variables(pattern)).build(pattern, (), Scope(), is_root=True)
     assert not built.lifted, "the binder lets no predicate name a variable that nothing binds"
     return MatchPlan(built.node, query.window, built.checks, query.partition_by, query.returns)
 
@@ -92,12 +92,13 @@ class _Sorted:
 @dataclass(frozen=True, slots=True)
 class _Builder:
     hierarchy: Hierarchy | None
+    negated: frozenset[str]  # variables of negated types: what names one goes there as a whole
 
     def build(self, part: Pattern, given: Sequence[Predicate], scope: Scope, is_root: bool = False) -> _Built:
         """Plan one positive expression, with predicates `given` from above over its variables alone, and `scope` around it."""
         if isinstance(part, Type):
             return _Built(self._scan(part, given))
-        own = [Guarded(conjunct) for predicate in part.where for conjunct in conjuncts(predicate)]
+        own = [Guarded(conjunct) for predicate in part.where for conjunct in conjuncts(predicate, self.negated)]
         own += [Guarded(predicate) for predicate in given]
         if isinstance(part, Or):
             return self._alternatives(part, own, scope)
@@ -202,8 +203,9 @@ class _Builder:
 
     def _absence(self, negation: Not, predicates: list[Predicate], scope: Scope) -> Absence:
         inner_names = frozenset(_names(negation.part))
-        local = [predicate for predicate in predicates if variables_of(predicate) <= inner_names]
-        correlated = [Guarded(predicate) for predicate in predicates if not variables_of(predicate) <= inner_names]
+        placed = [conjunct for predicate in predicates for conjunct in conjuncts(predicate)]
+        local = [predicate for predicate in placed if variables_of(predicate) <= inner_names]
+        correlated = [Guarded(predicate) for predicate in placed if not variables_of(predicate) <= inner_names]
         built = self.build(negation.part, local, Scope())
         links: list[Link] = []
         filters: list[Guarded] = []

@@ -2,7 +2,8 @@
 
     spread_same   `[id]` becomes equalities between neighbours, at every level it reaches
     flatten       a SEQ in a SEQ, an OR in an OR, an AND without negation in an AND become one operator
-    conjuncts     predicates in negation normal form, split at AND: no NOT, no BETWEEN, no AND at the top
+    conjuncts     predicates in negation normal form, split at AND (no NOT, no BETWEEN, no AND at the top) unless that would
+                  tear one apart that belongs to a negation
 
 A SEQ nested in a SEQ is the same as its parts written in its place: order is transitive, and the scope of a negation at its
 edge is inherited from exactly the neighbour it then stands next to. An AND with a negation is not flattened, since that
@@ -39,6 +40,8 @@ from seqube.language.tree import (
     Seq,
     Type,
     Value,
+    variables_of,
+    walk,
 )
 
 INVERSE_OP: dict[ComparisonOp, ComparisonOp] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -131,10 +134,23 @@ def _splices(child: Seq | And | Or) -> bool:
 # ---------------------------------------------------------------- predicates
 
 
-def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
-    """The predicate as a conjunction of parts without NOT or BETWEEN; three-valued logic gives the same answer."""
+def conjuncts(predicate: Predicate, negated: frozenset[str] = frozenset()) -> tuple[Predicate, ...]:
+    """The predicate as a conjunction of parts without NOT or BETWEEN; three-valued logic gives the same answer.
+
+    A predicate that has no place yet needs `negated` (see `negated_variables`): one that names such a variable is part of that
+    negation as a whole, so it is split only where each of its parts names it too.
+    """
     normal = _normal(predicate, inverted=False)
-    return normal.parts if isinstance(normal, AllOf) else (normal,)
+    if not isinstance(normal, AllOf):
+        return (normal,)
+    tied = {bool(variables_of(part) & negated) for part in normal.parts}
+    return normal.parts if len(tied) == 1 else (normal,)
+
+
+def negated_variables(pattern: Pattern) -> frozenset[str]:
+    """The variables of negated types: all that a predicate can name of a negation that it does not stand in."""
+    negated = (node.part for node in walk(pattern) if isinstance(node, Not))
+    return frozenset(part.variable for part in negated if isinstance(part, Type) and part.variable is not None)
 
 
 def _normal(predicate: Predicate, inverted: bool) -> Predicate:

@@ -22,7 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations, pairwise
+from math import ceil, inf
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -83,8 +85,8 @@ class Aim:
     within: Window
     horizon: Window
     ticks: tuple[int, int]
-    min_support: float
-    min_confidence: float
+    min_support: Fraction
+    min_confidence: Fraction
     max_events: int
     kinds: tuple[str, ...]
     partition_by: tuple[str, ...]
@@ -92,7 +94,7 @@ class Aim:
 
     def least(self, n_events: int) -> int:
         """The support that is asked for, as a number of occurrences."""
-        return int(self.min_support) if self.min_support >= 1 else max(1, int(np.ceil(self.min_support * n_events)))
+        return int(self.min_support) if self.min_support >= 1 else at_least(self.min_support, n_events)
 
     def find(self, counter: Counter, names: Sequence[str], n_events: int, progress: Progress | None = None) -> Rules:
         """The rules that hold. `names` are what the counter's symbols stand for, `n_events` counts those of every type."""
@@ -117,7 +119,7 @@ def read_aim(
     within, until = _read_windows(window, horizon)
     # A throw-away rule checks the lengths, and turns them into ticks as forecasts do.
     ticks = Rule("event", "event", within, until, 1.0, name="mined rules").ticks(unit)
-    if min_support <= 0 or (min_support >= 1 and min_support != int(min_support)):
+    if not 0 < min_support < inf or (min_support >= 1 and min_support != int(min_support)):
         raise QueryError(
             Problem(f"min_support {min_support!r} is neither a count nor a share", hint="give 50, or 0.01 of all events")
         )
@@ -128,7 +130,14 @@ def read_aim(
         raise QueryError(
             Problem(f"cannot mine {unknown or 'nothing'}", hint="kinds are 'serial' and 'parallel', max_events at least 1")
         )
-    return Aim(within, until, ticks, min_support, min_confidence, max_events, tuple(kinds), columns, limit)
+    # As they were written: 0.55 is 55 of 100 then, and not the double next to it.
+    support, confidence = Fraction(str(min_support)), Fraction(str(min_confidence))
+    return Aim(within, until, ticks, support, confidence, max_events, tuple(kinds), columns, limit)
+
+
+def at_least(share: Fraction, n: int) -> int:
+    """The smallest count that is this share of n, and no less than one: counts below one are no rates at all."""
+    return max(1, ceil(share * n))
 
 
 def _read_windows(window: int | str | Window, horizon: int | str | Window | None) -> tuple[Window, Window]:
@@ -291,7 +300,7 @@ def search(
     counter: Counter,
     within: int,
     min_support: int,
-    min_confidence: float,
+    min_confidence: Fraction,
     max_events: int,
     kinds: tuple[str, ...],
     progress: Progress | None = None,
@@ -351,14 +360,14 @@ def _follow(
     totals: Ints,
     frequent: Codes,
     min_support: int,
-    min_confidence: float,
+    min_confidence: Fraction,
 ) -> list[Pattern]:
     found = []
     for batch in _batches(level, totals):
         closed, hits = counter.follow(line_up(batch, is_chain, within, len(totals)), frequent)
-        # Counts below one are no rates at all.
-        good = (hits >= min_support) & (hits >= min_confidence * closed[:, None]) & (hits > 0)
-        for row, k in np.argwhere(good):
+        counts, which = np.unique(closed, return_inverse=True)
+        least = np.array([max(min_support, at_least(min_confidence, n)) for n in counts.tolist()], np.int64)[which]
+        for row, k in np.argwhere(hits >= least[:, None]):
             symbols = tuple(batch[row].tolist())
             found.append(Pattern(symbols, is_chain, int(frequent[k]), int(hits[row, k]), int(closed[row])))
     return found

@@ -229,7 +229,9 @@ def _codes(task: Task, chain: Chain, slots: list[Ints], gaps: list[Ints]) -> tup
     ]
     codes, n_codes = code_columns([*of_slots, *of_gaps])
     if len(slots) == 1:
-        codes[0] = np.where(codes[0] < 0, n_codes, codes[0])  # one event needs no equal; without a key nothing cancels it
+        # One event needs no equal, and without a key no event of its own key cancels it: a lane for those in each partition.
+        without_key = n_codes if partitions is None else n_codes + partitions[slots[0]]
+        codes[0] = np.where(codes[0] < 0, without_key, codes[0])
     rest = iter(codes[len(slots) :])
     none = np.empty(0, np.int64)
     return codes[: len(slots)], [next(rest) if gap.key is not None or not chain.key else none for gap in chain.absences]
