@@ -46,7 +46,7 @@ def session(app_name: str = "seqube", **config: bool | float | str) -> SparkSess
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
-        "spark.executorEnv.NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR") or str(cache_folder()),
+        "spark.executorEnv.SEQUBE_CACHE": str(cache_folder().parent),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",  # a sixth less to hand rows over than by Spark's 10,000
