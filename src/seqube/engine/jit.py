@@ -76,7 +76,7 @@ class _Locator(caching._CacheLocator):
 
 
 class _Kernels(caching.CompileResultCacheImpl):
-    _locator_classes: list[type] = [_Locator]  # noqa: RUF012 - as Numba has it
+    _locator_classes: list[type[object]] = [_Locator]  # noqa: RUF012 - as Numba has it
 
 
 class KernelCache(caching.FunctionCache):

@@ -83,7 +83,7 @@ class Budget:
         if self.limits.max_seconds is None:
             yield bell
             return
-        # A little late rather than early, because who has been rung for is to be stopped.
+        # A little late rather than early: a loop that hears the bell must find its time over at the check below.
         timer = Timer(max(0.0, min(self.limits.max_seconds, LONGEST) - self._used()) + 0.02, bell.fill, [1])
         timer.daemon = True
         timer.start()
