@@ -14,9 +14,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from seqube.engine.limits import LIMITS, Limits
+from seqube.engine.limits import Limits, Named, read_limits
 from seqube.errors import PlanError, Problem, QueryError
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
@@ -52,10 +52,8 @@ def run(
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
     strategy: str = ...,
-    max_matches: int | None = ...,
-    max_state_bytes: int | None = ...,
-    max_seconds: float | None = ...,
-    on_limit: str = ...,
+    limits: Limits | None = ...,
+    **named: Unpack[Named],
 ) -> Result: ...
 @overload
 def run(
@@ -67,10 +65,8 @@ def run(
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
     strategy: str = ...,
-    max_matches: int | None = ...,
-    max_state_bytes: int | None = ...,
-    max_seconds: float | None = ...,
-    on_limit: str = ...,
+    limits: Limits | None = ...,
+    **named: Unpack[Named],
 ) -> Results: ...
 def run(
     query: str | Query | Workload,
@@ -81,10 +77,8 @@ def run(
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
-    max_matches: int | None = LIMITS.max_matches,
-    max_state_bytes: int | None = LIMITS.max_state_bytes,
-    max_seconds: float | None = LIMITS.max_seconds,
-    on_limit: str = "error",
+    limits: Limits | None = None,
+    **named: Unpack[Named],
 ) -> Result | Results:
     """Run a query, or several by name, over events: a table, a data frame, a path, or an `Events` made before.
 
@@ -97,7 +91,7 @@ def run(
     from seqube.engine.results import Result, Results
     from seqube.engine.state import Matcher
 
-    limits = Limits(max_matches, max_state_bytes, max_seconds, on_limit)
+    limits = read_limits(limits, named, may_truncate=True)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
     alone = "auto" if isinstance(query, Mapping) and strategy in (*SHARING, *COUNTING) else strategy
     plans = {name: prepare(text, stream, hierarchy, alone) for name, text in _by_name(query).items()}

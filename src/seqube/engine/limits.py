@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Timer
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypedDict
 
 from seqube.errors import LimitError, PlanError
 
@@ -55,6 +55,29 @@ class Limits:
 
 LIMITS = Limits()
 NO_LIMITS = Limits(None, None, None)
+
+
+class Named(TypedDict, total=False):
+    """Limits as arguments of their own: `max_matches=5` instead of `limits=Limits(max_matches=5)`."""
+
+    max_matches: int | None
+    max_state_bytes: int | None
+    max_seconds: float | None
+    on_limit: str
+
+
+def read_limits(limits: Limits | None, named: Named, *, may_truncate: bool = False) -> Limits:
+    """The limits that a caller gave, either way; the defaults where none were given."""
+    if unknown := sorted(named.keys() - Named.__annotations__.keys()):
+        raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
+    if limits is not None and named:
+        raise PlanError(f"limits= and {min(named)}= are both given\n  hint: write all of them in sq.Limits(...)")
+    found = Limits(**named) if limits is None else limits
+    if not isinstance(found, Limits):
+        raise PlanError(f"limits is a {type(found).__name__}\n  hint: limits=sq.Limits(max_matches=1_000)")
+    if found.on_limit == "truncate" and not may_truncate:
+        raise PlanError("only what sq.run finds can be cut short and marked\n  hint: leave on_limit as it is, 'error'")
+    return found
 
 
 class Budget:

@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from seqube.engine.limits import LIMITS, Budget, Limits
+from seqube.engine.limits import Budget, Limits, Named, read_limits
 from seqube.engine.predicates import code_columns
 from seqube.engine.results import Result
 from seqube.errors import Problem, QueryError, SchemaError
@@ -57,15 +57,14 @@ def forecast(
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
     progress: Progress | None = None,
-    max_matches: int | None = LIMITS.max_matches,
-    max_state_bytes: int | None = LIMITS.max_state_bytes,
-    max_seconds: float | None = LIMITS.max_seconds,
+    limits: Limits | None = None,
+    **named: Unpack[Named],
 ) -> Forecast:
     """Every useful prediction of these rules over these events. Rules may also be a rule file's path or content.
 
     They may be so many rows and bytes and take so many seconds (None: any number); past that it is a `LimitError`.
     """
-    limits = Limits(max_matches, max_state_bytes, max_seconds)
+    limits = read_limits(limits, named)
     known = read_rules(rules)
     stream = Events(events, type, time, unit)
     forecaster = Forecaster(known, stream.schema, hierarchy, strategy)

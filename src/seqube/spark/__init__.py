@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from seqube.engine.limits import LIMITS, Limits
+from seqube.engine.limits import Limits, Named, read_limits
 from seqube.spark.session import session
 
 if TYPE_CHECKING:
@@ -36,9 +36,8 @@ def run(
     lateness: str = ...,
     ids: bool = ...,
     slices: int | None = ...,
-    max_matches: int | None = ...,
-    max_state_bytes: int | None = ...,
-    max_seconds: float | None = ...,
+    limits: Limits | None = ...,
+    **named: Unpack[Named],
 ) -> DataFrame: ...
 @overload
 def run(
@@ -53,9 +52,8 @@ def run(
     lateness: str = ...,
     ids: bool = ...,
     slices: int | None = ...,
-    max_matches: int | None = ...,
-    max_state_bytes: int | None = ...,
-    max_seconds: float | None = ...,
+    limits: Limits | None = ...,
+    **named: Unpack[Named],
 ) -> Tables: ...
 def run(
     query: str | Query | Mapping[str, str | Query],
@@ -69,9 +67,8 @@ def run(
     lateness: str = "10 seconds",
     ids: bool = False,
     slices: int | None = None,
-    max_matches: int | None = LIMITS.max_matches,
-    max_state_bytes: int | None = LIMITS.max_state_bytes,
-    max_seconds: float | None = LIMITS.max_seconds,
+    limits: Limits | None = None,
+    **named: Unpack[Named],
 ) -> DataFrame | Tables:
     """Run a query, or several by name, over a DataFrame of events; their rows come as a DataFrame each.
 
@@ -86,7 +83,7 @@ def run(
     from seqube.spark import batch, ingest
     from seqube.spark.streaming import stream
 
-    limits = Limits(max_matches, max_state_bytes, max_seconds)
+    limits = read_limits(limits, named)
     source = ingest.read_source(events, type, time, unit)
     queries = query if isinstance(query, Mapping) else {"": query}
     plans = {name: ingest.prepare(text, source, hierarchy, strategy) for name, text in queries.items()}
@@ -132,9 +129,8 @@ def forecast(
     strategy: str = "auto",
     lateness: str = "10 seconds",
     slices: int | None = None,
-    max_matches: int | None = LIMITS.max_matches,
-    max_state_bytes: int | None = LIMITS.max_state_bytes,
-    max_seconds: float | None = LIMITS.max_seconds,
+    limits: Limits | None = None,
+    **named: Unpack[Named],
 ) -> DataFrame:
     """Every useful prediction of these rules over a DataFrame of events, with the columns of `seqube.forecast(...).table`.
 
@@ -148,7 +144,7 @@ def forecast(
     from seqube.predict.forecasts import read_rules
     from seqube.spark import forecasting, ingest
 
-    limits = Limits(max_matches, max_state_bytes, max_seconds)
+    limits = read_limits(limits, named)
     source = ingest.read_source(events, type, time, unit)
     known = read_rules(rules)
     if not events.isStreaming:
