@@ -33,7 +33,18 @@ LONGEST = 1e6  # seconds that a timer is set to at most
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a query may use. The defaults leave a laptop usable; None means no limit."""
+    """What a query may use, for `run` and `forecast`. The defaults leave a laptop usable; None means no limit.
+
+    - `max_matches`: rows of a result.
+    - `max_state_bytes`: bytes of what grows with matches, at once.
+    - `max_seconds`: time.
+    - `on_limit`: "error" is a `LimitError`; "truncate" (for `run` in this process) keeps the matches so far, and marks them.
+
+    >>> few = sq.Limits(max_matches=1, on_limit="truncate")
+    >>> result = sq.run("A WITHIN 5", pa.table({"type": ["A", "A"], "ts": [1, 2]}), limits=few)
+    >>> len(result), result.truncated
+    (1, 'the query was stopped after 1 rows: it has more than 1 rows (max_matches)')
+    """
 
     max_matches: int | None = 100_000_000
     max_state_bytes: int | None = 4 << 30
@@ -50,6 +61,7 @@ class Limits:
             raise PlanError(f"on_limit={self.on_limit!r} is not known\n  hint: one of {', '.join(ON_LIMIT)}")
 
     def budget(self, of: str = "query") -> Budget:
+        """What one run has to spend."""
         return Budget(self, of)
 
 

@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
 
 def session(app_name: str = "seqube", **config: bool | float | str) -> SparkSession:
-    """The active session as it is, or a new local one; `config` holds Spark settings that override ours.
+    """The active session as it is, or a new one, in this machine unless `spark.master` says otherwise.
 
-    >>> spark = session(**{"spark.driver.memory": "8g"})   # doctest: +SKIP
+    - `app_name`: what Spark calls it.
+    - `config`: Spark's settings, which override ours: `session(**{"spark.driver.memory": "8g"})`.
+
+    >>> sqs.session().conf.get("spark.sql.session.timeZone")
+    'UTC'
     """
     from pyspark.sql import SparkSession
 
