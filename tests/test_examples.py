@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 
 import oracle
 import seqube as sq
+from answers import bag
 from seqube.language import Query, parse_file
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -46,10 +46,6 @@ def read(path: Path) -> tuple[list[oracle.Event], str]:
 
 def microseconds(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 1_000_000
-
-
-def bag(rows: list[dict[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:
-    return Counter(tuple(row.items()) for row in rows)
 
 
 @pytest.mark.parametrize(("folder", "query", "expected"), cases())

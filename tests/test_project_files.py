@@ -56,3 +56,13 @@ def test_editors_keep_the_length_of_lines() -> None:
 @pytest.mark.parametrize("heading", ["## To report a weakness", "## What is promised"])
 def test_how_to_report_a_weakness_is_said(heading: str) -> None:
     assert heading in text("SECURITY.md")
+
+
+def test_no_test_is_imported_by_another() -> None:
+    """What tests share stands in modules of its own, so that each test can be changed without looking elsewhere."""
+    borrowed = {
+        f"{path.relative_to(ROOT)}: {line}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for line in re.findall(r"^ *(?:from|import) +[\w.]*\btest_\w+.*$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    }
+    assert not borrowed

@@ -15,7 +15,7 @@ from hypothesis import given
 
 import oracle
 import seqube as sq
-from properties.test_matching import counted
+from answers import counted
 from seqube.engine import results
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.limits import LIMITS, Limits

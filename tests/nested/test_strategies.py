@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
-from properties.test_cuts import feed, rows
-from properties.test_matching import counted, show
+from answers import counted, show
 from seqube.engine.state import Matcher
 from seqube.errors import PlanError
 from seqube.events import Events
@@ -24,6 +23,7 @@ from seqube.plan.explain import explain_matches
 from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
 from seqube.plan.views import LOOPS, STRATEGIES, Measured
+from steps import feed, rows
 from strategies import cuts, queries, streams, table
 
 Row = dict[str, Any]
