@@ -6,8 +6,10 @@ The reference cannot be out of date, since nobody writes it. A page that the ord
 from __future__ import annotations
 
 import inspect
+from functools import cached_property
 from pathlib import Path
-from types import ModuleType
+from textwrap import indent
+from types import FunctionType, ModuleType
 from typing import Any
 
 from mkdocs.structure.files import File, Files
@@ -44,7 +46,8 @@ def on_files(files: Files, config: Any) -> Files:
 def write_reference() -> str:
     from importlib import import_module
 
-    parts = ["# Reference\n\nEvery public name, from the code itself."]
+    parts = ["# Reference", "Every public name, from the code itself: this is what `help()` shows."]
+    parts.append("Examples assume `import pyarrow as pa` and, on Spark, `spark = sqs.session()`.")
     for name, imported in PLACES:
         module = import_module(name)
         parts.append(f"## {name}\n\n`{imported}`")
@@ -54,15 +57,30 @@ def write_reference() -> str:
 
 def _describe(module: ModuleType, name: str) -> str:
     thing = getattr(module, name)
-    lines = [f"### {name}", f"    {name}{_signature(thing)}", inspect.getdoc(thing) or ""]
-    if inspect.isclass(thing) and not issubclass(thing, Exception):
-        for method, value in sorted(vars(thing).items()):
-            member = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
-            if method.startswith("_") or not (inspect.isfunction(member) or isinstance(member, property)):
-                continue
-            about = (inspect.getdoc(member) or "").split("\n\n")[0]
-            lines.append(f"- `.{method}{'' if isinstance(member, property) else _signature(member)}` {about}".rstrip())
+    lines = [f"### {name}", f"    {name}{_signature(thing)}", _page(inspect.getdoc(thing) or "")]
+    lines += [
+        f"- `.{member}{_signature(value) if callable(value) else ''}` {(inspect.getdoc(value) or '').partition(chr(10) * 2)[0]}"
+        for member, value in members(thing)
+    ]
     return "\n\n".join(line for line in lines if line)
+
+
+def members(thing: Any) -> list[tuple[str, Any]]:
+    """The public methods and properties that a class itself has."""
+    if not inspect.isclass(thing):
+        return []
+    plain = {
+        name: value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+        for name, value in sorted(vars(thing).items())
+    }
+    kinds = (FunctionType, property, cached_property)
+    return [(name, value) for name, value in plain.items() if not name.startswith("_") and isinstance(value, kinds)]
+
+
+def _page(doc: str) -> str:
+    """A docstring as Markdown: its examples become code."""
+    paragraphs = doc.split("\n\n")
+    return "\n\n".join(indent(each, "    ") if each.startswith(">>>") else each for each in paragraphs)
 
 
 def _signature(thing: Any) -> str:

@@ -71,7 +71,7 @@ def seqube(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return run
 
 
-RUN = ("run", "care.sqb", "--local", "--events", "events.csv", "--unit", "s")
+RUN = ("run", "care.sqb", "--events", "events.csv", "--unit", "s")
 
 
 # ---------------------------------------------------------------- run
@@ -96,8 +96,82 @@ def test_run_as_json_prints_one_object_and_nothing_else(seqube: Command) -> None
     assert washed["rows"][0]["w"] == {"ts": 120, "type": "Wash", "id": 1, "note": None}
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "care.sqb", "--events", "events.csv"),
+        ("explain", "care.sqb", "--events", "events.csv"),
+        ("forecast", "rules.yaml", "--events", "events.csv"),
+        ("mine", "--events", "events.csv", "--window", "5", "--min-support", "1", "--min-confidence", "0.5", "--out", "mined.yaml"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_commands_work_in_this_process_unless_spark_is_asked_for(
+    seqube: Command, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import seqube.spark as sqs
+
+    started: list[dict[str, str]] = []
+
+    def start(**settings: str) -> None:
+        started.append(settings)
+        raise sq.PlanError("no Spark here")
+
+    monkeypatch.setattr(sqs, "session", start)
+    Path("rules.yaml").write_text("rules: [{predicate: Wash, consequent: Operate, within: 5, horizon: 9, probability: 0.5}]")
+    assert seqube(*command).code == 0
+    assert started == []
+    asked = ("--spark", "--master", "local[2]", "--conf", "spark.a=b=c", "--conf", "spark.d=1")
+    assert "no Spark here" in seqube(*command, *asked).err
+    assert started == [{"spark.master": "local[2]", "spark.a": "b=c", "spark.d": "1"}]
+    for wrong in (
+        ("--conf", "spark.a=b"),
+        ("--master", "local"),
+        ("--spark", "--conf", "=b"),
+        ("--spark", "--conf", "a"),
+        ("--local",),
+    ):
+        assert seqube(*command, *wrong).code == 2
+    assert len(started) == 1
+
+
+@pytest.mark.slow
+def test_the_spark_that_was_asked_for_is_the_one_that_runs(tmp_path: Path) -> None:
+    """Settings that only hold when the JVM starts, in a process of its own."""
+    (tmp_path / "events.csv").write_text(EVENTS)
+    (tmp_path / "care.sqb").write_text(CARE)
+    code = """
+import sys
+from seqube import cli
+asked = "--spark --master local[1] --conf spark.driver.memory=700m --conf spark.sql.shuffle.partitions=3"
+sys.argv = ["seqube", "run", "care.sqb", "--events", "events.csv", "--unit", "s", "--json", *asked.split()]
+try:
+    cli.app()
+finally:
+    from pyspark.sql import SparkSession
+    spark = SparkSession.getActiveSession()
+    heap = spark._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20
+    print(spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"), heap < 800, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["results"]["washed"]["count"] == 2
+    assert done.stderr.splitlines()[-1] == "local[1] 3 True"
+
+
+@pytest.mark.slow
+def test_a_spark_that_there_is_not_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text(EVENTS)
+    query = ("--query", "SEQ(Wash w, Operate o) WITHIN 10 min", "--events", "events.csv", "--spark", "--master", "nonsense")
+    done = subprocess.run(
+        [sys.executable, "-m", "seqube", "run", *query], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "PlanError: Spark does not start with spark.master=nonsense" in done.stderr
+
+
 def test_the_query_may_be_given_as_text(seqube: Command) -> None:
-    done = seqube("run", "--local", "--query", "SEQ(A a, B b) WITHIN 1 s", "--events", "events.csv", "--json")
+    done = seqube("run", "--query", "SEQ(A a, B b) WITHIN 1 s", "--events", "events.csv", "--json")
     assert done.document["results"] == {"query": {"count": 0, "columns": ["start", "end", "a", "b"], "rows": []}}
 
 
@@ -118,7 +192,7 @@ def test_limits_stop_a_query_or_cut_it_short(seqube: Command) -> None:
     assert "max_matches" in cut.document["results"]["washed"]["truncated"]
     assert "truncated" not in cut.document["results"]["undisinfected"]
     assert seqube(*RUN, "--max-seconds", "0").code == 1
-    assert seqube("run", "care.sqb", "--events", "events.csv", "--max-matches", "1", "--truncate").code == 2
+    assert "--truncate with --spark" in seqube(*RUN, "--spark", "--max-matches", "1", "--truncate").err
 
 
 def test_parquet_files_hold_the_matches(seqube: Command) -> None:
@@ -159,7 +233,7 @@ def test_times_and_lengths_of_time_are_written_in_every_format(seqube: Command) 
     seqube("generate", "hospital", "--events", "500", "--out", "tools.parquet")
     query = ("--query", "SEQ(Wash w, Operate o, [id]) WITHIN 2 h RETURN w.ts AS washed, o.ts - w.ts AS lag, o.duration AS duration")
     for name in ("parquet", "csv", "json"):
-        done = seqube("run", *query, "--local", "--events", "tools.parquet", "--out", "found", "--format", name)
+        done = seqube("run", *query, "--events", "tools.parquet", "--out", "found", "--format", name)
         assert done.code == 0, done.err
         assert Path(f"found/query.{name}").stat().st_size > 1000
 
@@ -175,7 +249,7 @@ def test_two_results_never_share_a_file(seqube: Command) -> None:
 def test_a_hierarchy_is_read(seqube: Command) -> None:
     Path("care.yaml").write_text("Care: [Wash, Disinfect]\n")
     query = ("--query", "SEQ(Care c, Operate o, [id]) WITHIN 1 h")
-    done = seqube("run", *query, "--local", "--events", "events.csv", "--unit", "s", "--hierarchy", "care.yaml", "--json")
+    done = seqube("run", *query, "--events", "events.csv", "--unit", "s", "--hierarchy", "care.yaml", "--json")
     assert done.document["results"]["query"]["count"] == 3
 
 
@@ -224,7 +298,7 @@ def test_a_strategy_that_does_not_exist_is_2(seqube: Command) -> None:
 @pytest.mark.parametrize("name", ["nowhere.csv", "broken.parquet"])
 def test_events_that_cannot_be_read_are_1(seqube: Command, name: str) -> None:
     Path("broken.parquet").write_bytes(b"nothing")
-    done = seqube("run", "care.sqb", "--local", "--events", name)
+    done = seqube("run", "care.sqb", "--events", name)
     assert done.code == 1
     assert name in done.err
 
@@ -291,7 +365,7 @@ def test_generated_events_can_be_run(seqube: Command, ending: str) -> None:
     path = f"trades.{ending}"
     assert seqube("generate", "stock", "--events", "2000", "--seed", "3", "--out", path).code == 0
     query = ("--query", "SEQ(DELL a, QQQ b) WITHIN 100 ms")
-    found = seqube("run", *query, "--local", "--events", path, "--json", "--limit", "0").document
+    found = seqube("run", *query, "--events", path, "--json", "--limit", "0").document
     types = generate("stock", 2000, seed=3)["type"].to_pylist()
     pairs = sum(
         types[late] == "QQQ" for early in range(2000) if types[early] == "DELL" for late in range(early + 1, min(early + 100, 2000))
@@ -332,7 +406,7 @@ def test_rules_on_spark_are_those_of_one_process(seqube: Command) -> None:
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_limits_on_spark_are_those_of_tasks(seqube: Command) -> None:
-    stopped = seqube("run", "care.sqb", "--events", "events.csv", "--unit", "s", "--max-matches", "0", "--json")
+    stopped = seqube("run", "care.sqb", "--events", "events.csv", "--unit", "s", "--max-matches", "0", "--json", "--spark")
     assert stopped.code == 1
     assert stopped.document["error"]["kind"] == "LimitError"
     assert stopped.document["error"]["message"].startswith(
@@ -343,11 +417,11 @@ def test_limits_on_spark_are_those_of_tasks(seqube: Command) -> None:
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_mistakes_on_spark_are_those_of_one_process(seqube: Command) -> None:
-    misspelt = seqube("run", "--query", "SEQ(Recicle a, Wash b) WITHIN 10 min", "--events", "events.csv", "--unit", "s")
+    misspelt = seqube("run", "--query", "SEQ(Recicle a, Wash b) WITHIN 10 min", "--events", "events.csv", "--unit", "s", "--spark")
     assert misspelt.code == 2
     assert "unknown event type 'Recicle'" in misspelt.err
     Path("broken.parquet").write_bytes(b"PAR1 this is no Parquet PAR1")
-    broken = seqube("run", "care.sqb", "--events", "broken.parquet")
+    broken = seqube("run", "care.sqb", "--events", "broken.parquet", "--spark")
     assert broken.code == 1
     assert "cannot be read" in broken.err
     assert "split by a hash of id" in seqube("explain", "care.sqb", "--events", "events.csv", "--unit", "s", "--spark").out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 
 import oracle
 import seqube as sq
+from answers import bag
 from seqube.language import Query, parse_file
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -48,10 +48,6 @@ def microseconds(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 1_000_000
 
 
-def bag(rows: list[dict[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:
-    return Counter(tuple(row.items()) for row in rows)
-
-
 @pytest.mark.parametrize(("folder", "query", "expected"), cases())
 def test_the_oracle_agrees(folder: Path, query: Query, expected: list[dict[str, Any]]) -> None:
     events, unit = read(folder / "events.csv")
@@ -61,12 +57,20 @@ def test_the_oracle_agrees(folder: Path, query: Query, expected: list[dict[str, 
     assert bag(answer(query, events, tree, unit)) == bag(expected)
 
 
+MATCHING = ("iterative", "aggressive", "passive", "balanced", "latest-start")
+COUNTING = ("two-step", "per-start", "window-product")
+SHARING = ("independent", "top-down", "bottom-up", "chase", "prefix-tree", "chop-connect")  # of workloads, never of one query
+
+
 @pytest.mark.parametrize(("folder", "query", "expected"), cases())
 def test_the_engine_agrees(folder: Path, query: Query, expected: list[dict[str, Any]]) -> None:
+    """By every strategy that applies: all of a kind, since no example asks for more than all of them can do."""
     hierarchy = folder / "hierarchy.yaml"
     tree = sq.Hierarchy.load(str(hierarchy)) if hierarchy.exists() else None
-    try:
-        result = sq.run(query, str(folder / "events.csv"), hierarchy=tree)
-    except sq.PlanError as error:
-        pytest.skip(str(error))
-    assert bag(result.table.to_pylist()) == bag(expected)
+    events = sq.Events(str(folder / "events.csv"))
+    applying = COUNTING if query.aggregates else MATCHING
+    for strategy in ("auto", *applying):
+        assert bag(sq.run(query, events, hierarchy=tree, strategy=strategy).table.to_pylist()) == bag(expected), strategy
+    for strategy in {*MATCHING, *COUNTING, *SHARING} - set(applying):
+        with pytest.raises(sq.PlanError, match=f"{strategy}.* does not apply(?s:.*){applying[0]}"):
+            sq.run(query, events, hierarchy=tree, strategy=strategy)

@@ -38,6 +38,13 @@ def test_public_names_are_there(name: str) -> None:
     assert name in dir(seqube)
 
 
+def test_a_system_without_posix_locks_is_told_what_to_do() -> None:
+    code = "import sys; sys.modules['fcntl'] = None; import seqube.spark; import seqube.spark.streaming.pipeline"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "PlanError: pipelines lock their checkpoint as POSIX systems do it" in done.stderr
+    assert "hint: on Windows, run Seqube in WSL" in done.stderr
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
         seqube.nonsense  # noqa: B018

@@ -16,8 +16,11 @@ from seqube.errors import DataError, LimitError, PlanError, QueryError, SchemaEr
 
 if TYPE_CHECKING:
     from seqube.cube import Cube
+    from seqube.engine.limits import Limits
+    from seqube.engine.results import Result, Results
     from seqube.events import Events, Hierarchy
     from seqube.language import Query, parse
+    from seqube.plan.explain import Explanation
     from seqube.predict.forecasts import forecast
     from seqube.predict.mining import mine
     from seqube.predict.rules import Rule, Rules
@@ -29,11 +32,15 @@ __all__ = [
     "Cube",
     "DataError",
     "Events",
+    "Explanation",
     "Hierarchy",
     "LimitError",
+    "Limits",
     "PlanError",
     "Query",
     "QueryError",
+    "Result",
+    "Results",
     "Rule",
     "Rules",
     "SchemaError",
@@ -49,8 +56,12 @@ __all__ = [
 _HOMES = {
     "Cube": "seqube.cube",
     "Events": "seqube.events",
+    "Explanation": "seqube.plan.explain",
     "Hierarchy": "seqube.events",
+    "Limits": "seqube.engine.limits",
     "Query": "seqube.language",
+    "Result": "seqube.engine.results",
+    "Results": "seqube.engine.results",
     "Rule": "seqube.predict.rules",
     "Rules": "seqube.predict.rules",
     "explain": "seqube.query",

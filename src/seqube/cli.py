@@ -1,5 +1,7 @@
 """The command line: a person -> everything else.
 
+Commands work in this process unless `--spark` is given; `pipeline` and `demo` work on Spark.
+
 What a command is asked for goes to stdout, everything about how it went (progress, notes, rejected rows, errors) to stderr. Exit
 codes: 0 done; 1 failed while running; 2 the query or the usage is wrong. Errors come without a traceback; SEQUBE_DEBUG=1 shows it.
 """
@@ -63,8 +65,32 @@ TypeColumn = Annotated[str, typer.Option("--type", metavar="COL", help="The colu
 TimeColumn = Annotated[str, typer.Option("--time", metavar="COL", help="The column that holds the time.")]
 Unit = Annotated[str, typer.Option(help="The unit of an integer time column: us, ms, s ...")]
 HierarchyPath = Annotated[Path | None, typer.Option("--hierarchy", metavar="H.yaml", help="The concepts above the event types.")]
-OnSpark = Annotated[bool, typer.Option("--spark", help="On Spark, for logs too large for one process.")]
+OnSpark = Annotated[bool, typer.Option("--spark", help="On Spark, for logs too large for this process.")]
+Master = Annotated[str | None, typer.Option(metavar="URL", help="The Spark to use; this machine, local[*], unless given.")]
+Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; may be given more than once.")]
 Strategy = Annotated[str, typer.Option(help="How to evaluate; auto takes the cheapest.")]
+
+
+Settings = dict[str, str]
+
+
+def _place(on_spark: bool, master: str | None, conf: list[str] | None) -> Settings | None:
+    """Where to work: on a Spark with these settings, or, where it is None, in this process."""
+    if on_spark:
+        return _settings(master, conf)
+    if master or conf:
+        raise typer.BadParameter("this is how Spark is started", param_hint="--master or --conf without --spark")
+    return None
+
+
+def _settings(master: str | None, conf: list[str] | None) -> Settings:
+    settings = {}
+    for text in conf or ():
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise typer.BadParameter(f"{text!r} is not a key, =, and a value", param_hint="--conf")
+        settings[key] = value
+    return settings | ({"spark.master": master} if master else {})
 
 
 def _version(wanted: bool) -> None:
@@ -96,23 +122,26 @@ def run(
     strategy: Strategy = "auto",
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows of each result.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-    local: Annotated[bool, typer.Option("--local", help="In this process, without Spark.")] = False,
+    on_spark: OnSpark = False,
+    master: Master = None,
+    conf: Conf = None,
     max_matches: Annotated[int | None, typer.Option(min=0, help="Stop at a result of more rows; on Spark, of a task.")] = None,
     max_state_bytes: Annotated[int | None, typer.Option(min=0, help="Stop a query, or task, that holds more memory.")] = None,
     max_seconds: Annotated[float | None, typer.Option(min=0, help="Stop a query, or task, that takes longer.")] = None,
-    truncate: Annotated[bool, typer.Option("--truncate", help="With --local: at a limit, keep the matches so far.")] = False,
+    truncate: Annotated[bool, typer.Option("--truncate", help="At a limit, keep the matches so far; not with --spark.")] = False,
 ) -> None:
     """Run queries over events, and show or write their results."""
     queries = _read_queries(query, text)
     asked: dict[str, Any] = {"max_matches": max_matches, "max_state_bytes": max_state_bytes, "max_seconds": max_seconds}
     asked |= {"on_limit": "truncate"} if truncate else {}
     limits = replace(LIMITS, **{name: value for name, value in asked.items() if value is not None})
-    if truncate and not local:
-        raise typer.BadParameter("what tasks of Spark give cannot be cut short and marked", param_hint="--truncate without --local")
+    settings = _place(on_spark, master, conf)
+    if truncate and on_spark:
+        raise typer.BadParameter("what tasks of Spark give cannot be cut short and marked", param_hint="--truncate with --spark")
     concepts = _read_hierarchy(hierarchy)
     places = places_for(folder, [*queries, REJECTED], file_format) if folder is not None else {}
-    evaluate = _run_here if local else _run_on_spark
-    found = evaluate(limits, queries, events, places, type_column, time_column, unit, concepts, strategy, limit)
+    asked_for = (limits, queries, events, places, type_column, time_column, unit, concepts, strategy, limit)
+    found = _run_here(*asked_for) if settings is None else _run_on_spark(settings, *asked_for)
     tables = found.tables
     if found.reasons:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.reasons.items())
@@ -172,7 +201,7 @@ def _run_here(
     with err.status("Reading events"):
         stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
     with err.status(f"Matching {len(stream):,} events"):
-        results = sq.run(queries, stream, hierarchy=concepts, strategy=strategy, **asdict(limits))
+        results = sq.run(queries, stream, hierarchy=concepts, strategy=strategy, limits=limits)
     tables = {name: results[name].table.slice(0, limit) for name in queries}
     if places:
         with err.status("Writing"):
@@ -184,14 +213,16 @@ def _run_here(
     return _Found(len(stream), stream.rejected.reasons, {name: len(results[name]) for name in queries}, tables, cut)
 
 
-def _read_on_spark(events: str, type_column: str, time_column: str, unit: str) -> tuple[Source, int, dict[str, int], list[str]]:
+def _read_on_spark(
+    settings: Settings, events: str, type_column: str, time_column: str, unit: str
+) -> tuple[Source, int, dict[str, int], list[str]]:
     """The events as Spark reads them, how many there are, why other rows are none, and the types that occur."""
     import seqube.spark as sqs
     from seqube.spark import ingest
     from seqube.spark.failures import spark_errors
 
     with err.status("Starting Spark"):
-        spark = sqs.session()
+        spark = sqs.session(**settings)
     with err.status("Reading events"), spark_errors(events):
         source = ingest.read_source(ingest.read_files(spark, events), type_column, time_column, unit)
         return source, *source.tally()
@@ -212,6 +243,7 @@ def _take(frame: Any, place: Path | None, limit: int | None, shown: int | None) 
 
 
 def _run_on_spark(
+    settings: Settings,
     limits: Limits,
     queries: dict[str, Query],
     events: str,
@@ -226,7 +258,7 @@ def _run_on_spark(
     from seqube.spark import batch, ingest
     from seqube.spark.failures import spark_errors
 
-    source, n_events, reasons, types = _read_on_spark(events, type_column, time_column, unit)
+    source, n_events, reasons, types = _read_on_spark(settings, events, type_column, time_column, unit)
     for query in queries.values():
         ingest.check_types(query, types, concepts)
     totals: dict[str, int] = {}
@@ -260,18 +292,21 @@ def explain(
     hierarchy: HierarchyPath = None,
     strategy: Strategy = "auto",
     on_spark: Annotated[bool, typer.Option("--spark", help="How Spark splits it, and what is pushed to the files.")] = False,
+    master: Master = None,
+    conf: Conf = None,
 ) -> None:
     """Show the plan of each query, its alternatives and why it was taken."""
     queries = _read_queries(query, text)
     concepts = _read_hierarchy(hierarchy)
-    if on_spark:
+    settings = _place(on_spark, master, conf)
+    if settings is not None:
         import seqube.spark as sqs
         from seqube.spark.failures import spark_errors
         from seqube.spark.ingest import read_files
 
         columns = {"type": type_column, "time": time_column, "unit": unit}
         with spark_errors(events):
-            frame = read_files(sqs.session(), events)
+            frame = read_files(sqs.session(**settings), events)
             for name, parsed in queries.items():
                 print(f"-- name: {name}\n{sqs.explain(parsed, frame, hierarchy=concepts, strategy=strategy, **columns)}")  # noqa: T201
         return
@@ -298,15 +333,17 @@ def forecast(
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many predictions.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     on_spark: OnSpark = False,
+    master: Master = None,
+    conf: Conf = None,
 ) -> None:
     """Predict what comes next by episode rules, and say how the predictions turned out (on Spark: only predict)."""
     import seqube as sq
     from seqube.predict.forecasts import read_rules
 
-    known, concepts = read_rules(rules), _read_hierarchy(hierarchy)
-    if on_spark:
+    known, concepts, settings = read_rules(rules), _read_hierarchy(hierarchy), _place(on_spark, master, conf)
+    if settings is not None:
         place = None if folder is None else places_for(folder, ["predictions"], file_format)["predictions"]
-        found = _forecast_on_spark(known, events, place, type_column, time_column, unit, concepts, strategy, limit)
+        found = _forecast_on_spark(settings, known, events, place, type_column, time_column, unit, concepts, strategy, limit)
         if as_json:
             rows = {} if place else {"predictions": plain(found.tables["predictions"].to_pylist())}
             print_json({"events": found.n_events, "count": found.totals["predictions"]} | rows)
@@ -336,6 +373,7 @@ def forecast(
 
 
 def _forecast_on_spark(
+    settings: Settings,
     rules: Rules,
     events: str,
     place: Path | None,
@@ -349,7 +387,7 @@ def _forecast_on_spark(
     from seqube.spark import forecasting
     from seqube.spark.failures import spark_errors
 
-    source, n_events, reasons, _ = _read_on_spark(events, type_column, time_column, unit)
+    source, n_events, reasons, _ = _read_on_spark(settings, events, type_column, time_column, unit)
     with err.status(f"Predicting over {n_events:,} events"), spark_errors(events):
         frame = forecasting.forecast(rules, source, concepts, strategy, limits=LIMITS)
         n_predictions, shown = _take(frame, place, limit, SHOWN_ROWS if limit is None else None)
@@ -371,8 +409,11 @@ def mine(
     time_column: TimeColumn = "ts",
     unit: Unit = "ms",
     on_spark: OnSpark = False,
+    master: Master = None,
+    conf: Conf = None,
 ) -> None:
     """Learn episode rules from events, and write them as a file that `forecast` reads."""
+    settings = _place(on_spark, master, conf)
     columns: dict[str, Any] = {"type": type_column, "time": time_column, "unit": unit}
     wanted: dict[str, Any] = {"horizon": horizon, "max_events": max_events, "limit": limit, "partition_by": partition_by or ()}
     with err.status("Reading events") as status:
@@ -380,13 +421,13 @@ def mine(
         def show(size: int, n_episodes: int) -> None:
             status.update(f"Counting {n_episodes:,} episodes of {size} events")
 
-        if on_spark:
+        if settings is not None:
             import seqube.spark as sqs
             from seqube.spark.failures import spark_errors
             from seqube.spark.ingest import read_files
 
             with spark_errors(events):
-                frame = read_files(sqs.session(), events)
+                frame = read_files(sqs.session(**settings), events)
                 rules = sqs.mine(frame, window, min_support, min_confidence, progress=show, **columns, **wanted)
         else:
             import seqube as sq
@@ -431,19 +472,23 @@ def explore(context: typer.Context) -> None:
 def pipeline(
     path: Annotated[Path, typer.Argument(metavar="PIPELINE.yaml")],
     once: Annotated[bool, typer.Option("--once", help="As a batch over what is there now, instead of a stream.")] = False,
+    master: Master = None,
+    conf: Conf = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Run a declared pipeline: source, checks, queries, sinks. As a stream it goes on where it stopped; Ctrl-C stops it."""
+    """Run a declared pipeline on Spark: source, checks, queries, sinks. A stream goes on where it stopped; Ctrl-C stops it."""
+    import seqube.spark as sqs
     from seqube.spark.streaming.declaration import read_declaration
     from seqube.spark.streaming.pipeline import Counts, run_once, run_stream
 
-    declared = read_declaration(path)
+    declared, settings = read_declaration(path), _settings(master, conf)
 
     def report(number: int, counts: Counts) -> None:
         if not as_json:
             err.print(f"batch {number}: {_counted(counts)}", highlight=False, soft_wrap=True, markup=False)
 
     with err.status(f"Running {path}; Ctrl-C stops it"):
+        sqs.session(**settings)  # the session that the pipeline finds
         counts = run_once(declared) if once else run_stream(declared, report)
     if as_json:
         print_json(asdict(counts))

@@ -53,7 +53,18 @@ PatternMove = tuple[str, int]  # type ("!" before it where it is negated), posit
 
 
 class Cube:
-    """A flat SEQ over events, and the queries around it. Immutable: moves return new cubes over the same events."""
+    """A flat SEQ over events, and the queries around it. Immutable: moves return new cubes over the same events.
+
+    - `events`: as for `run`, with `type`, `time` and `unit`.
+    - `query`: a text or a `Query`, of one SEQ without nesting.
+    - `hierarchy`: the concepts that `roll_up` and `drill_down` walk along.
+
+    >>> concepts = sq.Hierarchy.from_dict({"Computer": ["DELL", "INTC"], "Finance": ["QQQ"]})
+    >>> trades = pa.table({"type": ["DELL", "INTC", "QQQ"], "ts": [1, 2, 3]})
+    >>> cube = sq.Cube(trades, "SEQ(Computer a, Finance b) WITHIN 1 s", concepts)
+    >>> cube.count, cube.drill_down(concept=[("Computer", "DELL", 1)]).count
+    (2, 1)
+    """
 
     def __init__(
         self,
@@ -100,6 +111,7 @@ class Cube:
 
     @property
     def pattern(self) -> str:
+        """The SEQ that is counted."""
         return _pattern(self._parts)
 
     @property

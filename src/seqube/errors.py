@@ -67,11 +67,26 @@ def show_problems(problems: Sequence[Problem], source: str = "") -> str:
 
 
 class SequbeError(Exception):
-    """Base of every error that Seqube raises on purpose."""
+    """Base of every error that Seqube raises on purpose.
+
+    >>> try:
+    ...     sq.parse("SEQ(A a, B b)")
+    ... except sq.SequbeError as error:
+    ...     print(type(error).__name__)
+    QueryError
+    """
 
 
 class QueryError(SequbeError):
-    """The query text is wrong. `problems` holds every mistake found, `line` and `column` the place of the first."""
+    """The query text, or a rule, is wrong. `problems` holds every mistake found, `line` and `column` the place of the first.
+
+    >>> sq.parse("SEQ(A a, B b, a.x = c.x) WITHIN 5 min")
+    Traceback (most recent call last):
+    seqube.errors.QueryError: there is no variable 'c' (line 1, column 21)
+      SEQ(A a, B b, a.x = c.x) WITHIN 5 min
+                          ^^^
+      hint: known: a, b
+    """
 
     def __init__(self, problems: Problem | Iterable[Problem], source: str = "") -> None:
         self.problems: Sequence[Problem] = (problems,) if isinstance(problems, Problem) else tuple(problems)
@@ -80,14 +95,17 @@ class QueryError(SequbeError):
 
     @property
     def line(self) -> int | None:
+        """The line of the first problem, from 1; None where it has no place."""
         return self.problems[0].at.line if self.problems[0].at else None
 
     @property
     def column(self) -> int | None:
+        """The column of the first problem, from 1; None where it has no place."""
         return self.problems[0].at.column if self.problems[0].at else None
 
     @property
     def hint(self) -> str | None:
+        """One thing to do about the first problem."""
         return self.problems[0].hint
 
     def __reduce__(self) -> tuple[type[QueryError], tuple[Sequence[Problem], str]]:
@@ -95,19 +113,39 @@ class QueryError(SequbeError):
 
 
 class SchemaError(SequbeError):
-    """The data does not have the columns or kinds of columns that were asked for."""
+    """The data does not have the columns or kinds of columns that were asked for.
+
+    >>> sq.Events(pa.table({"kind": ["A"], "ts": [1]}))
+    Traceback (most recent call last):
+    seqube.errors.SchemaError: there is no type column 'type'; the columns are 'kind', 'ts'...
+    """
 
 
 class PlanError(SequbeError):
-    """The query is right, but cannot be run in the way that was asked for."""
+    """The query is right, but cannot be run in the way that was asked for.
+
+    >>> sq.run("SEQ(A a, B b) WITHIN 5", pa.table({"type": ["A"], "ts": [1]}), strategy="prefix-tree")
+    Traceback (most recent call last):
+    seqube.errors.PlanError: strategy 'prefix-tree' does not apply to this query...
+    """
 
 
 class DataError(SequbeError):
-    """A file or a table cannot be read, or what it holds cannot be used at all."""
+    """A file or a table cannot be read, or what it holds cannot be used at all.
+
+    >>> sq.Events("no-such-file.parquet")
+    Traceback (most recent call last):
+    seqube.errors.DataError: ...no-such-file.parquet...
+    """
 
 
 class LimitError(SequbeError):
-    """The query was stopped because it would use more rows, memory or time than it may."""
+    """The query was stopped because it would use more rows, memory or time than it may. `Limits` says how much that is.
+
+    >>> sq.run("A WITHIN 5", pa.table({"type": ["A", "A"], "ts": [1, 2]}), limits=sq.Limits(max_matches=1))
+    Traceback (most recent call last):
+    seqube.errors.LimitError: the query was stopped after 1 rows: it has more than 1 rows (max_matches)...
+    """
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:

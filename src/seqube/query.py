@@ -14,9 +14,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from seqube.engine.limits import LIMITS, Limits
+from seqube.engine.limits import Limits, Named, read_limits
 from seqube.errors import PlanError, Problem, QueryError
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
@@ -52,10 +52,8 @@ def run(
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
     strategy: str = ...,
-    max_matches: int | None = ...,
-    max_state_bytes: int | None = ...,
-    max_seconds: float | None = ...,
-    on_limit: str = ...,
+    limits: Limits | None = ...,
+    **named: Unpack[Named],
 ) -> Result: ...
 @overload
 def run(
@@ -67,10 +65,8 @@ def run(
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
     strategy: str = ...,
-    max_matches: int | None = ...,
-    max_state_bytes: int | None = ...,
-    max_seconds: float | None = ...,
-    on_limit: str = ...,
+    limits: Limits | None = ...,
+    **named: Unpack[Named],
 ) -> Results: ...
 def run(
     query: str | Query | Workload,
@@ -81,15 +77,23 @@ def run(
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
-    max_matches: int | None = LIMITS.max_matches,
-    max_state_bytes: int | None = LIMITS.max_state_bytes,
-    max_seconds: float | None = LIMITS.max_seconds,
-    on_limit: str = "error",
+    limits: Limits | None = None,
+    **named: Unpack[Named],
 ) -> Result | Results:
-    """Run a query, or several by name, over events: a table, a data frame, a path, or an `Events` made before.
+    """Run a query, or several by name, over events, and give a `Result`, or `Results` by name.
 
-    Each query may use so many rows, bytes and seconds (None: any number). Past that it is a `LimitError`, or, with
-    `on_limit="truncate"`, its matches so far, marked as `truncated`. A result larger than memory is taken by its `batches()`.
+    - `query`: a text, a parsed `Query`, or a mapping from names to these; several share work where that pays.
+    - `events`: an `Events`, a PyArrow table, a pandas or polars frame, or a path of CSV, JSON lines or Parquet files.
+    - `type`, `time`, `unit`: the columns with the type and the time, and the unit of integer times. An `Events` has its own.
+    - `hierarchy`: the concepts above the event types, a `Hierarchy`.
+    - `strategy`: how to evaluate; "auto" takes what is expected to cost least, and `explain` says what there is.
+    - `limits`: what each query may use. Past that it is a `LimitError`, or, with `on_limit="truncate"`, its matches so far, marked.
+    - `named`: the same limits one by one: `max_matches=1_000`.
+
+    >>> events = pa.table({"ts": [0, 60, 90], "type": ["Card", "Card", "Withdrawal"], "id": [1, 2, 1]})
+    >>> result = sq.run("SEQ(Card c, Withdrawal w, [id]) WITHIN 5 min RETURN c.id AS card, w.ts - c.ts AS lag", events, unit="s")
+    >>> result.table.to_pylist()
+    [{'card': 1, 'lag': 90}]
     """
     from seqube.engine.aggregates.aggregation import Aggregator
     from seqube.engine.aggregates.sharing import SharedAggregator
@@ -97,7 +101,7 @@ def run(
     from seqube.engine.results import Result, Results
     from seqube.engine.state import Matcher
 
-    limits = Limits(max_matches, max_state_bytes, max_seconds, on_limit)
+    limits = read_limits(limits, named, may_truncate=True)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
     alone = "auto" if isinstance(query, Mapping) and strategy in (*SHARING, *COUNTING) else strategy
     plans = {name: prepare(text, stream, hierarchy, alone) for name, text in _by_name(query).items()}
@@ -126,7 +130,19 @@ def explain(
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
 ) -> Explanation:
-    """How a query is run over these events, and why."""
+    """How a query, or a workload, is run over these events, and why: an `Explanation`.
+
+    - `query`, `events`, `type`, `time`, `unit`, `hierarchy`, `strategy`: as for `run`. Without events there are no numbers in it.
+
+    >>> print(sq.explain("SEQ(A a, B b, [id]) WITHIN 5 min"))
+    return matches
+    │   window: 5 min
+    └─ match sequence of 2
+       │   array stacks, enumerated from the last slot
+       │   key: a.id = b.id (sorted by key, then time)
+       ├─ scan A as a
+       └─ scan B as b
+    """
     stream = events if events is None or isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
     statistics = stream.statistics if stream is not None else None
     alone = "auto" if isinstance(query, Mapping) and strategy in (*SHARING, *COUNTING) else strategy

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,22 +13,8 @@ from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.aggregates import plan_aggregates
 from seqube.plan.physical import ticks
+from steps import feed_reports
 from strategies import cuts, streams, table
-
-
-def feed(aggregator: Aggregator, events: Events, pieces: list[tuple[int, int]], watermarks: bool) -> list[dict[str, Any]]:
-    """The rows reported by steps over the pieces; the state goes through bytes between any two."""
-    state, rows = aggregator.start(), []
-    for start, stop in pieces:
-        state, reported = aggregator.step(state, events.slice(start, stop))
-        rows += reported.to_pylist()
-        if watermarks and stop < len(events):
-            state, more = aggregator.finish(state, watermark=int(events.times[stop]))
-            assert more is not None
-            rows += more.to_pylist()
-        state = State.from_bytes(state.to_bytes())
-    state, rest = aggregator.finish(state)
-    return rows + (rest.to_pylist() if rest is not None else [])
 
 
 @given(data=st.data(), text=aggregate_queries(depth=2), events=streams(), watermarks=st.booleans())
@@ -38,7 +22,7 @@ def test_any_cutting_equals_whole(data: st.DataObject, text: str, events: list[o
     show(text, events)
     aggregator = Aggregator(plan_aggregates(parse(text)))
     pieces = data.draw(cuts(len(events)))
-    assert_same_rows(feed(aggregator, Events(table(events)), pieces, watermarks), expected(text, events))
+    assert_same_rows(feed_reports(aggregator, Events(table(events)), pieces, watermarks), expected(text, events))
 
 
 @given(text=aggregate_queries(depth=2, counted=False), events=streams(max_time=30))

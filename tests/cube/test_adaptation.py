@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
+from answers import counted, show
 from cube.workloads import workloads
-from properties.test_matching import counted, show
 from seqube.engine.ecube.adaptation import SharedMatcher, SharedState
 from seqube.engine.sequence import LOWEST
 from seqube.events import Events

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
+from answers import counted, show
 from cube.workloads import workloads
-from properties.test_matching import counted, show
 from seqube.events import Events, Statistics
 from seqube.generate import generate
 from seqube.language import parse

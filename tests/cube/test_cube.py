@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
-from properties.test_matching import show
+from answers import show
 from strategies import concepts, hierarchies, queries, streams, table
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "ecube-figure-1"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import seqube as sq
+from answers import bag
 from seqube.language import parse_file
 from seqube.plan.chase import STRATEGIES
-from test_examples import bag
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FOLDERS = ["ecube-figure-1", *sorted(path.name for path in EXAMPLES.glob("cube-*"))]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
+from answers import counted, show
 from cube.workloads import workloads
-from properties.test_matching import counted, show
 from seqube.engine.ecube.reuse import Matches, Sharing, batch_of
 from seqube.events import Events
 from seqube.language import parse

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 import oracle
 import seqube as sq
 from aggregate_queries import aggregate_queries, assert_same_rows
+from answers import counted, show
 from cube.workloads import workloads
-from properties.test_cuts import feed, rows
-from properties.test_matching import counted, show
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.aggregates.state import State
 from seqube.engine.state import Matcher
@@ -23,6 +22,7 @@ from seqube.plan.chase import STRATEGIES as SHARING
 from seqube.plan.physical import MatchPlan
 from seqube.plan.views import STRATEGIES as NESTED
 from seqube.query import prepare
+from steps import feed, rows
 from strategies import concepts, cuts, hierarchies, queries, streams, table
 
 AGGREGATING = ("two-step", "per-start", "window-product")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import oracle
 import seqube as sq
 from aggregate_queries import assert_same_rows, with_aggregates
-from properties.test_matching import assert_equal_matches, show
+from answers import assert_equal_matches, show
 from seqube.language import parse
 from strategies import queries, streams, table
 

@@ -15,10 +15,10 @@ from hypothesis import given
 
 import oracle
 import seqube as sq
-from properties.test_matching import counted
+from answers import counted
 from seqube.engine import results
 from seqube.engine.aggregates.aggregation import Aggregator
-from seqube.engine.limits import Limits
+from seqube.engine.limits import LIMITS, Limits
 from seqube.engine.state import Matcher
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import MatchPlan
@@ -269,6 +269,38 @@ def test_shared_matches_are_limited(strategy: str) -> None:
 def test_limits_that_are_none(wrong: dict[str, object]) -> None:
     with pytest.raises(sq.PlanError, match=next(iter(wrong))):
         sq.run("SEQ(A a) WITHIN 1", stream(6), **wrong)  # type: ignore[call-overload]
+
+
+def test_limits_may_be_given_as_one_thing() -> None:
+    query, events = "SEQ(A a, B b) WITHIN 1000", stream(60, "AB")
+    few = sq.Limits(max_matches=100)
+    with pytest.raises(sq.LimitError, match=r"more than 100 rows \(max_matches\)"):
+        sq.run(query, events, limits=few)
+    cut = sq.run({"q": query}, events, limits=sq.Limits(max_matches=100, on_limit="truncate"))["q"]
+    assert (len(cut), cut.truncated is not None) == (100, True)
+    rule = sq.Rule("A -> B", "C", 100, 200, 0.5)
+    with pytest.raises(sq.LimitError, match="the forecast was stopped after 9 rows"):
+        sq.forecast(rule, numbers(3_000), limits=sq.Limits(max_matches=9))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "said"),
+    [
+        ({"limits": LIMITS, "max_matches": 5}, sq.PlanError, "limits= and max_matches= are both given"),
+        ({"limits": {"max_matches": 5}}, sq.PlanError, "limits is a dict"),
+        ({"max_rows": 5}, TypeError, "max_rows"),
+    ],
+)
+def test_limits_that_cannot_be_meant(wrong: dict[str, Any], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        sq.run("SEQ(A a) WITHIN 1", stream(6), **wrong)
+    with pytest.raises(error, match=said):
+        sq.forecast([], stream(6), **wrong)
+
+
+def test_only_a_run_is_cut_short() -> None:
+    with pytest.raises(sq.PlanError, match=r"only what sq\.run finds can be cut short"):
+        sq.forecast([], stream(6), limits=sq.Limits(on_limit="truncate"))
 
 
 # ---------------------------------------------------------------- batches

@@ -139,7 +139,6 @@ def test_the_command_line_writes_inside_its_folder(name: str, tmp_path: Path) ->
         "seqube",
         "run",
         "q.sqb",
-        "--local",
         "--events",
         "e.csv",
         "--out",

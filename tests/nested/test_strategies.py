@@ -12,11 +12,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import hand_worked
 import oracle
 import seqube as sq
-import test_oracle
-from properties.test_cuts import feed, rows
-from properties.test_matching import counted, show
+from answers import counted, show
 from seqube.engine.state import Matcher
 from seqube.errors import PlanError
 from seqube.events import Events
@@ -25,6 +24,7 @@ from seqube.plan.explain import explain_matches
 from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
 from seqube.plan.views import LOOPS, STRATEGIES, Measured
+from steps import feed, rows
 from strategies import cuts, queries, streams, table
 
 Row = dict[str, Any]
@@ -47,10 +47,10 @@ def assert_right(text: str, events: list[oracle.Event], strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", LOOPS)
-@pytest.mark.parametrize(("query", "text", "expected"), test_oracle.PREDICATES + test_oracle.SAME)
+@pytest.mark.parametrize(("query", "text", "expected"), hand_worked.PREDICATES + hand_worked.SAME)
 def test_hand_worked_cases(query: str, text: str, expected: list[str], strategy: str) -> None:
     """The same cases that the oracle has to get right; their answers do not come from it."""
-    events = test_oracle.events(text)
+    events = hand_worked.events(text)
     names = {event.row: f"{event.type}{event.ts}" for event in events}
     stream = Events(table(events))
     found = rows(Matcher(plan_matches(parse(query), strategy=strategy)).run(stream))

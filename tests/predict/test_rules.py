@@ -40,6 +40,7 @@ def problems(*entries: Any) -> list[str]:
         ("ER Triage->IV-Liquid", ["ER Triage", "IV-Liquid"], [("ER Triage", "IV-Liquid")]),
         ('"A, B" -> `C->D`', ["A, B", "C->D"], [('"A, B"', '"C->D"')]),
         ("A WHERE x IN (1, 2), B", ["A", "B"], []),
+        ('"!A" -> `NOT B` -> Nothing', ["!A", "NOT B", "Nothing"], [('"!A"', '"NOT B"'), ('"NOT B"', "Nothing")]),
     ],
 )
 def test_shorthands(text: str, events: list[str], edges: list[tuple[str, str]]) -> None:
@@ -70,6 +71,19 @@ def test_lengths_round_so_that_no_answer_changes() -> None:
     rule = Rule("A", "Z", "1500 us", "2500 us", 0.5)
     assert rule.ticks("us") == (1500, 2500)
     assert rule.ticks("ms") == (1, 3)  # te - ts <= 1.5 means 1; t < ts + 2.5 means t < ts + 3
+
+
+@pytest.mark.parametrize("predicate", ["A, !B -> C", "! B", "A -> not B", {"vertices": {"b": "!B WHERE x > 1"}, "edges": []}])
+def test_a_negation_is_not_taken_for_a_type(predicate: Any) -> None:
+    (said,) = problems(entry(predicate=predicate))
+    assert "negates an event, which rules cannot" in said
+    assert "negates" in problems(entry(consequent="!D"))[0]
+
+
+def test_a_type_that_looks_like_a_negation_reads_back() -> None:
+    rules = Rules([Rule('"!A" -> B', '"NOT C"', 10, 20, 0.5, name="odd")])
+    assert Rules.from_text(rules.to_text()) == rules
+    assert Rules.from_dict(rules.to_dict()) == rules
 
 
 @given(rule_sets())

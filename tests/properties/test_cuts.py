@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
-from properties.test_matching import counted, show
+from answers import counted, show
 from seqube.engine.sequence import LOWEST
 from seqube.engine.state import Matcher, State
 from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.physical import ticks
 from seqube.plan.planner import plan_matches
+from steps import feed, rows
 from strategies import cuts, queries, streams, table
-
-
-def rows(matches: pa.Table) -> list[dict[str, Any]]:
-    return [
-        {name: event and event["row"] for name, event in row.items() if name not in ("start", "end")} for row in matches.to_pylist()
-    ]
-
-
-def feed(matcher: Matcher, events: Events, pieces: list[tuple[int, int]], watermarks: bool = False) -> list[dict[str, Any]]:
-    """The rows found by steps over the pieces; the state goes through bytes between any two."""
-    state, found = matcher.start(), []
-    for start, stop in pieces:
-        piece = events.slice(start, stop)
-        state, matches = matcher.step(state, piece)
-        found += rows(matches)
-        if watermarks and stop < len(events):
-            state, more = matcher.finish(state, watermark=int(events.times[stop]))
-            assert more is not None
-            found += rows(more)
-        state = State.from_bytes(state.to_bytes())
-    state, matches_left = matcher.finish(state)
-    return found + (rows(matches_left) if matches_left is not None else [])
 
 
 @given(data=st.data(), text=queries(), events=streams(), watermarks=st.booleans())

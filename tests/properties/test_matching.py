@@ -4,56 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
+import hand_worked
 import oracle
-import seqube as sq
-import test_oracle
+from answers import assert_equal_matches, run, show
 from seqube.language import parse
-from strategies import concepts, hierarchies, queries, streams, table
+from strategies import concepts, hierarchies, queries, streams
 
 
-def show(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> None:
-    """The case, as a person would write it down, beside Hypothesis' own account of it."""
-    note(text)
-    if hierarchy:
-        note(f"hierarchy {hierarchy}")
-    for event in events:
-        values = " ".join(f"{name}={value!r}" for name, value in event.attributes.items() if value is not None)
-        note(f"{event.row:>2}  {event.type}{event.ts} {values}")
-
-
-def run(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> list[dict[str, Any]]:
-    given_hierarchy = sq.Hierarchy.from_dict(hierarchy) if hierarchy else None
-    rows: list[dict[str, Any]] = sq.run(text, table(events), unit="ms", hierarchy=given_hierarchy).table.to_pylist()
-    return rows
-
-
-def assert_equal_matches(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> None:
-    show(text, events, hierarchy)
-    expected = oracle.matches(parse(text), events, hierarchy)
-    found = run(text, events, hierarchy)
-    rows = [{name: event and event["row"] for name, event in row.items() if name not in ("start", "end")} for row in found]
-    assert counted(rows) == counted(expected)
-    for row in found:
-        times = [event["ts"] for name, event in row.items() if name not in ("start", "end") and event]
-        assert (row["start"], row["end"]) == (min(times), max(times))
-
-
-def counted(rows: list[dict[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:
-    """The rows as a multiset: order means nothing, how often a row comes does."""
-    return Counter(tuple(sorted(row.items())) for row in rows)
-
-
-@pytest.mark.parametrize(("query", "text", "expected"), test_oracle.CASES)
+@pytest.mark.parametrize(("query", "text", "expected"), hand_worked.CASES)
 def test_hand_worked_cases(query: str, text: str, expected: list[str]) -> None:
     """The same cases that the oracle has to get right; their answers do not come from it."""
-    events = test_oracle.events(text)
+    events = hand_worked.events(text)
     found = []
     for row in run(query, events):
         bound = [event for name, event in row.items() if name not in ("start", "end")]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_matching import assert_equal_matches
 
 import oracle
+from answers import assert_equal_matches
 from seqube.engine import nested
 from strategies import queries, streams
 

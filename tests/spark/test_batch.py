@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from tables import rows_of
 
 import oracle
 import seqube as sq
@@ -36,19 +36,6 @@ QUERIES = {
     "numbered in partitions": "SEQ(Recycle r, Wash w, Operate o) PARTITION BY id WITHIN 8 EVENTS",
     "any": "OR(SEQ(Recycle r, Wash w, r.id = w.id), Check c) WHERE c.weight > 3 OR r.weight > 3 WITHIN 10 min",
 }
-
-
-def plain(value: Any) -> Any:
-    """A value as both sides write it: instants in UTC without a zone, rows as mappings."""
-    if isinstance(value, datetime.datetime) and value.tzinfo:
-        return value.astimezone(datetime.UTC).replace(tzinfo=None)
-    if isinstance(value, dict):
-        return {name: plain(inner) for name, inner in value.items()}
-    return value
-
-
-def rows_of(table: pa.Table) -> Counter[str]:
-    return Counter(repr(plain(row)) for row in table.to_pylist())
 
 
 @pytest.fixture(scope="module")

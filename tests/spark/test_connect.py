@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from test_pipeline import PAIRS, write_pipeline
+from pipelines import PAIRS, write_pipeline
 
 import seqube as sq
 from seqube.generate import generate

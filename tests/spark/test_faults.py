@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_pipeline import FREE, PAIRS, WAITS, add_file, expected, results, write_pipeline
+from pipelines import FREE, PAIRS, WAITS, add_file, expected, results, write_pipeline
+from tables import with_end
 
 import seqube as sq
 from seqube.generate import generate
@@ -31,13 +32,6 @@ if TYPE_CHECKING:
 KILLS = int(os.environ.get("SEQUBE_KILLS", "3"))  # `make soak` asks for more
 QUERIES = {"pairs": PAIRS, "waits": WAITS, "free": FREE}
 COMMAND = [sys.executable, "-m", "seqube", "pipeline"]
-
-
-def with_end(table: pa.Table) -> pa.Table:
-    """The events, and one long after them that brings the watermark past all others."""
-    last = table.slice(table.num_rows - 1).to_pylist()[0]
-    end = {**last, "type": "End", "ts": last["ts"].replace(year=2027)}
-    return pa.concat_tables([table, pa.Table.from_pylist([end], table.schema)])
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_batch import rows_of
+from tables import keyed, rows_of, table_of
 
 import seqube as sq
 import seqube.spark as sqs
@@ -24,15 +24,6 @@ from seqube.spark.rows import Columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def table_of(stream: Stream) -> pa.Table:
-    columns = {"ts": pa.array(stream.times, pa.int64()), "id": pa.array(stream.keys, pa.int64())}
-    return pa.table({"type": pa.array(stream.names, pa.string()), **columns})
-
-
-def keyed(rule: sq.Rule, columns: tuple[str, ...]) -> sq.Rule:
-    return sq.Rule(rule.predicate, rule.consequent.text, rule.within, rule.horizon, rule.probability, rule.name, columns)
 
 
 def pieces(table: pa.Table, places: dict[str, Any]) -> list[pa.RecordBatch]:

@@ -13,11 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_batch import plain, rows_of
-from test_faults import with_end
-from test_forecasting import keyed, table_of
-from test_pipeline import PAIRS, add_file, expected, results, write_pipeline
-from test_watch import arrivals
+from pipelines import PAIRS, add_file, expected, results, write_pipeline
+from tables import keyed, plain, rows_of, table_of, with_end
+from watching import arrivals
 
 import seqube as sq
 import seqube.spark as sqs

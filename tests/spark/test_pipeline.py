@@ -7,15 +7,15 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_batch import plain
+from pipelines import FREE, PAIRS, WAITS, add_file, expected, results, write_pipeline
+from tables import plain
 
 import seqube as sq
-from seqube.generate import generate
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.pipeline import run_once, run_stream
 
@@ -23,55 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pipeline-hospital"
-
-PAIRS = "SEQ(Recycle r, Wash w, [id]) WITHIN 30 min RETURN r.id AS tool, r.ts AS a, w.ts AS b"
-WAITS = "SEQ(Recycle r, !Operate o, [id]) WITHIN 2 h RETURN r.id AS tool, r.ts AS a"
-FREE = "SEQ(Check c, Operate o) WITHIN 2 min RETURN c.id AS x, o.id AS y"
-
-
-def write_pipeline(folder: Path, queries: dict[str, str], **more: Any) -> Path:
-    declared = {
-        "source": {"format": "parquet", "path": "in", "lateness": "1 minute", "options": {"maxFilesPerTrigger": 1}},
-        "queries": queries,
-        "sinks": {name: {"path": f"out/{name}"} for name in ("matches", "quarantine", "late", "metrics")},
-        "trigger": "available now",
-        "checkpoint": "out/checkpoint",
-        **more,
-    }
-    file = folder / "pipeline.yaml"
-    file.write_text(json.dumps(declared))  # JSON is YAML
-    return file
-
-
-def add_file(folder: Path, name: str, table: pa.Table) -> None:
-    """A file that appears whole, in the order of its name."""
-    (folder / "in").mkdir(exist_ok=True)
-    draft = folder / f"{name}.draft"
-    pq.write_table(table, draft)
-    number = 1_000 + int(name)
-    os.utime(draft, (number, number))
-    draft.replace(folder / "in" / f"{name}.parquet")
-
-
-def results(folder: Path, query: str, since: int = 0) -> Counter[str]:
-    """What a query has written, since a micro-batch."""
-    folders = sorted((folder / "out" / "matches" / query).iterdir())
-    files = [file for batch in folders if int(batch.name[6:]) >= since for file in batch.glob("*.parquet")]
-    rows = [row for file in files for row in pq.ParquetFile(file).read().drop_columns(["match_id"]).to_pylist()]
-    return Counter(repr({name: plain(value) for name, value in row.items()}) for row in rows)
-
-
-def expected(table: pa.Table, query: str) -> Counter[str]:
-    return Counter(repr(row) for row in sq.run(query, table).table.to_pylist())
-
-
-@pytest.fixture(scope="module")
-def day() -> pa.Table:
-    """Events, and one long after them that brings the watermark past all others."""
-    table = generate("hospital", 1_500, seed=5)
-    last = table.slice(table.num_rows - 1).to_pylist()[0]
-    end = {**last, "type": "End", "ts": last["ts"].replace(year=2027)}
-    return pa.concat_tables([table, pa.Table.from_pylist([end], table.schema)])
 
 
 def test_stop_restart_and_changes_in_between(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from test_slices import bound_rows
+from tables import bound_rows
 
 import oracle
 import seqube as sq

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import bound_rows, keyed_queries
 
 import oracle
 import seqube as sq
@@ -24,12 +25,6 @@ from seqube.spark.routing import Layout, lay_out
 from seqube.spark.rows import Answer, Columns, answer
 from strategies import queries, streams
 from strategies import table as as_table
-
-
-def bound_rows(rows: list[dict[str, Any]]) -> list[tuple[tuple[str, Any], ...]]:
-    """Which rows of input each match binds, sorted: results come in any order."""
-    names = [name for name in (rows[0] if rows else {}) if name not in ("start", "end", "match_id")]
-    return sorted((tuple((name, row[name] and row[name]["row"]) for name in names) for row in rows), key=repr)
 
 
 def spread(table: pa.Table, plan: MatchPlan, buckets: np.ndarray[Any, Any], layout: Layout, hidden: dict[str, Any]) -> pa.Table:
@@ -69,17 +64,6 @@ def test_slices_with_negation_at_every_edge(text: str, events: list[oracle.Event
     layout = cut_anywhere(plan, cuts, [len(events)], [0], 1)
     found = spread(table, plan, np.zeros(len(events)), layout, {})
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
-
-
-@st.composite
-def keyed_queries(draw: st.DrawFn) -> str:
-    """Queries with an equality over all their components, or a partition."""
-    text = draw(queries(predicates=draw(st.booleans()), counted=None if draw(st.booleans()) else False))
-    if "PARTITION" in text or draw(st.booleans()):
-        return text if "PARTITION" in text else text.replace("\nWITHIN", "\nPARTITION BY id\nWITHIN")
-    within = text.index("\nWITHIN")
-    where = " AND [id]" if "\nWHERE" in text else "\nWHERE [id]"
-    return text[:within] + where + text[within:]
 
 
 @given(text=keyed_queries(), events=streams(), cuts=bounds, data=st.data())

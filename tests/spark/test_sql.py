@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from test_batch import rows_of
+from tables import rows_of
 
 import seqube as sq
 import seqube.spark as sqs
@@ -43,3 +43,22 @@ def test_mistakes_are_found_when_it_is_planned(spark: SparkSession, tools: pa.Ta
     for query, words in (("SEQ(Wash w", "expected"), ("SEQ(Wash w) WHERE w.colour = 3 WITHIN 1 min", "no column")):
         with pytest.raises(Exception, match=f"(?s){words}"):
             spark.sql(f"SELECT * FROM seqube(TABLE(tools), '{query}')")
+
+
+def test_pyspark_is_inside_as_functions_over_arrow_need_it() -> None:
+    """What `sql.register` sets by hand is no public face of PySpark: a version in which it is otherwise is told of here."""
+    from pyspark.errors import PySparkAttributeError
+    from pyspark.sql.functions import arrow_udtf, udtf
+    from pyspark.util import PythonEvalType
+
+    from seqube.spark.sql import _function
+
+    function = udtf(_function(True))
+    see = "see seqube.spark.sql.register"
+    assert getattr(function, "evalType", None) == PythonEvalType.SQL_TABLE_UDF, f"a table function has no evalType any more: {see}"
+    assert hasattr(PythonEvalType, "SQL_ARROW_UDTF"), f"PySpark calls functions over Arrow otherwise: {see}"
+    try:
+        arrow_udtf(_function(True))
+    except PySparkAttributeError:
+        return
+    pytest.fail(f"PySpark now takes `analyze` of functions over Arrow, so nothing need be set by hand: {see}")

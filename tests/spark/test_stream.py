@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_batch import rows_of
+from tables import rows_of
 
 import seqube as sq
 import seqube.spark as sqs

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from test_pipeline import add_file, day, expected, results, write_pipeline  # noqa: F401 - a fixture among them
-from test_watch import watch
+from pipelines import add_file, expected, results, write_pipeline
+from watching import watch
 
 import seqube as sq
 import seqube.spark as sqs
@@ -95,7 +95,7 @@ def test_limits_that_are_none(frame: DataFrame, wrong: dict[str, Any]) -> None:
 # ---------------------------------------------------------------- streams and pipelines
 
 
-def test_a_stream_goes_on_where_a_limit_stopped_it(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:  # noqa: F811
+def test_a_stream_goes_on_where_a_limit_stopped_it(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
     n = day.num_rows
     add_file(tmp_path, "1", day.slice(0, n // 2))
     add_file(tmp_path, "2", day.slice(n // 2))
@@ -108,7 +108,7 @@ def test_a_stream_goes_on_where_a_limit_stopped_it(spark: SparkSession, tmp_path
     assert results(tmp_path, "pairs") == expected(day, TOOLS)
 
 
-def test_a_pipeline_once(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:  # noqa: F811
+def test_a_pipeline_once(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
     add_file(tmp_path, "1", day)
     file = write_pipeline(tmp_path, {"pairs": TOOLS}, limits={"max_matches": 2, "max_seconds": 100})
     with pytest.raises(sq.LimitError, match="max_matches"):

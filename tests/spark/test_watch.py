@@ -9,30 +9,19 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, note
 from hypothesis import strategies as st
-from test_slices import bound_rows, keyed_queries
+from tables import bound_rows, keyed_queries
+from watching import arrivals, watch
 
 import oracle
 import seqube as sq
 from aggregate_queries import assert_same_rows, with_aggregates
 from seqube.engine.sequence import LOWEST
-from seqube.events import Events
-from seqube.plan.needs import needs_of
-from seqube.query import prepare
 from seqube.spark.blobs import read_blobs, write_blob
 from seqube.spark.ingest import KEY, SEQUENCE
-from seqube.spark.rows import Columns, answer, needed_schema
 from seqube.spark.streaming.stream import ms_of, pack_stream, tick_of
-from seqube.spark.streaming.watch import AT_HAND, Held, Watch
+from seqube.spark.streaming.watch import AT_HAND, Held
 from strategies import queries, streams
 from strategies import table as as_table
-
-
-def watch(text: str, table: pa.Table) -> Watch:
-    schema = Events(table).schema
-    plan = prepare(text, None)
-    hidden = (SEQUENCE,) if plan.matches.window.counts_events else (KEY,) if needs_of(plan, schema.unit).key else ()
-    keeping = Columns(needed_schema([plan], schema), hidden)
-    return Watch("q", answer(plan, schema), Columns(schema, hidden), keeping)
 
 
 class Replay:
@@ -78,14 +67,6 @@ class Replay:
     def end(self) -> None:
         self.newest = 10_000
         self.feed(self.watch.arriving.schema.columns.empty_table())
-
-
-@st.composite
-def arrivals(draw: st.DrawFn, n: int) -> list[list[int]]:
-    """Row numbers in the order in which they come, cut into micro-batches, empty ones among them."""
-    order = draw(st.permutations(range(n))) if draw(st.booleans()) else list(range(n))
-    ends = sorted(draw(st.lists(st.integers(0, n), max_size=6)))
-    return [list(order[start:stop]) for start, stop in zip([0, *ends], [*ends, n], strict=True)]
 
 
 def arrive(data: st.DataObject, text: str, events: list[oracle.Event], lateness: int) -> tuple[Replay, pa.Table]:

@@ -3,15 +3,24 @@
 Kernels are compiled on first use and cached on disk, so only the first run on a machine pays. The cache sits in one folder per
 code version: processes of different versions never read each other's code, and Spark workers are handed a folder that was
 warmed before they started, because parallel processes that write one cache at the same moment can crash.
+
+The folder is ours alone: where Numba keeps what others compile is left as it is, whoever imports it first. It is written to when
+something new was compiled, never before, so a warm folder may be read-only; where it cannot be written, every process compiles for
+itself, and says so once.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+import numba
+from numba.core import caching
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,10 +29,19 @@ R = TypeVar("R")
 def cache_folder() -> Path:
     """Where compiled kernels of this code version are kept: SEQUBE_CACHE, else the user's cache folder."""
     chosen = os.environ.get("SEQUBE_CACHE")
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    return (Path(chosen) if chosen else caches / "seqube") / f"kernels-{_code_version()}"
+    return (Path(chosen) if chosen else _users_caches() / "seqube") / f"kernels-{_code_version()}"
 
 
+def _users_caches() -> Path:
+    if chosen := os.environ.get("XDG_CACHE_HOME"):
+        return Path(chosen)
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError:  # a user without a home, as containers have them: a place where nothing can be
+        return Path(os.devnull)
+
+
+@cache
 def _code_version() -> str:
     """A digest of the sources of all kernels: a changed kernel gets a new folder, an unchanged one is found again."""
     root = Path(__file__).resolve().parent.parent
@@ -35,19 +53,72 @@ def _code_version() -> str:
     return digest.hexdigest()[:12]
 
 
-# Numba reads the folder when it is imported, so it is named before that; a user's own choice stands.
-os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder()))
+class _Locator(caching._CacheLocator):
+    """A folder per module; nothing in it depends on where the sources or the folder stand."""
 
-import numba  # noqa: E402
+    def __init__(self, function: Callable[..., Any], path: str) -> None:
+        self._folder = cache_folder() / function.__module__
+        self._line = function.__code__.co_firstlineno
+        self._py_file = path  # which warnings of Numba name
+
+    def get_cache_path(self) -> str:
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        return _code_version()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
+        return cls(py_func, py_file)
+
+
+class _Kernels(caching.CompileResultCacheImpl):
+    _locator_classes: list[type[object]] = [_Locator]  # noqa: RUF012 - as Numba has it
+
+
+class KernelCache(caching.FunctionCache):
+    """Numba's cache, in our folder. A folder that cannot be read or written is no reason to fail."""
+
+    _impl_class = _Kernels
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except OSError:
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+        except OSError:
+            _tell(cache_folder())
+
+
+@cache
+def _tell(folder: Path) -> None:
+    warnings.warn(
+        f"compiled loops cannot be kept in {folder}, so every process compiles its own\n"
+        "  hint: name a folder you can write to in SEQUBE_CACHE",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a loop over arrays: no Python objects, no GIL, integer wrap-around never relied upon, cached on disk."""
-    compiled: Callable[P, R] = numba.njit(cache=True, nogil=True)(function)
-    return compiled
+    return _keep(function, numba.njit(nogil=True)(function))
 
 
 def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a piece of a kernel: its code is copied to wherever it is called, so that names cost nothing."""
-    compiled: Callable[P, R] = numba.njit(cache=True, nogil=True, forceinline=True)(function)
-    return compiled
+    return _keep(function, numba.njit(nogil=True, forceinline=True)(function))
+
+
+def _keep(function: Callable[P, R], compiled: Any) -> Callable[P, R]:
+    """What Numba's `cache=True` does, in our folder."""
+    compiled._cache = KernelCache(function)  # type: ignore[no-untyped-call]
+    kept: Callable[P, R] = compiled
+    return kept

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Timer
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypedDict
 
 from seqube.errors import LimitError, PlanError
 
@@ -33,7 +33,18 @@ LONGEST = 1e6  # seconds that a timer is set to at most
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a query may use. The defaults leave a laptop usable; None means no limit."""
+    """What a query may use, for `run` and `forecast`. The defaults leave a laptop usable; None means no limit.
+
+    - `max_matches`: rows of a result.
+    - `max_state_bytes`: bytes of what grows with matches, at once.
+    - `max_seconds`: time.
+    - `on_limit`: "error" is a `LimitError`; "truncate" (for `run` in this process) keeps the matches so far, and marks them.
+
+    >>> few = sq.Limits(max_matches=1, on_limit="truncate")
+    >>> result = sq.run("A WITHIN 5", pa.table({"type": ["A", "A"], "ts": [1, 2]}), limits=few)
+    >>> len(result), result.truncated
+    (1, 'the query was stopped after 1 rows: it has more than 1 rows (max_matches)')
+    """
 
     max_matches: int | None = 100_000_000
     max_state_bytes: int | None = 4 << 30
@@ -50,11 +61,35 @@ class Limits:
             raise PlanError(f"on_limit={self.on_limit!r} is not known\n  hint: one of {', '.join(ON_LIMIT)}")
 
     def budget(self, of: str = "query") -> Budget:
+        """What one run has to spend."""
         return Budget(self, of)
 
 
 LIMITS = Limits()
 NO_LIMITS = Limits(None, None, None)
+
+
+class Named(TypedDict, total=False):
+    """Limits as arguments of their own: `max_matches=5` instead of `limits=Limits(max_matches=5)`."""
+
+    max_matches: int | None
+    max_state_bytes: int | None
+    max_seconds: float | None
+    on_limit: str
+
+
+def read_limits(limits: Limits | None, named: Named, *, may_truncate: bool = False) -> Limits:
+    """The limits that a caller gave, either way; the defaults where none were given."""
+    if unknown := sorted(named.keys() - Named.__annotations__.keys()):
+        raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
+    if limits is not None and named:
+        raise PlanError(f"limits= and {min(named)}= are both given\n  hint: write all of them in sq.Limits(...)")
+    found = Limits(**named) if limits is None else limits
+    if not isinstance(found, Limits):
+        raise PlanError(f"limits is a {type(found).__name__}\n  hint: limits=sq.Limits(max_matches=1_000)")
+    if found.on_limit == "truncate" and not may_truncate:
+        raise PlanError("only what sq.run finds can be cut short and marked\n  hint: leave on_limit as it is, 'error'")
+    return found
 
 
 class Budget:
@@ -83,7 +118,7 @@ class Budget:
         if self.limits.max_seconds is None:
             yield bell
             return
-        # A little late rather than early, because who has been rung for is to be stopped.
+        # A little late rather than early: a loop that hears the bell must find its time over at the check below.
         timer = Timer(max(0.0, min(self.limits.max_seconds, LONGEST) - self._used()) + 0.02, bell.fill, [1])
         timer.daemon = True
         timer.start()

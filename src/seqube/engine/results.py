@@ -32,9 +32,16 @@ BATCH_ROWS = 1 << 16
 
 
 class Result:
-    """The rows of one query, and the input rows that were no events (`rejected`).
+    """The rows of one query, as `run` gives them; `len(result)` is their number, and notebooks show them as a table.
 
-    `truncated` says which limit cut the rows short; it is None when they are all there.
+    `rejected` holds the input rows that were no events. `truncated` says which limit cut the rows short, or is None.
+
+    >>> result = sq.run("SEQ(A a, B b) WITHIN 5", pa.table({"type": ["A", "B"], "ts": [1, 2]}))
+    >>> len(result), result.table.column_names
+    (1, ['start', 'end', 'a', 'b'])
+    >>> result
+    1 rows: start, end, a, b
+      start=1  end=2  a={type: A, ts: 1}  b={type: B, ts: 2}
     """
 
     def __init__(
@@ -59,6 +66,7 @@ class Result:
 
     @property
     def table(self) -> pa.Table:
+        """All rows as a `pyarrow.Table`: `start`, `end` and a struct per variable, or what RETURN and AGG name."""
         self._take(None)
         return self._table
 
@@ -130,10 +138,12 @@ class Result:
         return int(self.table.num_rows)
 
     def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas DataFrame."""
         frame: pd.DataFrame = self.table.to_pandas()
         return frame
 
     def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars DataFrame."""
         import polars as pl
 
         frame = pl.from_arrow(self.table)
@@ -251,7 +261,13 @@ def _brief(value: Any) -> str:
 
 
 class Results(Mapping[str, Result]):
-    """The results of a workload, by query name."""
+    """The results of a workload: a mapping from the name of a query to its `Result`.
+
+    >>> workload = {"pairs": "SEQ(A a, B b) WITHIN 5", "all": "A WITHIN 5 AGG COUNT(*) EMIT TOTAL"}
+    >>> results = sq.run(workload, pa.table({"type": ["A", "B"], "ts": [1, 2]}))
+    >>> list(results), len(results["pairs"])
+    (['pairs', 'all'], 1)
+    """
 
     def __init__(self, by_name: Mapping[str, Result]) -> None:
         self._by_name = dict(by_name)

@@ -49,7 +49,18 @@ class Rejected:
 
 
 class Events:
-    """A batch of events in time order, made once from a table, a data frame or files, and used by any number of queries."""
+    """Events in time order, with coded types: made once, and used by any number of queries. `len(events)` is their number.
+
+    - `data`: a PyArrow table, a pandas or polars frame, a path of CSV, JSON lines or Parquet files, or other `Events`.
+    - `type`, `time`: the columns that hold the event type and the time.
+    - `unit`: the unit of integer times: "ns", "us", "ms", "s", ...; timestamps have their own.
+
+    Rows without a type or a time are set aside: `rejected` has them, with the reasons.
+
+    >>> events = sq.Events(pa.table({"what": ["Wash", "Recycle", None], "at": [9, 3, 5]}), type="what", time="at", unit="s")
+    >>> len(events), events.type_names, events.rejected.reasons
+    (2, ('Wash', 'Recycle'), {'no type': 1})
+    """
 
     table: pa.Table
     times: Ints
@@ -99,10 +110,12 @@ class Events:
 
     @property
     def type_column(self) -> str:
+        """The name of the column that holds the type."""
         return self.schema.type_column
 
     @property
     def time_column(self) -> str:
+        """The name of the column that holds the time."""
         return self.schema.time_column
 
     @property
@@ -174,6 +187,7 @@ class Events:
 
     @cached_property
     def statistics(self) -> Statistics:
+        """How many events of each type there are, and over which time."""
         first, last = (int(self.times[0]), int(self.times[-1])) if len(self) else (None, None)
         return Statistics(len(self), first, last, dict(zip(self.type_names, self._counts.tolist(), strict=True)))
 

@@ -23,7 +23,17 @@ MAX_DEPTH = 100
 
 @dataclass(frozen=True, repr=False)
 class Hierarchy:
-    """Names and what they are kinds of: name -> parent, None for a root. Immutable, hashable, picklable."""
+    """Names, and what they are kinds of: the concepts above event types. Immutable, hashable, picklable.
+
+    Made by `from_dict` or `load`.
+
+    >>> concepts = sq.Hierarchy.from_dict({"Computer": ["DELL", "INTC"], "Finance": {"Funds": ["QQQ"]}})
+    >>> concepts.ancestors("QQQ"), sorted(concepts.covers("Computer"))
+    (('Funds', 'Finance'), ['Computer', 'DELL', 'INTC'])
+    >>> trades = pa.table({"type": ["INTC", "QQQ"], "ts": [1, 2]})
+    >>> len(sq.run("SEQ(Computer a, Funds b) WITHIN 1 s", trades, hierarchy=concepts))
+    1
+    """
 
     _parents: Mapping[str, str | None]
 
@@ -74,6 +84,7 @@ class Hierarchy:
 
     @property
     def roots(self) -> tuple[str, ...]:
+        """The names that have none above them."""
         return tuple(name for name, parent in self._parents.items() if parent is None)
 
     def covers(self, name: str) -> frozenset[str]:
@@ -81,9 +92,11 @@ class Hierarchy:
         return frozenset((name, *(self.descendants(name) if name in self._parents else ())))
 
     def parent(self, name: str) -> str | None:
+        """The name one step above; None for a root."""
         return self._parents[self._known(name)]
 
     def children(self, name: str) -> tuple[str, ...]:
+        """The names one step below."""
         return tuple(self._children[self._known(name)])
 
     def ancestors(self, name: str) -> tuple[str, ...]:

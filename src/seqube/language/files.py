@@ -21,7 +21,15 @@ _HEADER = re.compile(r"\s*name\s*:(?P<name>.*)", re.IGNORECASE)
 
 
 def parse(text: str, schema: Mapping[str, Kind] | None = None) -> Query:
-    """Parse and bind one query, by its names alone or against a schema; raise a `QueryError` with every problem found."""
+    """Parse and bind one query, and give a `Query`; a `QueryError` has every problem found.
+
+    - `text`: the query.
+    - `schema`: the columns and their kinds, to check attributes against; by names alone without it. `run` checks them anyway.
+
+    >>> query = sq.parse("SEQ(Card c, !Recharge r, Withdrawal w, [id]) WITHIN 5 min")
+    >>> query.window
+    Window(length=300000000, unit='us')
+    """
     query, problems = resolve(draft(text), text)
     problems = in_order([*problems, *mismatches(query, schema)])
     if problems:

@@ -263,7 +263,15 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A bound query. `str(query)` is its canonical text, which parses back to an equal query."""
+    """A query whose names are bound, as `parse` gives it. `str(query)` is its canonical text, which parses back to an equal query.
+
+    >>> query = sq.parse("seq(A, B, [id]) within 300 s")
+    >>> print(query)
+    PATTERN SEQ(A, B, [id])
+    WITHIN 5 min
+    >>> sq.parse(str(query)) == query
+    True
+    """
 
     pattern: Pattern
     window: Window

@@ -70,7 +70,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`print` it, or draw its `graph`."""
+    """How a query is run, as `explain` gives it: `print` it, or draw its `graph`.
+
+    >>> plan = sq.explain("SEQ(A a, B b) WITHIN 5")
+    >>> [node["title"] for node in plan.graph["nodes"]]
+    ['return matches', 'match sequence of 2', 'scan A as a', 'scan B as b']
+    """
 
     root: Step
     drawn: Mapping[str, Any] | None = None  # a graph of its own, where steps are not what is drawn

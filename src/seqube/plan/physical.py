@@ -277,7 +277,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class MatchPlan:
-    """A query that returns matches. `ways` says how its sub-queries are evaluated, where that is not as a matter of course."""
+    """A query that returns matches. `ways` says how its sub-queries are evaluated, where there is a choice."""
 
     pattern: Node
     window: Window

@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from seqube.engine.limits import LIMITS, Budget, Limits
+from seqube.engine.limits import Budget, Limits, Named, read_limits
 from seqube.engine.predicates import code_columns
 from seqube.engine.results import Result
 from seqube.errors import Problem, QueryError, SchemaError
@@ -57,15 +57,27 @@ def forecast(
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
     progress: Progress | None = None,
-    max_matches: int | None = LIMITS.max_matches,
-    max_state_bytes: int | None = LIMITS.max_state_bytes,
-    max_seconds: float | None = LIMITS.max_seconds,
+    limits: Limits | None = None,
+    **named: Unpack[Named],
 ) -> Forecast:
-    """Every useful prediction of these rules over these events. Rules may also be a rule file's path or content.
+    """Every useful prediction of these rules over these events, and how it turned out.
 
-    They may be so many rows and bytes and take so many seconds (None: any number); past that it is a `LimitError`.
+    - `rules`: `Rules`, one or several `Rule`, or a rule file's path or content.
+    - `events`, `type`, `time`, `unit`: as for `run`.
+    - `hierarchy`: the concepts above the event types, which rules may name.
+    - `strategy`: how to match: "auto", "direct", "tofel", "cbs-tree" or "index"; the predictions are the same.
+    - `progress`: called with the number of events done and of all.
+    - `limits`: what all rules together may use; past that it is a `LimitError`.
+    - `named`: the same limits one by one: `max_matches=1_000`.
+
+    >>> events = pa.table({"ts": [0, 4, 7], "type": ["Jam", "Rain", "Crash"]})
+    >>> found = sq.forecast(sq.Rule("Jam -> Rain", "Crash", 5, 10, 0.5, name="wet"), events)
+    >>> found.table.select(["rule", "start", "end", "earliest", "latest"]).to_pylist()
+    [{'rule': 'wet', 'start': 0, 'end': 4, 'earliest': 4, 'latest': 10}]
+    >>> found.outcomes.column("outcome").to_pylist()
+    ['hit']
     """
-    limits = Limits(max_matches, max_state_bytes, max_seconds)
+    limits = read_limits(limits, named)
     known = read_rules(rules)
     stream = Events(events, type, time, unit)
     forecaster = Forecaster(known, stream.schema, hierarchy, strategy)
@@ -310,7 +322,12 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 
 class Forecast:
-    """Predictions as an Arrow table, and how they turned out over the same events."""
+    """Predictions as an Arrow table (`table`), as `forecast` gives them, and how they turned out over the same events.
+
+    >>> found = sq.forecast(sq.Rule("Jam", "Crash", 5, 10, 0.5), pa.table({"ts": [0, 99], "type": ["Jam", "Jam"]}))
+    >>> found.quality.select(["predictions", "hits", "misses", "open"]).to_pylist()
+    [{'predictions': 2, 'hits': 0, 'misses': 1, 'open': 1}]
+    """
 
     def __init__(self, table: pa.Table, rules: Rules, events: Events, hierarchy: Hierarchy | None) -> None:
         self.table = table
@@ -344,10 +361,12 @@ class Forecast:
         return int(self.table.num_rows)
 
     def to_pandas(self) -> pd.DataFrame:
+        """The predictions as a pandas DataFrame."""
         frame: pd.DataFrame = self.table.to_pandas()
         return frame
 
     def to_polars(self) -> pl.DataFrame:
+        """The predictions as a polars DataFrame."""
         return Result(self.table, self.rejected).to_polars()
 
     def __repr__(self) -> str:

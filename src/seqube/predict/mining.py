@@ -65,11 +65,24 @@ def mine(
     unit: str = "ms",
     progress: Progress | None = None,
 ) -> Rules:
-    """Rules over event types that held in these events, the most certain first.
+    """Rules over event types that held in these events, the most certain first: `Rules` that `forecast` takes.
 
-    `min_support` counts occurrences, or is a share of all events if below 1. `horizon` is `window` unless given: predicate and
-    consequent together then lie within the window. `max_events` is the size of the largest predicate,
-    `limit` the number of rules to give at most. `progress` is told each size of episodes and how many of it are counted.
+    - `events`, `type`, `time`, `unit`: as for `run`.
+    - `window`: how long a predicate may take: "10 min", or a number in the unit of the time column.
+    - `min_support`: how many occurrences a rule has at least, or, below 1, what share of all events.
+    - `min_confidence`: how often the consequent must have followed, from 0 to 1.
+    - `horizon`: how long predicate and consequent may take together; `window` unless given.
+    - `max_events`: the size of the largest predicate.
+    - `kinds`: of predicates: "serial" (one after the other), "parallel" (in any order).
+    - `partition_by`: columns; each of their values is a stream of its own.
+    - `limit`: how many rules to give at most.
+    - `progress`: called with each size of episodes and how many of it are counted.
+
+    >>> types = ["Jam", "Crash", "Jam", "Crash", "Jam", "Crash", "Jam", "Rain"]
+    >>> events = pa.table({"ts": [0, 1, 10, 11, 20, 21, 30, 40], "type": types})
+    >>> for rule in sq.mine(events, window=5, min_support=3, min_confidence=0.5):
+    ...     print(rule.name, rule.probability)
+    Jam => Crash 0.75
     """
     stream = Events(events, type, time, unit)
     aim = read_aim(stream.unit, window, min_support, min_confidence, horizon, max_events, kinds, partition_by, limit)

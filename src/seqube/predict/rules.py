@@ -37,7 +37,21 @@ Edge = tuple[str, str]
 
 @dataclass(frozen=True, init=False)
 class Rule:
-    """One episode rule. `predicate` is a shorthand text or a mapping with `vertices` (alias -> event) and `edges` (alias pairs)."""
+    """An episode rule: when these events have happened in this order, that one is to be expected.
+
+    - `predicate`: a text such as "A, B -> C" (A and B in any order, both before C), or a mapping with `vertices` (alias -> event)
+      and `edges` (pairs of aliases). An event is a type, or a type with a condition on its own columns: "Sensor WHERE flow > 40".
+    - `consequent`: the event that is expected.
+    - `within`: how long the predicate may take: "10 min", or a number in the unit of the time column.
+    - `horizon`: until when after its start the consequent is expected.
+    - `probability`: how often it comes.
+    - `name`: the rule's own text unless given.
+    - `partition_by`: columns; each of their values is a stream of its own.
+
+    >>> rule = sq.Rule("Triage, Lactate -> Fluids", "Transfer", "1 h", "3 h", 0.8)
+    >>> rule.name
+    'Triage, Lactate -> Fluids => Transfer'
+    """
 
     name: str
     vertices: tuple[Vertex, ...]
@@ -116,7 +130,21 @@ def _ticks(window: Window, unit: str, sign: int = 1) -> int:
 
 
 class Rules(Sequence[Rule]):
-    """Rules in order, each with its own name."""
+    """Rules in order, each with its own name; a sequence, and by name as well.
+
+    - `rules`: the rules. `load` reads a rule file, `from_dict` and `from_text` take what one holds.
+
+    >>> rules = sq.Rules([sq.Rule("A -> B", "C", 10, 20, 0.5, name="jam")])
+    >>> print(rules.to_text())
+    rules:
+    - name: jam
+      predicate: A -> B
+      consequent: C
+      within: 10
+      horizon: 20
+      probability: 0.5
+    <BLANKLINE>
+    """
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self._rules = tuple(rules)
@@ -180,6 +208,7 @@ class Rules(Sequence[Rule]):
         Path(path).write_text(self.to_text(), encoding="utf-8")
 
     def to_text(self) -> str:
+        """The text of a rule file of these rules; `from_text` reads it back."""
         import yaml
 
         dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -187,6 +216,7 @@ class Rules(Sequence[Rule]):
         return text
 
     def to_dict(self) -> dict[str, Any]:
+        """What a rule file of these rules holds; `from_dict` reads it back."""
         return {"rules": [rule.to_dict() for rule in self._rules]}
 
     def __len__(self) -> int:

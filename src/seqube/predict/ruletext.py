@@ -1,7 +1,8 @@
 """The small texts of a rule file: events with conditions, arrows, durations, and YAML with places.
 
 `Sensor WHERE flow > 40` is an event type with a condition on its own attributes, in the words of the query language. A type name
-may hold spaces; one that holds a comma, an arrow or the word WHERE stands in double quotes or backticks.
+may hold spaces; one that holds a comma, an arrow or the word WHERE, or begins like a negation (`!`, NOT), stands in double quotes
+or backticks. There is no negation in rules.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from seqube.language.writer import duration
 _QUOTED = r"\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|'(?:[^']|'')*'"
 _LAYER_TOKENS = re.compile(rf"{_QUOTED}|->|[(),]|[^\"`'(),-]+|.", re.DOTALL)
 _WHERE = re.compile(rf"({_QUOTED})|\bWHERE\b", re.IGNORECASE)
+_NEGATED = re.compile(r"!|NOT\b", re.IGNORECASE)
 _LENGTH_PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zµμ]+)\s*", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 
@@ -59,6 +61,8 @@ class Vertex:
                     raise ValueError(f"{text.strip()!r} has WHERE without a condition")
                 break
         name = name.strip()
+        if _NEGATED.match(name):
+            raise ValueError(f"{text.strip()!r} negates an event, which rules cannot; a type of that name stands in double quotes")
         if len(name) > 1 and name[0] == name[-1] and name[0] in '"`':
             name = name[1:-1].replace(name[0] * 2, name[0])
         if not name:
@@ -72,7 +76,7 @@ class Vertex:
 
 
 def _quote(name: str) -> str:
-    plain = not re.search(r"[,()'\"`]|->|\bwhere\b", name, re.IGNORECASE) and name == name.strip()
+    plain = not re.search(r"[,()'\"`]|->|\bwhere\b", name, re.IGNORECASE) and not _NEGATED.match(name) and name == name.strip()
     if plain:
         return name
     return '"' + name.replace('"', '""') + '"'

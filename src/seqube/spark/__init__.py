@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from seqube.engine.limits import LIMITS, Limits
+from seqube.engine.limits import Limits, Named, read_limits
 from seqube.spark.session import session
 
 if TYPE_CHECKING:
@@ -36,9 +36,8 @@ def run(
     lateness: str = ...,
     ids: bool = ...,
     slices: int | None = ...,
-    max_matches: int | None = ...,
-    max_state_bytes: int | None = ...,
-    max_seconds: float | None = ...,
+    limits: Limits | None = ...,
+    **named: Unpack[Named],
 ) -> DataFrame: ...
 @overload
 def run(
@@ -53,9 +52,8 @@ def run(
     lateness: str = ...,
     ids: bool = ...,
     slices: int | None = ...,
-    max_matches: int | None = ...,
-    max_state_bytes: int | None = ...,
-    max_seconds: float | None = ...,
+    limits: Limits | None = ...,
+    **named: Unpack[Named],
 ) -> Tables: ...
 def run(
     query: str | Query | Mapping[str, str | Query],
@@ -69,24 +67,31 @@ def run(
     lateness: str = "10 seconds",
     ids: bool = False,
     slices: int | None = None,
-    max_matches: int | None = LIMITS.max_matches,
-    max_state_bytes: int | None = LIMITS.max_state_bytes,
-    max_seconds: float | None = LIMITS.max_seconds,
+    limits: Limits | None = None,
+    **named: Unpack[Named],
 ) -> DataFrame | Tables:
     """Run a query, or several by name, over a DataFrame of events; their rows come as a DataFrame each.
 
-    Rows that are no events (no type, no time) take no part; `quarantine` shows them. `ids` adds a column `match_id`, the same for
-    the same match in every run. `slices` asks for so many slices of time, or tasks, instead of as many as the data suggests.
+    - `query`, `hierarchy`, `strategy`: as for `seqube.run`.
+    - `events`: a DataFrame, batch or streaming, with a column for the type and one for the time.
+    - `type`, `time`, `unit`: those columns, and the unit of integer times.
+    - `lateness`: on a stream, by how much events may come out of order; results are final when they come.
+    - `ids`: add a column `match_id`, the same for the same match in every run.
+    - `slices`: how many slices of time, or tasks; as many as the data suggests unless given.
+    - `limits`: what each task (keys, or a slice of time) may use; on a stream, a micro-batch and its keys, and their state.
+      Past that it is a `LimitError`.
+    - `named`: the same limits one by one: `max_matches=1_000`.
 
-    A streaming DataFrame gives streaming DataFrames. Events may come out of order by `lateness`; results are final when they come.
+    Rows that are no events (no type, no time) take no part; `quarantine` shows them.
 
-    Each task of a query (keys, or a slice of time) may give so many rows, hold so many bytes and take so many seconds, or None: any
-    number. On a stream this is said of one micro-batch and its keys, and of the state they leave. Past that it is a `LimitError`.
+    >>> events = spark.createDataFrame([("Card", 0, 1), ("Withdrawal", 90, 1)], ["type", "ts", "id"])
+    >>> sqs.run("SEQ(Card c, Withdrawal w, [id]) WITHIN 5 min RETURN c.id AS card", events, unit="s").collect()
+    [Row(card=1)]
     """
     from seqube.spark import batch, ingest
     from seqube.spark.streaming import stream
 
-    limits = Limits(max_matches, max_state_bytes, max_seconds)
+    limits = read_limits(limits, named)
     source = ingest.read_source(events, type, time, unit)
     queries = query if isinstance(query, Mapping) else {"": query}
     plans = {name: ingest.prepare(text, source, hierarchy, strategy) for name, text in queries.items()}
@@ -113,6 +118,15 @@ def explain(
     """How Spark runs a query over a DataFrame: how it is split and what that means for scale, what is left out before the shuffle.
 
     Nothing is read for it.
+
+    - `query`, `hierarchy`, `strategy`: as for `seqube.run`.
+    - `events`: a DataFrame, batch or streaming, with a column for the type and one for the time.
+    - `type`, `time`, `unit`: those columns, and the unit of integer times.
+
+    >>> events = spark.createDataFrame([("Card", 0, 1)], ["type", "ts", "id"])
+    >>> print(sqs.explain("SEQ(Card c, Withdrawal w, [id]) WITHIN 5 min", events))
+    on Spark, as a batch
+    │   split by a hash of id...
     """
     from seqube.spark import explanation, ingest
 
@@ -132,23 +146,28 @@ def forecast(
     strategy: str = "auto",
     lateness: str = "10 seconds",
     slices: int | None = None,
-    max_matches: int | None = LIMITS.max_matches,
-    max_state_bytes: int | None = LIMITS.max_state_bytes,
-    max_seconds: float | None = LIMITS.max_seconds,
+    limits: Limits | None = None,
+    **named: Unpack[Named],
 ) -> DataFrame:
     """Every useful prediction of these rules over a DataFrame of events, with the columns of `seqube.forecast(...).table`.
 
-    Rules may also be a rule file's path or content. Rules with `partition_by` are spread by their key, others by slices of time;
-    `slices` asks for so many of them, or tasks, instead of as many as the data suggests.
+    - `rules`, `hierarchy`, `strategy`: as for `seqube.forecast`. Rules with `partition_by` are spread by their key, others by time.
+    - `events`: a DataFrame, batch or streaming, with a column for the type and one for the time.
+    - `type`, `time`, `unit`: those columns, and the unit of integer times.
+    - `lateness`: on a stream, by how much events may come out of order; a prediction comes when the watermark has passed
+      the end of its occurrence.
+    - `slices`, `limits`, `named`: as for `run`.
 
-    A streaming DataFrame gives a streaming DataFrame. Events may come out of order by `lateness`; a prediction comes when the
-    watermark has passed the end of its occurrence. Tasks and micro-batches are limited as those of `run` are.
+    >>> events = spark.createDataFrame([("Jam", 0), ("Rain", 4)], ["type", "ts"])
+    >>> rule = sq.Rule("Jam -> Rain", "Crash", 5, 10, 0.5, name="wet")
+    >>> sqs.forecast(rule, events).select("rule", "end", "latest").collect()
+    [Row(rule='wet', end=4, latest=10)]
     """
     from seqube.errors import PlanError
     from seqube.predict.forecasts import read_rules
     from seqube.spark import forecasting, ingest
 
-    limits = Limits(max_matches, max_state_bytes, max_seconds)
+    limits = read_limits(limits, named)
     source = ingest.read_source(events, type, time, unit)
     known = read_rules(rules)
     if not events.isStreaming:
@@ -178,7 +197,18 @@ def mine(
     slices: int | None = None,
     progress: Progress | None = None,
 ) -> Rules:
-    """Rules over event types that held in a DataFrame of events, as `seqube.mine` finds them; the counting is done on Spark."""
+    """Rules over event types that held in a DataFrame of events, as `seqube.mine` finds them; the counting is done on Spark.
+
+    - `events`: a DataFrame, with `type`, `time` and `unit` as for `run`.
+    - `window`, `min_support`, `min_confidence`, `horizon`, `max_events`, `kinds`, `partition_by`, `limit`, `progress`: as for
+      `seqube.mine`.
+    - `slices`: how many slices of time; as many as the data suggests unless given.
+
+    >>> rows = [("Jam", 0), ("Crash", 1), ("Jam", 10), ("Crash", 11), ("Rain", 20)]
+    >>> events = spark.createDataFrame(rows, ["type", "ts"])
+    >>> [rule.name for rule in sqs.mine(events, window=5, min_support=2, min_confidence=0.5)]
+    ['Jam => Crash']
+    """
     from seqube.predict.mining import read_aim
     from seqube.spark import forecasting, ingest
 
@@ -188,14 +218,29 @@ def mine(
 
 
 def quarantine(events: DataFrame, *, type: str = "type", time: str = "ts", unit: str = "ms") -> DataFrame:
-    """The rows that are no events, as they came, with the column `reason`."""
+    """The rows that are no events, as they came, with the column `reason`.
+
+    - `events`: a DataFrame, with `type`, `time` and `unit` as for `run`.
+
+    >>> events = spark.createDataFrame([("Card", 0), (None, 1)], "type string, ts bigint")
+    >>> sqs.quarantine(events).collect()
+    [Row(type=None, ts=1, reason='no type')]
+    """
     from seqube.spark import ingest
 
     return ingest.read_source(events, type, time, unit).quarantined()
 
 
 def register(spark: SparkSession) -> None:
-    """Make queries known to SQL: `SELECT * FROM seqube(TABLE(events), 'PATTERN ... WITHIN ...')`."""
+    """Make queries known to SQL, as the table functions `seqube` and `seqube_by`.
+
+    - `spark`: the session that learns them.
+
+    >>> sqs.register(spark)
+    >>> spark.createDataFrame([("A", 1), ("B", 2)], ["type", "ts"]).createOrReplaceTempView("letters")
+    >>> spark.sql("SELECT start, end FROM seqube(TABLE(letters), 'SEQ(A a, B b) WITHIN 5')").collect()
+    [Row(start=1, end=2)]
+    """
     from seqube.spark import sql
 
     sql.register(spark)

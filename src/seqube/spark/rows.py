@@ -111,7 +111,7 @@ class Answer:
         except pa.ArrowInvalid as error:
             raise DataError(
                 f"a value does not fit the column it is for: {error}\n"
-                "  hint: whole numbers beyond 64 bits have no column in Spark; multiply by 1.0, or run it with --local"
+                "  hint: whole numbers beyond 64 bits have no column in Spark; multiply by 1.0, or run it without Spark"
             ) from error
 
 

@@ -10,7 +10,6 @@ file system: a checkpoint that is named by a URL has neither, and to keep it apa
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -18,8 +17,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from seqube.errors import DataError
+from seqube.errors import DataError, PlanError
 from seqube.spark.streaming.declaration import Declaration
+
+try:
+    import fcntl
+except ImportError:
+    raise PlanError(
+        "pipelines lock their checkpoint as POSIX systems do it, and this system cannot\n"
+        "  hint: on Windows, run Seqube in WSL or in a Linux container"
+    ) from None
 
 MARK, LOCK = "seqube.json", "seqube.lock"
 _OWN = "give this pipeline a checkpoint of its own, or remove that one to begin anew"

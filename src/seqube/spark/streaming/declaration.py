@@ -347,8 +347,8 @@ class _Reader:
     def _resolve(self, path: str) -> Path:
         try:
             found = (self.file.resolve().parent / Path(path).expanduser()).resolve()
-            found.exists()  # which a name that is too long cannot be asked
-        except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a home that is none, a NUL
+            found.exists()  # raises where a name is too long, or holds a NUL
+        except (OSError, RuntimeError, ValueError) as error:  # also a loop of links, or the home of an unknown user
             raise SchemaError(f"{path!r} is no path: {error}") from None
         return found
 

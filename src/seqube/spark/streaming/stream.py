@@ -313,7 +313,7 @@ def watch_stream(
         watches[name] = RuleWatch(name, Predictions(share), arriving(keeping), keeping)
         wanted[name] = share.key, share.wants(source)
 
-    is_event = F.isnull(ingest.column(REASON))  # a row that is none has no say in what time it is
+    is_event = F.isnull(ingest.column(REASON))  # rows that are not events do not move the watermark
     moment = F.when(is_event, ingest.moment_of(ingest.clock(source), schema.unit)).otherwise(F.timestamp_micros(F.lit(0)))
     frame = source.frame.withColumn("#moment", moment).withWatermark("`#moment`", lateness)
     columns = {name: f"#key{number}" for number, name in enumerate(watches)}

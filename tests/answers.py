@@ -1,0 +1,50 @@
+"""Answers side by side: what the engine finds against what the oracle says, in no order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import note
+
+import oracle
+import seqube as sq
+from seqube.language import parse
+from strategies import table
+
+
+def show(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> None:
+    """The case, as a person would write it down, beside Hypothesis' own account of it."""
+    note(text)
+    if hierarchy:
+        note(f"hierarchy {hierarchy}")
+    for event in events:
+        values = " ".join(f"{name}={value!r}" for name, value in event.attributes.items() if value is not None)
+        note(f"{event.row:>2}  {event.type}{event.ts} {values}")
+
+
+def run(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> list[dict[str, Any]]:
+    given_hierarchy = sq.Hierarchy.from_dict(hierarchy) if hierarchy else None
+    rows: list[dict[str, Any]] = sq.run(text, table(events), unit="ms", hierarchy=given_hierarchy).table.to_pylist()
+    return rows
+
+
+def assert_equal_matches(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> None:
+    show(text, events, hierarchy)
+    expected = oracle.matches(parse(text), events, hierarchy)
+    found = run(text, events, hierarchy)
+    rows = [{name: event and event["row"] for name, event in row.items() if name not in ("start", "end")} for row in found]
+    assert counted(rows) == counted(expected)
+    for row in found:
+        times = [event["ts"] for name, event in row.items() if name not in ("start", "end") and event]
+        assert (row["start"], row["end"]) == (min(times), max(times))
+
+
+def counted(rows: list[dict[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:
+    """The rows as a multiset: order means nothing, how often a row comes does."""
+    return Counter(tuple(sorted(row.items())) for row in rows)
+
+
+def bag(rows: list[dict[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:
+    return Counter(tuple(row.items()) for row in rows)

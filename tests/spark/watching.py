@@ -1,0 +1,29 @@
+"""A query that is watched for, and events in the order in which a stream may bring them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from seqube.events import Events
+from seqube.plan.needs import needs_of
+from seqube.query import prepare
+from seqube.spark.ingest import KEY, SEQUENCE
+from seqube.spark.rows import Columns, answer, needed_schema
+from seqube.spark.streaming.watch import Watch
+
+
+def watch(text: str, table: pa.Table) -> Watch:
+    schema = Events(table).schema
+    plan = prepare(text, None)
+    hidden = (SEQUENCE,) if plan.matches.window.counts_events else (KEY,) if needs_of(plan, schema.unit).key else ()
+    keeping = Columns(needed_schema([plan], schema), hidden)
+    return Watch("q", answer(plan, schema), Columns(schema, hidden), keeping)
+
+
+@st.composite
+def arrivals(draw: st.DrawFn, n: int) -> list[list[int]]:
+    """Row numbers in the order in which they come, cut into micro-batches, empty ones among them."""
+    order = draw(st.permutations(range(n))) if draw(st.booleans()) else list(range(n))
+    ends = sorted(draw(st.lists(st.integers(0, n), max_size=6)))
+    return [list(order[start:stop]) for start, stop in zip([0, *ends], [*ends, n], strict=True)]
