@@ -75,8 +75,9 @@ def run(
 ) -> DataFrame | Tables:
     """Run a query, or several by name, over a DataFrame of events; their rows come as a DataFrame each.
 
-    Rows that are no events (no type, no time) take no part; `quarantine` shows them. `ids` adds a column `match_id`, the same for
-    the same match in every run. `slices` asks for so many slices of time, or tasks, instead of as many as the data suggests.
+    Rows that are no events (no type, no time) take no part: a warning says how many, `quarantine` shows them. `ids` adds a column
+    `match_id`, the same for the same match in every run. `slices` asks for so many slices of time, or tasks, instead of as many as
+    the data suggests.
 
     A streaming DataFrame gives streaming DataFrames. Events may come out of order by `lateness`; results are final when they come.
 
@@ -96,6 +97,7 @@ def run(
         }
         tables = batch.Tables({name: each.matches(name) for name, each in watched.items()})
         return tables if isinstance(query, Mapping) else tables[""]
+    source.warn()
     tables = batch.find(plans, source, with_ids=ids, slices=slices, limits=limits)
     return tables if isinstance(query, Mapping) else tables[""]
 
@@ -152,6 +154,7 @@ def forecast(
     source = ingest.read_source(events, type, time, unit)
     known = read_rules(rules)
     if not events.isStreaming:
+        source.warn()
         return forecasting.forecast(known, source, hierarchy, strategy, slices, limits)
     if not known:
         raise PlanError("there are no rules to watch the stream for\n  hint: give at least one")
@@ -184,7 +187,10 @@ def mine(
 
     source = ingest.read_source(events, type, time, unit)
     lengths = (source.schema.unit, window, min_support, min_confidence, horizon)
-    return forecasting.mine(source, read_aim(*lengths, max_events, kinds, partition_by, limit), slices, progress)
+    aim = read_aim(*lengths, max_events, kinds, partition_by, limit)
+    if not events.isStreaming:
+        source.warn()
+    return forecasting.mine(source, aim, slices, progress)
 
 
 def quarantine(events: DataFrame, *, type: str = "type", time: str = "ts", unit: str = "ms") -> DataFrame:
