@@ -53,7 +53,7 @@ class RuleWatch(Watch):
     _period = None
 
     @cached_property
-    def fingerprint(self) -> str:
+    def asks(self) -> str:
         """Changes when one of the rules does, or what they are about."""
         share = self.wanted.share
         concepts = sorted(share.types)
