@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,8 +17,9 @@ from pipelines import FREE, PAIRS, WAITS, add_file, expected, results, write_pip
 from tables import plain
 
 import seqube as sq
+from seqube.spark.streaming.checkpoint import count_generations
 from seqube.spark.streaming.declaration import read_declaration
-from seqube.spark.streaming.pipeline import run_once, run_stream
+from seqube.spark.streaming.pipeline import Counts, run_once, run_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,6 +68,58 @@ def test_stop_restart_and_changes_in_between(spark: SparkSession, tmp_path: Path
         run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, source=moved)))
     once = write_pipeline(tmp_path, {"pairs": PAIRS}, source=moved, sinks={"matches": "out/once"})
     assert run_once(read_declaration(once)).matches == {"pairs": sum(expected(day, PAIRS).values())}
+
+
+NEGATED = "SEQ(A a, !C c, B b, [id]) WITHIN 1000 s RETURN a.ts AS a, b.ts AS b"
+LIKELY = {"name": "r", "predicate": "A -> B", "consequent": "C", "within": "1000 s", "horizon": "2000 s", "probability": 0.5,
+          "partition_by": "id"}  # fmt: skip
+
+
+def test_a_query_that_comes_back_begins_anew(spark: SparkSession, tmp_path: Path) -> None:
+    """What was seen before it was taken out, or replaced, is not all there was: here a C that cancels, and an occurrence's end."""
+    stays = {"stays": "SEQ(A a, B b, [id]) WITHIN 3000 s RETURN a.ts AS a, b.ts AS b"}
+    source = {"format": "parquet", "path": "in", "lateness": "1 ms", "options": {"maxFilesPerTrigger": 1}}
+    sinks = {name: f"out/{name}" for name in ("matches", "forecasts")}
+    whole = {"neg": NEGATED, "other": NEGATED, **stays}
+    runs: list[tuple[list[tuple[str, int]], dict[str, str], dict[str, Any]]] = [
+        ([("A", 1_000)], whole, {"rules": [LIKELY]}),
+        ([("C", 2_000)], {"other": NEGATED.replace("1000", "900"), **stays}, {}),
+        ([("B", 3_000), ("Z", 10_000_000)], whole, {"rules": [LIKELY]}),
+    ]
+    counts = Counts(matches={})
+    for events, queries, rules in runs:
+        for kind, time in events:
+            add_file(tmp_path, str(time // 1_000), pa.table({"type": [kind], "ts": [time], "id": [7]}))
+        counts += run_stream(read_declaration(write_pipeline(tmp_path, queries, source=source, sinks=sinks, **rules)))
+    assert counts.matches == {"neg": 0, "other": 0, "stays": 1}
+    assert counts.forecasts == 0
+
+
+def test_generations_of_queries(tmp_path: Path) -> None:
+    """The same while a query is there in every run, and never one that its name has had before."""
+    place = str(tmp_path)
+    assert count_generations(place, {"a": "x", "b": "y"}) == {"a": 0, "b": 0}
+    assert count_generations(place, {"a": "x", "b": "y"}) == {"a": 0, "b": 0}
+    assert count_generations(place, {"b": "z", "c": "x"}) == {"b": 1, "c": 1}
+    assert count_generations(place, {"a": "x", "b": "y", "c": "x"}) == {"a": 2, "b": 2, "c": 1}
+    assert count_generations(place, {"a": "x", "b": "y"}) == {"a": 2, "b": 2}
+
+
+def test_bad_text_times_beside_nested_times(spark: SparkSession, tmp_path: Path) -> None:
+    """The time column is known by its name, wherever it stands and whatever zone the session shows times in."""
+    moment = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    nested = pa.array([{"at": moment}] * 3, pa.struct([("at", pa.timestamp("us", "UTC"))]))
+    add_file(tmp_path, "1", pa.table({"seen": nested, "type": ["A", "B", "B"], "ts": ["2024-01-01", "soon", "2024-01-01T00:01"]}))
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        counts = run_stream(read_declaration(write_pipeline(tmp_path, {"q": "SEQ(A a, B b) WITHIN 5 min"})))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    assert (counts.used, counts.quarantined) == (2, 1)
+    files = (tmp_path / "out" / "quarantine").rglob("*.parquet")
+    (rejected,) = [plain(row) for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+    assert rejected == {"seen": plain({"at": moment}), "type": "B", "ts": "soon", "reason": "time is not a timestamp"}
 
 
 def test_the_example(spark: SparkSession, tmp_path: Path) -> None:

@@ -53,12 +53,43 @@ def test_pyspark_is_inside_as_functions_over_arrow_need_it() -> None:
 
     from seqube.spark.sql import _function
 
-    function = udtf(_function(True))
+    function = udtf(_function(True, case_sensitive=False))
     see = "see seqube.spark.sql.register"
     assert getattr(function, "evalType", None) == PythonEvalType.SQL_TABLE_UDF, f"a table function has no evalType any more: {see}"
     assert hasattr(PythonEvalType, "SQL_ARROW_UDTF"), f"PySpark calls functions over Arrow otherwise: {see}"
     try:
-        arrow_udtf(_function(True))
+        arrow_udtf(_function(True, case_sensitive=False))
     except PySparkAttributeError:
         return
     pytest.fail(f"PySpark now takes `analyze` of functions over Arrow, so nothing need be set by hand: {see}")
+
+
+EMPTY = {
+    "no rows": "SELECT 'A' AS type, 1L AS ts WHERE rand() > 2",
+    "surely no rows": "SELECT 'A' AS type, 1L AS ts WHERE false",
+    "no events": "SELECT cast(null AS string) AS type, 1L AS ts",
+}
+
+
+@pytest.mark.parametrize("rows", EMPTY.values(), ids=EMPTY)
+def test_the_total_of_nothing(spark: SparkSession, tools: pa.Table, rows: str) -> None:
+    query = "SEQ(A a, B b) AGG COUNT(*), MAX(a.ts) AS latest WITHIN 5 EMIT TOTAL"
+    spark.sql(rows).createOrReplaceTempView("nothing")
+    found = spark.sql(f"SELECT * FROM seqube(TABLE(nothing), '{query}')").toArrow()
+    assert (
+        found.to_pylist()
+        == sq.run(query, pa.table({"type": ["A"], "ts": [1]}).slice(1)).table.to_pylist()
+        == [{"count": 0, "latest": None}]
+    )
+
+
+def test_the_total_of_a_table(spark: SparkSession, tools: pa.Table) -> None:
+    query = "SEQ(Recycle r, Wash w) AGG COUNT(*), MAX(w.ts) AS latest WITHIN 30 min EMIT TOTAL"
+    found = spark.sql(f"SELECT * FROM seqube(TABLE(tools), '{query}')").toArrow()
+    assert rows_of(found) == rows_of(sq.run(query, tools).table)
+
+
+def test_columns_that_differ_in_case_alone(spark: SparkSession, tools: pa.Table) -> None:
+    spark.createDataFrame(pa.table({"type": ["A"], "ts": [1], "TYPE": ["x"]})).createOrReplaceTempView("clash")
+    with pytest.raises(Exception, match="'type' and 'TYPE' differ in upper and lower case alone"):
+        spark.sql("SELECT * FROM seqube(TABLE(clash), 'SEQ(A a) WITHIN 5')")

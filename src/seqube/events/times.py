@@ -33,12 +33,16 @@ OUT_OF_RANGE = "time is out of range"
 _INT64 = np.iinfo(np.int64)
 _DAY_US = 86_400_000_000
 _INTEGER = r"^[+-]?[0-9]{1,19}$"
-# Every shape that Arrow's own cast takes, with fractions of any length and zones mixed freely.
-_ISO = (
-    r"^\s*(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
-    r"(?:[T ](?P<hour>[0-9]{2})(?::?(?P<minute>[0-9]{2})(?::?(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]+))?)?)?"
-    r"\s?(?P<zone>Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?\s*$"
+# What a text must look like to be a time, here and on Spark: ISO 8601 from year 1 to 9999, a date alone or with hours, minutes and
+# seconds, with fractions of any length and zones mixed freely. It leaves open only whether a month has that many days. RE2 and Java
+# read it alike, so that it names its spaces and ends with \z.
+TEXT_TIME = (
+    r"^[ \t\n\f\r]*"
+    r"(?P<year>[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12][0-9]|3[01])"
+    r"(?:[T ](?P<hour>[01][0-9]|2[0-3])(?::?(?P<minute>[0-5][0-9])(?::?(?P<second>[0-5][0-9])(?:[.,](?P<fraction>[0-9]+))?)?)?"
+    r"[ \t\n\f\r]?(?P<zone>Z|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?)?)?[ \t\n\f\r]*\z"
 )
+_YEAR_0_OVER = -62_135_510_400_000_000  # 0001-01-02T00:00: no text of the year 0 is later, whatever its zone
 
 
 class Clock(NamedTuple):
@@ -115,9 +119,12 @@ def _read_strings(column: pa.Array) -> Clock:
             parsed = column.cast(pa.timestamp("us", zone))
         except pa.ArrowInvalid:
             continue
-        return Clock(_filled(parsed.cast(pa.int64())), parsed, [])
+        times = _filled(parsed.cast(pa.int64()))
+        if len(times) and times.min() < _YEAR_0_OVER:
+            break  # Arrow also reads the year 0
+        return Clock(times, parsed, [])
     integers = pc.match_substring_regex(column, _INTEGER)
-    fields = pc.extract_regex(column, _ISO)
+    fields = pc.extract_regex(column, TEXT_TIME)
     if (pc.sum(integers).as_py() or 0) > len(fields) - fields.null_count:
         return _read_integers(column, integers)
     times, valid, zoned = _read_fields(fields)
@@ -159,11 +166,9 @@ def _read_fields(fields: pa.StructArray) -> tuple[Ints, Mask, bool]:
     zone_hour = number(pc.if_else(pc.equal(zone, "Z"), "0", pc.utf8_slice_codeunits(digits, 1, 3)))
     zone_minute = number(pc.utf8_slice_codeunits(digits, 3, 5))
 
-    in_range = matched & (month >= 1) & (month <= 12) & (day >= 1) & (zone_hour < 24) & (zone_minute < 60)
-    in_range &= (hour < 24) & (minute < 60) & (second < 60) & (year >= 1)
-    months = np.where(in_range, (year - 1970) * 12 + month - 1, 0).astype("datetime64[M]")
+    months = np.where(matched, (year - 1970) * 12 + month - 1, 0).astype("datetime64[M]")
     first_day = months.astype("datetime64[D]").astype(np.int64)
-    valid = in_range & (day <= (months + 1).astype("datetime64[D]").astype(np.int64) - first_day)
+    valid = matched & (day <= (months + 1).astype("datetime64[D]").astype(np.int64) - first_day)
     minutes = hour * 60 + minute - behind * (zone_hour * 60 + zone_minute)
     times = (first_day + day - 1) * _DAY_US + (minutes * 60 + second) * 1_000_000 + fraction
     return np.where(valid, times, 0), valid, bool(pc.any(pc.not_equal(zone, "")).as_py())

@@ -82,7 +82,7 @@ def run(
       Past that it is a `LimitError`.
     - `named`: the same limits one by one: `max_matches=1_000`.
 
-    Rows that are no events (no type, no time) take no part; `quarantine` shows them.
+    Rows that are no events (no type, no time) take no part: a warning says how many, `quarantine` shows them.
 
     >>> events = spark.createDataFrame([("Card", 0, 1), ("Withdrawal", 90, 1)], ["type", "ts", "id"])
     >>> sqs.run("SEQ(Card c, Withdrawal w, [id]) WITHIN 5 min RETURN c.id AS card", events, unit="s").collect()
@@ -101,6 +101,7 @@ def run(
         }
         tables = batch.Tables({name: each.matches(name) for name, each in watched.items()})
         return tables if isinstance(query, Mapping) else tables[""]
+    source.warn()
     tables = batch.find(plans, source, with_ids=ids, slices=slices, limits=limits)
     return tables if isinstance(query, Mapping) else tables[""]
 
@@ -171,6 +172,7 @@ def forecast(
     source = ingest.read_source(events, type, time, unit)
     known = read_rules(rules)
     if not events.isStreaming:
+        source.warn()
         return forecasting.forecast(known, source, hierarchy, strategy, slices, limits)
     if not known:
         raise PlanError("there are no rules to watch the stream for\n  hint: give at least one")
@@ -214,7 +216,10 @@ def mine(
 
     source = ingest.read_source(events, type, time, unit)
     lengths = (source.schema.unit, window, min_support, min_confidence, horizon)
-    return forecasting.mine(source, read_aim(*lengths, max_events, kinds, partition_by, limit), slices, progress)
+    aim = read_aim(*lengths, max_events, kinds, partition_by, limit)
+    if not events.isStreaming:
+        source.warn()
+    return forecasting.mine(source, aim, slices, progress)
 
 
 def quarantine(events: DataFrame, *, type: str = "type", time: str = "ts", unit: str = "ms") -> DataFrame:

@@ -366,9 +366,10 @@ class Job:
             return own.count(), self._quantiles(frame, group, 0, self.slices or 1) if group.can_be_cut else []
         marks = [number / MARKS for number in range(1, MARKS)]
         timed = own.select(self._clock.alias("time"), F.when(F.rand(0) < 1 / SAMPLED, self._clock).alias("sample"))
-        surveyed = timed.agg(F.count("*"), F.max("time") - F.min("time"), F.percentile_approx("sample", marks, 10 * MARKS))
-        total, span, times = surveyed.collect()[0]
-        n_slices = max(1, min(self._n_tasks(total), (span or 0) // max(1, HALO * group.before)))
+        surveyed = timed.agg(F.count("*"), F.min("time"), F.max("time"), F.percentile_approx("sample", marks, 10 * MARKS))
+        total, first, last, times = surveyed.collect()[0]
+        span = last - first if total else 0  # which may leave the 64 bits of either
+        n_slices = max(1, min(self._n_tasks(total), span // max(1, HALO * group.before)))
         if n_slices > MARKS:
             return total, self._quantiles(frame, group, 0, n_slices)
         return total, [int(times[number * MARKS // n_slices - 1]) for number in range(1, n_slices)] if times else []

@@ -11,6 +11,7 @@ the largest number to Spark and null to us), but never the other way round.
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from seqube.errors import DataError, SchemaError
 from seqube.events import Hierarchy
 from seqube.events.batch import NO_TYPE
 from seqube.events.schema import TYPE, UNITS, Schema
-from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE
+from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE, TEXT_TIME
 from seqube.language import Query, check, parse
 from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Comparison, IsNull, IsTrue, Literal, Predicate
 from seqube.plan.needs import Plan, needs_of, together
@@ -51,9 +52,8 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
 }
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-# ISO 8601, as the local reader takes it; Spark's own cast would also read '2024' and 'T10:00' (today).
-_ISO = r"^\s*\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d+)?)?\s?(Z|[+-]\d{2}:?(\d{2})?)?)?\s*$"
-_ZONED = r"(Z|[+-]\d{2}:?(\d{2})?)\s*$"
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_TEXT_TIME = TEXT_TIME.replace("(?P<", "(?<")  # as Java names groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,7 @@ class Source:
 
     frame: DataFrame
     schema: Schema
+    faulty: Any = None  # a Column: which rows have a reason, without saying it
 
     @property
     def names(self) -> list[str]:
@@ -83,6 +84,20 @@ class Source:
         shown = [column(TEXT).alias(name) if read and name == self.time_column else column(name) for name in self.names]
         reason = "reason" if "reason" not in self.names else "reason_"
         return self.frame.where(F.isnotnull(column(REASON))).select(*shown, column(REASON).alias(reason))
+
+    def warn(self) -> None:
+        """Say how many rows are no events, and why: a result alone would not show that they are missing.
+
+        The statistics of Parquet files mostly tell that there are none; other files, and texts, are read for it.
+        """
+        bad = self.frame.where(self.faulty).groupBy(column(REASON).alias("reason")).count().collect()
+        if bad:
+            reasons = ", ".join(f"{row['count']:,} {row['reason']}" for row in sorted(bad, key=lambda row: -row["count"]))
+            warnings.warn(
+                f"{sum(row['count'] for row in bad):,} rows are not events and take no part ({reasons})\n"
+                "  hint: seqube.spark.quarantine shows them",
+                stacklevel=3,
+            )
 
     def tally(self) -> tuple[int, dict[str, int], list[str]]:
         """How many rows are events, how many are not, by reason, and the types of events (some, where there are very many)."""
@@ -111,6 +126,7 @@ def read_source(frame: DataFrame, type: str, time: str, unit: str, checks: Seque
     clash = [name for name in frame.columns if name.startswith("#")]
     if clash:
         raise SchemaError(f"the column {clash[0]!r} begins with '#', which is kept for columns of our own\n  hint: rename it")
+    refuse_clashes(frame.columns, frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true")
     Schema(columns, type, time, unit)  # says what is wrong with the type or time column
     moment = column(time)
     faults = [(F.isnull(column(type)), NO_TYPE), (F.isnull(moment), NO_TIME)]
@@ -123,24 +139,61 @@ def read_source(frame: DataFrame, type: str, time: str, unit: str, checks: Seque
         faults = [(F.isnull(column(type)), NO_TYPE), (F.isnull(column(TEXT)), NO_TIME), (F.isnull(column(time)), NOT_TIMESTAMP)]
     elif pa.types.is_floating(kind):
         value = moment.cast("double")
-        faults.append((F.isnan(value) | (F.abs(value) == float("inf")) | (F.floor(value).cast("double") != value), NOT_WHOLE))
+        faults.append((F.isnan(value) | (F.abs(value) == float("inf")) | (F.rint(value) != value), NOT_WHOLE))
         faults.append((F.abs(value) > 2.0**53, OUT_OF_RANGE))
     schema = Schema(columns, type, time, unit)
     last = LAST_MOMENT_US * 1_000 // UNITS[schema.unit] if frame.isStreaming else 2**63 - 2
-    faults.append((~clock(Source(frame, schema)).between(-last, last), OUT_OF_RANGE))
+    faults.append((_is_outside(Source(frame, schema), -last if frame.isStreaming else 1 - 2**63, last), OUT_OF_RANGE))
+    faults = [*((demand.fails, demand.reason) for demand in checks), *faults]
     reason = F.lit(None).cast("string")
-    for fails, text in reversed([*((demand.fails, demand.reason) for demand in checks), *faults]):
+    for fails, text in reversed(faults):
         reason = F.when(fails, F.lit(text)).otherwise(reason)
-    return Source(frame.withColumn(REASON, reason), schema)
+    return Source(frame.withColumn(REASON, reason), schema, reduce(operator.or_, (fails for fails, _ in faults)))
+
+
+def _is_outside(source: Source, first: int, last: int) -> Column:
+    """Whether a time is not in a range of ticks, asked in a way that Parquet understands where that can be."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kind = source.schema.columns.field(source.time_column).type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        moment = column(source.time_column)
+        return (moment < F.timestamp_micros(F.lit(first))) | (moment > F.timestamp_micros(F.lit(last)))
+    ticks = clock(source)
+    return F.isnull(ticks) | (ticks < first) | (ticks > last)
+
+
+def refuse_clashes(names: Sequence[str], case_sensitive: bool) -> None:
+    """Refuse columns that Spark cannot tell apart by their names."""
+    seen: dict[str, str] = {}
+    for name in () if case_sensitive else names:
+        if seen.setdefault(name.lower(), name) != name:
+            raise SchemaError(
+                f"the columns {seen[name.lower()]!r} and {name!r} differ in upper and lower case alone, which Spark does not see\n"
+                "  hint: rename one of them, or spark.conf.set('spark.sql.caseSensitive', 'true')"
+            )
 
 
 def _parse_moment(text: Column) -> Column:
+    """A text as the moment it stands for, null where it is none: the rule of `events.times`, and its arithmetic.
+
+    Spark's own cast would take other texts ('2024', 'T10:00' for today) and not all of these.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
-    plain = F.regexp_replace(F.trim(text), ",", ".")
-    zoned = F.when(plain.rlike(_ZONED) & plain.contains(":"), plain).otherwise(F.concat(plain, F.lit("Z")))
-    dated = F.when(F.length(plain) == 10, F.concat(plain, F.lit("T00:00:00Z"))).otherwise(zoned)
-    return F.when(text.rlike(_ISO), dated.try_cast("timestamp"))
+    fields = F.split(F.regexp_replace(text, _TEXT_TIME, "$1-$2-$3 $4 $5 $6 $7 $8"), " ")
+    date, hour, minute, second, fraction, zone = (F.get(fields, F.lit(place)) for place in range(6))
+    digits = F.translate(zone, ":", "")
+
+    def number(digits: Column) -> Column:
+        return F.coalesce(digits.try_cast("long"), F.lit(0))
+
+    offset = number(F.substring(digits, 2, 2)) * 60 + number(F.substring(digits, 4, 2))
+    minutes = number(hour) * 60 + number(minute) - F.when(F.startswith(zone, F.lit("-")), -offset).otherwise(offset)
+    days = F.unix_date(date.try_cast("date")).cast("long")
+    microseconds = number(F.substring(F.rpad(fraction, 6, "0"), 1, 6))
+    moment = F.timestamp_micros(days * 86_400_000_000 + (minutes * 60 + number(second)) * 1_000_000 + microseconds)
+    return F.when(text.rlike(_TEXT_TIME), moment)
 
 
 def read_files(spark: SparkSession, path: str) -> DataFrame:
@@ -207,7 +260,7 @@ def check_types(query: Query, present: Sequence[str], hierarchy: Hierarchy | Non
 
 
 def clock(source: Source) -> Column:
-    """The time of an event in ticks, as the engine counts them."""
+    """The time of an event in ticks, as the engine counts them; null where they leave 64 bits."""
     from pyspark.sql import functions as F  # noqa: N812
 
     moment, kind = column(source.time_column), source.schema.columns.field(source.time_column).type
@@ -217,8 +270,8 @@ def clock(source: Source) -> Column:
             return F.unix_micros(F.timestamp_micros(F.lit(0)) + (moment - F.lit("1970-01-01").cast("timestamp_ntz")))
         return F.unix_micros(moment)
     if pa.types.is_date(kind):
-        return F.unix_date(moment).cast("long") * 86_400_000_000
-    return moment.cast("long")
+        return F.try_multiply(F.unix_date(moment).cast("long"), F.lit(86_400_000_000))
+    return moment.try_cast("long")
 
 
 def moment_of(ticks: Column, unit: str) -> Column:
@@ -310,19 +363,24 @@ def _resolve(attribute: Attribute, source: Source, kinds: dict[str, DataType]) -
 
 
 def _literal(value: Any, kind: str) -> Any:
-    """The value as Spark compares it in the way we do; None where it does not."""
+    """The value as Spark compares it with a column of this kind in the way we do, which is exactly; None where it does not."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**62:
-        if kind in ("tinyint", "smallint", "int", "bigint"):
-            return F.lit(value)
+        if kind in _INTEGERS:
+            # Beside a double, Spark makes doubles of integers. Where the double is whole it can be an integer itself; where it is
+            # not it is so small that no integer becomes a double on its other side.
+            return F.lit(int(value) if value == int(value) else value)
         if kind in ("float", "double"):
-            return F.lit(float(value))
+            return F.lit(float(value)) if float(value) == value else None
     if kind == "string" and isinstance(value, str):
         return F.lit(value)
     if kind == "timestamp" and isinstance(value, str):
         moment = datetime.fromisoformat(value)
-        return F.lit(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+        try:
+            return F.lit(moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC))
+        except OverflowError:  # beyond the years that Python knows
+            return None
     return None
 
 
@@ -336,6 +394,8 @@ def _compare(op: str, attribute: Attribute, value: Any, source: Source, kinds: d
 
 def _among(attribute: Attribute, values: list[Any], negated: bool, source: Source, kinds: dict[str, DataType]) -> Column | None:
     place, kind = _resolve(attribute, source, kinds)
+    if kind in _INTEGERS:  # a double among them would make doubles of all, and one that is not whole equals no integer
+        values = [value for value in values if not isinstance(value, float) or value.is_integer()]
     literals = [_literal(value, kind) for value in values]
     if not literals or any(literal is None for literal in literals):
         return None
@@ -375,5 +435,33 @@ def identity(source: Source) -> Column:
     """A hash of all columns of an event: the same event has the same one in every run."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    hashable = [name for name in source.names if not pa.types.is_map(source.schema.columns.field(name).type)]
-    return F.xxhash64(*(column(name) for name in hashable))
+    fields = [source.frame.schema[name] for name in source.names]
+    values = [_hashable(column(field.name), field.dataType) for field in fields]
+    # Nulls leave a hash as it is, so that which column is null would not be told.
+    return F.xxhash64(*values, *(F.isnull(column(field.name)) for field in fields if field.nullable))
+
+
+def _hashable(value: Column, kind: DataType) -> Column:
+    """The same value without maps, which Spark does not hash because their entries have no order: these are lists in order."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    match kind:
+        case MapType():
+
+            def pair(entry: Column) -> Column:
+                return F.struct(_hashable(entry["key"], kind.keyType), _hashable(entry["value"], kind.valueType))
+
+            return F.array_sort(F.transform(F.map_entries(value), pair))
+        case ArrayType():
+            return F.transform(value, lambda item: _hashable(item, kind.elementType)) if _holds_map(kind) else value
+        case StructType():
+            if not _holds_map(kind):
+                return value
+            return F.when(value.isNotNull(), F.struct(*(_hashable(value[field.name], field.dataType) for field in kind)))
+        case _:
+            return value
+
+
+def _holds_map(kind: DataType) -> bool:
+    return "map<" in kind.simpleString()

@@ -6,6 +6,9 @@ split by a bucket of the query's key, and goes to one task where there is none; 
     SELECT * FROM seqube(TABLE(trades), 'SEQ(A a, B b, [id]) WITHIN 5 min', type => 'ticker')
     SELECT * FROM seqube_by(TABLE(trades) PARTITION BY (region), 'SEQ(A a, B b) WITHIN 5 min')
 
+Spark calls no function over a table without rows, and the total over everything is reported over nothing, too: its events are
+gathered into one row first, which is always there (and is limited to 2 GB; `seqube.spark.run` is not).
+
 Cost: only the columns that the query needs travel, as Arrow; but Spark shuffles and sorts them row by row, and calls the function
 anew for every value of PARTITION BY. Invariant: the rows are those of `seqube.spark.run`.
 """
@@ -17,17 +20,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seqube.engine.limits import LIMITS
 from seqube.errors import SchemaError
 from seqube.events import Events
 from seqube.events.schema import Schema
 from seqube.language import check, parse
+from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import needs_of
 from seqube.query import prepare
 from seqube.spark.batch import match_task
 from seqube.spark.blobs import conform
-from seqube.spark.ingest import arrow_columns
+from seqube.spark.ingest import arrow_columns, refuse_clashes
 from seqube.spark.routing import Task
 from seqube.spark.rows import Answer, answer, needed_schema
 
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BUCKETS = 64
+GATHERED = "#events"  # all events of a table as one value
 
 
 def register(spark: SparkSession) -> None:
@@ -42,14 +48,15 @@ def register(spark: SparkSession) -> None:
     from pyspark.sql.functions import udtf
     from pyspark.util import PythonEvalType
 
+    case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
     for name, split_by_query in (("seqube", True), ("seqube_by", False)):
-        function: Any = udtf(_function(split_by_query))
+        function: Any = udtf(_function(split_by_query, case_sensitive))
         # Functions over Arrow may not say their columns by `analyze` where they are made, but where they are run it is understood.
         function.evalType = PythonEvalType.SQL_ARROW_UDTF
         spark.udtf.register(name, function)
 
 
-def _function(split_by_query: bool) -> Any:
+def _function(split_by_query: bool, case_sensitive: bool) -> Any:
     from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn, SelectedColumn
 
     @dataclass
@@ -72,6 +79,7 @@ def _function(split_by_query: bool) -> Any:
             raise SchemaError("seqube takes a table and the text of a query\n  hint: seqube(TABLE(events), 'PATTERN ...')")
         texts = [given.value if given is not None else default for given, default in ((type, "type"), (time, "ts"), (unit, "ms"))]
         schema = Schema(arrow_columns(events.dataType), *texts)  # type: ignore[arg-type]
+        refuse_clashes(schema.columns.names, case_sensitive)
         if pa.types.is_string(schema.columns.field(schema.time_column).type):
             raise SchemaError(f"the time column {schema.time_column!r} holds texts\n  hint: CAST it to a timestamp in a subquery")
         bound = parse(query.value)
@@ -81,11 +89,14 @@ def _function(split_by_query: bool) -> Any:
         key = needs_of(planned, schema.unit).key if split_by_query else ()
         columns = ", ".join(_quoted(schema.column_of(name)) for name in key)
         needed = needed_schema([planned], schema)
+        select = [SelectedColumn(_quoted(name), name) for name in needed.columns.names]
+        if split_by_query and isinstance(planned, AggregatePlan) and planned.emit.when == "total" and not planned.group_by:
+            select = [SelectedColumn(f"collect_list(struct({', '.join(map(_quoted, needed.columns.names))}))", GATHERED)]
         return Planned(
             schema=from_arrow_schema(wanted.schema),
             withSinglePartition=split_by_query and not key,
             partitionBy=[PartitioningColumn(f"pmod(xxhash64({columns}), {BUCKETS})")] if key else [],
-            select=[SelectedColumn(_quoted(name), name) for name in needed.columns.names],
+            select=select,
             wanted=wanted,
             events=needed,
         )
@@ -106,7 +117,10 @@ def _function(split_by_query: bool) -> Any:
         def terminate(self) -> Iterator[pa.Table]:
             schema = self._schema
             if self._batches:
-                table = conform(pa.Table.from_batches(self._batches), schema.columns)
+                table = pa.Table.from_batches(self._batches)
+                if table.column_names == [GATHERED]:
+                    table = pa.Table.from_struct_array(pc.list_flatten(table.column(GATHERED)))
+                table = conform(table, schema.columns)
                 events = Events(table, type=schema.type_column, time=schema.time_column, unit=schema.unit)
                 for found in match_task(events, Task(0, 0), self._wanted):
                     yield pa.Table.from_batches([found])

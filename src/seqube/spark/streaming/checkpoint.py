@@ -2,7 +2,13 @@
 
 A mark in the folder says which source was read, in which types its columns came, and where matches were written. A stream that
 differs there would skip events, look for them in other buckets of its state, or leave half of its results elsewhere; it is refused
-before it reads a row. Queries and rules are no part of the mark: they may change, and each looks after its own state.
+before it reads a row. Queries and rules may change. The mark says which there were in the last run, by the fingerprint of what each
+asks, and gives every one that is new, changed or back again a *generation* of its own:
+
+    run 1   neg 0, pairs 0         run 2   pairs 0         run 3   neg 1, pairs 0
+
+Buckets of state are only looked at when an event or a timer reaches them, so what a query left behind in run 1 is still there in
+run 3, and has seen nothing of run 2. By its generation it is known to be stale.
 
 A lock in the folder is held by the process that runs the stream, and goes with the process, however that ends. Mark and lock need a
 file system: a checkpoint that is named by a URL has neither, and to keep it apart is up to its owner.
@@ -63,16 +69,40 @@ def claim(declared: Declaration, columns: Mapping[str, str]) -> None:
     if "://" in declared.checkpoint:
         return
     mark = Path(declared.checkpoint) / MARK
+    theirs = _read(mark)
     own: dict[str, Any] = {name: getattr(declared, name) for name in ("format", "path", "type", "time", "unit")}
-    theirs = json.loads(mark.read_text(encoding="utf-8")) if mark.exists() else {}
     _refuse(mark.parent, "another source", theirs, own, _OWN)
     results = {name: declared.sinks[name].path for name in ("matches", "forecasts") if name in declared.sinks}
     _refuse(mark.parent, "another pipeline", theirs, results, _OWN)
     known = theirs.get("columns", {})
     retyped = {name: kind for name, kind in columns.items() if name in known}
     _refuse(mark.parent, "columns of other types", known, retyped, "cast the columns in the source, or begin anew elsewhere")
+    _write(mark, {**theirs, **own, **results, "columns": {**known, **columns}})
+
+
+def count_generations(checkpoint: str, fingerprints: Mapping[str, str]) -> dict[str, int]:
+    """The generation of each query that now runs: the one it had in the last run, if it was there as it is now, else a new one."""
+    if "://" in checkpoint:
+        return dict.fromkeys(fingerprints, 0)
+    mark = Path(checkpoint) / MARK
+    theirs = _read(mark)
+    # A checkpoint that knows no generations yet is new, or was made before there were any: what it holds is of generation 0.
+    newest = theirs.get("generation", 0)
+    last = theirs.get("queries", {name: [fingerprint, newest] for name, fingerprint in fingerprints.items()})
+    own = {name: last[name][1] if last.get(name, [None])[0] == asked else newest + 1 for name, asked in fingerprints.items()}
+    running = {name: [asked, own[name]] for name, asked in fingerprints.items()}
+    _write(mark, {**theirs, "generation": max([newest, *own.values()]), "queries": running})
+    return own
+
+
+def _read(mark: Path) -> dict[str, Any]:
+    return json.loads(mark.read_text(encoding="utf-8")) if mark.exists() else {}
+
+
+def _write(mark: Path, content: Mapping[str, Any]) -> None:
+    """Whole or not at all."""
     draft = mark.with_name(f".{MARK}")
-    draft.write_text(json.dumps({**theirs, **own, **results, "columns": {**known, **columns}}), encoding="utf-8")
+    draft.write_text(json.dumps(content), encoding="utf-8")
     draft.replace(mark)
 
 

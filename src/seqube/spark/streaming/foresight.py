@@ -50,7 +50,7 @@ class RuleWatch(Watch):
     wanted: Predictions  # type: ignore[assignment]  # in the place of a query's answer
 
     @cached_property
-    def fingerprint(self) -> str:
+    def asks(self) -> str:
         """Changes when one of the rules does, or what they are about."""
         share = self.wanted.share
         concepts = sorted(share.types)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from seqube.spark.failures import spark_errors
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import REASON, Check, Source
 from seqube.spark.session import session
-from seqube.spark.streaming.checkpoint import claim, hold
+from seqube.spark.streaming.checkpoint import claim, count_generations, hold
 from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration, Demand, Place
 from seqube.spark.streaming.stream import LATE, MATCH, PROGRESS, REJECTED, Stream, watch_stream
 
@@ -116,11 +116,21 @@ def run_stream(declared: Declaration, report: Report | None = None, stop: Callab
 
 
 def _run_stream(spark: SparkSession, declared: Declaration, report: Report | None, stop: Callable[[], bool]) -> Counts:
+    assert declared.checkpoint is not None
     source = open_source(spark, declared, streaming=True)
     claim(declared, {field.name: field.dataType.simpleString() for field in source.frame.schema if field.name in source.names})
     plans = {name: ingest.prepare(query, source, declared.hierarchy) for name, query in declared.queries.items()}
     shares = _share_rules(declared, source)
-    stream = watch_stream(plans, source, declared.lateness, with_ids=True, whole_rows=True, shares=shares, limits=declared.limits)
+    stream = watch_stream(
+        plans,
+        source,
+        declared.lateness,
+        with_ids=True,
+        whole_rows=True,
+        shares=shares,
+        limits=declared.limits,
+        generations=partial(count_generations, declared.checkpoint),
+    )
     counted: dict[int, Counts] = {}
 
     def write(out: DataFrame, number: int) -> None:

@@ -13,8 +13,8 @@ Invariant: a micro-batch that is repeated after a crash writes what it would hav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,9 +75,12 @@ def ms_of(tick: int, unit: str) -> int:
 
 
 def pack_stream(
-    batches: Iterable[pa.RecordBatch], watches: Mapping[str, Watch], columns: Mapping[str, str], raw: pa.Schema
+    batches: Iterable[pa.RecordBatch], watches: Mapping[str, Watch], columns: Mapping[str, str], raw: pa.Schema, time: str
 ) -> Iterator[pa.RecordBatch]:
-    """Rows from Spark -> blobs by query and bucket; `columns` names each query's column of keys, null where a row is not wanted."""
+    """Rows from Spark -> blobs by query and bucket; `columns` names each query's column of keys, null where a row is not wanted.
+
+    `raw` are the columns as they came, among them the time column, which may have come as texts.
+    """
     numbers = _arrivals()
     for table in gather_batches(batches):
         table = table.append_column(SEQUENCE, pa.array(numbers + np.arange(table.num_rows)))
@@ -86,7 +89,6 @@ def pack_stream(
         if bad.true_count:
             rejected = table.filter(bad)
             if TEXT in table.column_names:
-                time = next(field.name for field in raw if rejected.schema.field(field.name).type != field.type)
                 rejected = rejected.set_column(rejected.schema.get_field_index(time), time, rejected.column(TEXT))
             yield _routed(QUARANTINE, 0, adapt(rejected, pa.schema([*raw, pa.field(REASON, pa.string())])))
         seen = np.zeros(table.num_rows, np.bool_)
@@ -283,8 +285,12 @@ def watch_stream(
     whole_rows: bool = False,
     shares: Sequence[Share] = (),
     limits: Limits = NO_LIMITS,
+    generations: Callable[[Mapping[str, str]], Mapping[str, int]] | None = None,
 ) -> Stream:
-    """Put queries and rules on a streaming DataFrame. `whole_rows`: late and quarantined rows come out with all their columns."""
+    """Put queries and rules on a streaming DataFrame. `whole_rows`: late and quarantined rows come out with all their columns.
+
+    `generations` knows, from what each query asks, which of them have been there in every run since their state began.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     schema = source.schema
@@ -312,6 +318,9 @@ def watch_stream(
         keeping = Columns(share.schema, (KEY,) if share.key else ())
         watches[name] = RuleWatch(name, Predictions(share), arriving(keeping), keeping)
         wanted[name] = share.key, share.wants(source)
+    if generations is not None:
+        known = generations({name: watch.asks for name, watch in watches.items()})
+        watches = {name: replace(watch, generation=known[name]) for name, watch in watches.items()}
 
     is_event = F.isnull(ingest.column(REASON))  # rows that are not events do not move the watermark
     moment = F.when(is_event, ingest.moment_of(ingest.clock(source), schema.unit)).otherwise(F.timestamp_micros(F.lit(0)))
@@ -339,8 +348,8 @@ def watch_stream(
     raw = whole
     if texts:
         raw = whole.set(whole.get_field_index(source.time_column), pa.field(source.time_column, pa.string()))
-    fold = Fold.of(frame, source.type_column)
-    packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, columns, raw)), BLOBS)
+    fold, time = Fold.of(frame, source.type_column), source.time_column
+    packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, columns, raw, time)), BLOBS)
     # The watermark is made of the rows above. The operator below asks for a column of event time as well, and drops rows that are
     # behind the watermark by it; a blob holds rows of many times, and late ones have an output of their own: none may be dropped.
     never = F.lit("2261-01-01").cast("timestamp").alias("moment", metadata={"spark.watermarkDelayMs": 0})

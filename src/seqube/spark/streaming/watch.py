@@ -167,10 +167,16 @@ class Watch:
     wanted: Answer
     arriving: Columns  # what comes in, whole rows where late ones are wanted
     keeping: Columns  # what the query looks at
+    generation: int = 0  # counts how often the checkpoint has met a query of this name that is new to it
+
+    @property
+    def fingerprint(self) -> str:
+        """What state is marked with: that of another query, or of a time when this one was not always there, is not continued."""
+        return f"{self.asks}.{self.generation}" if self.generation else self.asks
 
     @cached_property
-    def fingerprint(self) -> str:
-        """Changes when the query does: the state of another query is not continued."""
+    def asks(self) -> str:
+        """Changes when the query does."""
         return hashlib.sha256(repr(_plain((self.wanted.plan, self.wanted.with_ids, self.keeping.schema.unit))).encode()).hexdigest()
 
     @property
