@@ -23,7 +23,7 @@ from seqube.spark.ingest import IDENTITY, SEQUENCE
 from seqube.spark.routing import Layout, lay_out, shuffle_key
 from seqube.spark.rows import Answer, Columns, answer
 from strategies import queries, streams
-from strategies import table as as_table
+from strategies import spark_table as as_table
 
 
 def bound_rows(rows: list[dict[str, Any]]) -> list[tuple[tuple[str, Any], ...]]:
@@ -55,7 +55,7 @@ def cut_anywhere(plan: MatchPlan, bounds: list[int], sizes: list[int], cut: list
 bounds = st.lists(st.integers(-1, 10), max_size=10)
 
 
-@given(text=queries(counted=False), events=streams(), cuts=bounds)
+@given(text=queries(durations=False, counted=False), events=streams(), cuts=bounds)
 def test_slices_of_any_length(text: str, events: list[oracle.Event], cuts: list[int]) -> None:
     plan, table = plan_matches(parse(text)), as_table(events)
     layout = cut_anywhere(plan, cuts, [len(events)], [0], 1)
@@ -63,7 +63,11 @@ def test_slices_of_any_length(text: str, events: list[oracle.Event], cuts: list[
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 
 
-@given(text=queries(predicates=False, counted=False), events=streams(max_time=20), cuts=st.lists(st.integers(-1, 21), max_size=20))
+@given(
+    text=queries(durations=False, predicates=False, counted=False),
+    events=streams(max_time=20),
+    cuts=st.lists(st.integers(-1, 21), max_size=20),
+)
 def test_slices_with_negation_at_every_edge(text: str, events: list[oracle.Event], cuts: list[int]) -> None:
     plan, table = plan_matches(parse(text)), as_table(events)
     layout = cut_anywhere(plan, cuts, [len(events)], [0], 1)
@@ -74,7 +78,7 @@ def test_slices_with_negation_at_every_edge(text: str, events: list[oracle.Event
 @st.composite
 def keyed_queries(draw: st.DrawFn) -> str:
     """Queries with an equality over all their components, or a partition."""
-    text = draw(queries(predicates=draw(st.booleans()), counted=None if draw(st.booleans()) else False))
+    text = draw(queries(durations=False, predicates=draw(st.booleans()), counted=None if draw(st.booleans()) else False))
     if "PARTITION" in text or draw(st.booleans()):
         return text if "PARTITION" in text else text.replace("\nWITHIN", "\nPARTITION BY id\nWITHIN")
     within = text.index("\nWITHIN")
@@ -119,7 +123,7 @@ def numbered(table: pa.Table, plan: MatchPlan, ends: list[int], wanted: Answer) 
         yield from match_task(events, tasks[number], wanted)
 
 
-@given(text=queries(counted=True), events=streams(), cuts=bounds)
+@given(text=queries(durations=False, counted=True), events=streams(), cuts=bounds)
 def test_numbered_slices(text: str, events: list[oracle.Event], cuts: list[int]) -> None:
     plan, table = plan_matches(parse(text)), as_table(events)
     if plan.partition_by:
@@ -129,7 +133,7 @@ def test_numbered_slices(text: str, events: list[oracle.Event], cuts: list[int])
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 
 
-@given(text=queries(counted=False), events=streams(), cuts=bounds, seed=st.integers(0, 100))
+@given(text=queries(durations=False, counted=False), events=streams(), cuts=bounds, seed=st.integers(0, 100))
 def test_ids_depend_on_the_events_alone(text: str, events: list[oracle.Event], cuts: list[int], seed: int) -> None:
     plan, table = plan_matches(parse(text)), as_table(events)
     hashes = np.random.default_rng(seed).integers(0, 2**62, 10)[table.column("x").fill_null(0).to_numpy()]
