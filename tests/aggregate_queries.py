@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,30 +13,47 @@ import seqube as sq
 from seqube.language import parse
 from seqube.language.tree import positives
 from seqube.plan.aggregates import Chain, chain_of, plan_aggregates
-from strategies import queries, table, windows
+from strategies import PARTITIONS, plain, queries, table, windows
 
 FUNCTIONS = ["SUM", "AVG", "MIN", "MAX"]
 
 
 @st.composite
-def with_aggregates(draw: st.DrawFn, base: str) -> str:
+def with_aggregates(draw: st.DrawFn, base: str, period: str | None = None, durations: bool = True) -> str:
     """A query's text with AGG, and often GROUP BY, HAVING and EMIT."""
     query = parse(base)
     variables = [str(leaf.variable) for leaf in positives(query.pattern)]
-    argument = st.builds("{}.{}".format, st.sampled_from(variables), st.sampled_from(["x", "y", "ts"]))
+    names = ["x", "y", "w", "u", "c", *(["ts"] if period is None else []), *(["d"] if durations else [])]
+    argument = st.builds("{}.{}".format, st.sampled_from(variables), st.sampled_from(names))
     aggregate = st.builds("{}({})".format, st.sampled_from(FUNCTIONS), argument)
+    if period is not None:
+        aggregate |= st.builds("{}({}.ts)".format, st.sampled_from(["MIN", "MAX"]), st.sampled_from(variables))
     items = draw(st.lists(aggregate, max_size=3, unique=True))
     lines = [base, "AGG " + ", ".join(["COUNT(*) AS n", *(f"{item} AS a{i}" for i, item in enumerate(items))])]
-    keys = st.builds("{}.{}".format, st.sampled_from(variables), st.sampled_from(["id", "s", "type", "y"]))
+    keys = st.builds("{}.{}".format, st.sampled_from(variables), st.sampled_from(["id", "s", "type", "y", "u", "c", "k"]))
     if query.partition_by:
         keys = keys | st.sampled_from(query.partition_by)
     if draw(st.booleans()):
         lines.append("GROUP BY " + ", ".join(draw(st.lists(keys, min_size=1, max_size=2, unique=True))))
     if draw(st.integers(0, 3)) == 3:
         lines.append(
-            "HAVING " + draw(st.sampled_from(["n > 1", "COUNT(*) = 0 OR n >= 2", f"MAX({variables[0]}.x) > 0", "n * 2 < 5"]))
+            "HAVING "
+            + draw(
+                st.sampled_from(
+                    [
+                        "n > 1",
+                        "COUNT(*) = 0 OR n >= 2",
+                        f"MAX({variables[0]}.x) > 0",
+                        "n * 2 < 5",
+                        f"SUM({variables[0]}.c) IN (0.3, 0.1, 0.6)",
+                        f"MAX({variables[0]}.u) = 18446744073709551615",
+                        f"SUM({variables[0]}.w) > 9007199254740992.0",
+                    ]
+                )
+            )
         )
-    emit = draw(st.sampled_from(["", "", "EMIT ON TRIGGER", "EMIT EVERY 1", "EMIT EVERY 3 ms", "EMIT TOTAL"]))
+    every = ["EMIT EVERY 1", "EMIT EVERY 3 ms"] if period is None else [f"EMIT EVERY 2 {period}", f"EMIT EVERY 3 {period}"]
+    emit = draw(st.sampled_from(["", "", "EMIT ON TRIGGER", *every, "EMIT TOTAL"]))
     return "\n".join([*lines, emit]) if emit else "\n".join(lines)
 
 
@@ -70,13 +86,7 @@ def assert_same_rows(actual: list[dict[str, Any]], wanted: list[dict[str, Any]])
 
 
 def _key(row: dict[str, Any]) -> str:
-    return repr({name: _rounded(value) for name, value in row.items()})
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return None if math.isnan(value) else round(value, 9) + 0.0
-    return value
+    return repr({name: plain(value) for name, value in row.items()})
 
 
 COUNTED = ["window-product", "per-start"]
@@ -97,7 +107,11 @@ def chains(draw: st.DrawFn, names: Sequence[str] = ("A", "B", "C"), counted: boo
     variables = [f"v{i}" for i in range(len(parts))]
     texts = [f"{'!' * no}{name} {v}" for no, (_, name), v in zip(negated, parts, variables, strict=True)]
     lines = [f"PATTERN SEQ({', '.join(texts)})"]
-    where = draw(st.sampled_from(["[id]", "key"] if both_keys else ["", "", "[id]", "[s]", "own", "own", "key", "local"]))
+    where = draw(
+        st.sampled_from(
+            ["[id]", "key"] if both_keys else ["", "", "[id]", "[s]", "[u]", "[c]", "[k]", "own", "own", "key", "local"]
+        )
+    )
     positive = [v for v, no in zip(variables, negated, strict=True) if not no]
     keyed = positive + [v for v, no in zip(variables, negated, strict=True) if no and draw(st.booleans())]
     if where == "key" and len(keyed) > 1:
@@ -108,7 +122,7 @@ def chains(draw: st.DrawFn, names: Sequence[str] = ("A", "B", "C"), counted: boo
     if where:
         lines.append(f"WHERE {where}")
     if both_keys or draw(st.integers(0, 3)) == 3:
-        lines.append("PARTITION BY " + draw(st.sampled_from(["s", "f"] if both_keys else ["id", "s", "id, f"])))
+        lines.append("PARTITION BY " + draw(st.sampled_from(["s", "f"] if both_keys else PARTITIONS)))
     lines.append("WITHIN " + draw(windows(counted)))
     return draw(with_aggregates("\n".join(lines)))
 

@@ -11,7 +11,7 @@ from hypothesis import note
 import oracle
 import seqube as sq
 from seqube.language import parse
-from strategies import table
+from strategies import Clock, table
 
 
 def show(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> None:
@@ -24,16 +24,17 @@ def show(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> No
         note(f"{event.row:>2}  {event.type}{event.ts} {values}")
 
 
-def run(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> list[dict[str, Any]]:
+def run(text: str, events: Sequence[oracle.Event], hierarchy: Any = None, clock: Clock | None = None) -> list[dict[str, Any]]:
     given_hierarchy = sq.Hierarchy.from_dict(hierarchy) if hierarchy else None
-    rows: list[dict[str, Any]] = sq.run(text, table(events), unit="ms", hierarchy=given_hierarchy).table.to_pylist()
+    stream = clock.table(events) if clock else table(events)
+    rows: list[dict[str, Any]] = sq.run(text, stream, unit="ms", hierarchy=given_hierarchy).table.to_pylist()
     return rows
 
 
-def assert_equal_matches(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> None:
+def assert_equal_matches(text: str, events: Sequence[oracle.Event], hierarchy: Any = None, clock: Clock | None = None) -> None:
     show(text, events, hierarchy)
-    expected = oracle.matches(parse(text), events, hierarchy)
-    found = run(text, events, hierarchy)
+    expected = oracle.matches(parse(text), events, hierarchy, oracle.MOMENTS if clock else "ms")
+    found = run(text, events, hierarchy, clock)
     rows = [{name: event and event["row"] for name, event in row.items() if name not in ("start", "end")} for row in found]
     assert counted(rows) == counted(expected)
     for row in found:

@@ -21,7 +21,10 @@ What the page on meaning leaves open is decided here:
     number(first) + n. All other bounds, and AND's right bound, stay in time.
 (e) `[id]` at an operator: the events of its positive components have equal non-null ids (a single event has nothing to be compared
     with), and an instance of any negation below it, however deep, counts only with that same id on all its events.
-(f) NaN is null. Division by zero is null, `/` is true division, `%` has the sign of the dividend, integers are exact.
+(f) NaN is null. Division by zero is null, `/` is the quotient of doubles, `%` has the sign of the dividend. Comparisons are exact.
+    A result of integers is exact where it fits into 64 bits with a sign, else it is computed in doubles. Decimals are exact, and
+    integers and numbers of the query (as they are written) are decimals next to one; a decimal next to another double is a double.
+    A mean is a double; that of durations, and a duration by a number, is rounded to the microsecond.
 (g) A predicate belongs to the innermost negation among those its variables stand under, wherever it stands, else to the operator it
     stands in. In an OR branch that was not taken an operator's own predicates do not apply; a negation outside the branch keeps
     those that belong to it, and there the branch's variables are null.
@@ -31,6 +34,7 @@ What the page on meaning leaves open is decided here:
 (j) EMIT EVERY d reports at the multiples of d from the first at or after the first event to the first at or after the last event of
     the input: no event is left out of the last report. Without GROUP BY there is a row also where there is no match.
 (k) Null is a group of its own, as in SQL.
+(l) Where times are integers, a period of the query (`10 ms`) that meets a number is one, in their unit.
 """
 
 from __future__ import annotations
@@ -39,6 +43,8 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -49,7 +55,10 @@ Env = dict[str, "Event"]  # positive variable -> event; for a negated instance x
 Row = dict[str, Any]
 Condition = Callable[[Sequence["Event"]], bool]
 
-MICROSECONDS = {"ns": Fraction(1, 1000), "us": Fraction(1), "ms": Fraction(1000), "s": Fraction(1_000_000)}
+MOMENTS = "moments"  # the unit of times that are points in time: microseconds since 1970
+MICROSECONDS = {
+    "ns": Fraction(1, 1000), "us": Fraction(1), "ms": Fraction(1000), "s": Fraction(1_000_000), MOMENTS: Fraction(1),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,13 +326,13 @@ class Partition:
 
         match predicate:
             case tree.Comparison(op, left, right):
-                return _compare(op, value(left), value(right))
+                return _compare(op, *self.alike(value(left), value(right)))
             case tree.Among(operand, values, negated):
-                verdict = _any([_compare("=", value(operand), value(v)) for v in values])
+                verdict = _any([_compare("=", *self.alike(value(operand), value(v))) for v in values])
                 return _not(verdict) if negated else verdict
             case tree.Between(operand, low, high, negated):
                 x = value(operand)
-                verdict = _all([_compare(">=", x, value(low)), _compare("<=", x, value(high))])
+                verdict = _all([_compare(">=", *self.alike(x, value(low))), _compare("<=", *self.alike(x, value(high)))])
                 return _not(verdict) if negated else verdict
             case tree.IsNull(operand, negated):
                 return (value(operand) is None) != negated
@@ -344,20 +353,32 @@ class Partition:
         """A value over the events in `env`; bare names are partition keys, or in HAVING the columns in `names`."""
         match node:
             case tree.Literal(constant):
-                return _or_null(constant)
+                return Written(constant) if isinstance(constant, float) and names is None else _or_null(constant)
             case tree.Duration(microseconds):
-                return _whole(Fraction(microseconds) / MICROSECONDS[self.unit])
+                return Period(microseconds=microseconds)
             case tree.Attribute(None, name):
                 return (self.key if names is None else names)[name]
             case tree.Attribute(variable, name):
                 assert variable is not None
+                if name == tree.TIME_ATTRIBUTE and self.unit == MOMENTS and variable in env:
+                    return EPOCH + timedelta(microseconds=env[variable].ts)
                 return env[variable].get(name) if variable in env else None
             case tree.Minus(operand):
                 x = self.value(operand, env, names)
-                return None if x is None else -x
+                return None if x is None else _calculate("-", timedelta(0) if isinstance(x, timedelta) else 0, x)
             case tree.Arithmetic(op, left, right):
-                return _calculate(op, self.value(left, env, names), self.value(right, env, names))
+                return _calculate(op, *self.alike(self.value(left, env, names), self.value(right, env, names)))
         raise TypeError(f"not a value of one match: {node}")
+
+    def alike(self, left: Any, right: Any) -> tuple[Any, Any]:
+        """A period that meets a number is one, and a text that meets a moment is one."""
+        if isinstance(left, Period) and _is_number(right):
+            return _ticks_of(left, self.unit), right
+        if isinstance(right, Period) and _is_number(left):
+            return left, _ticks_of(right, self.unit)
+        if isinstance(left, datetime) and isinstance(right, str):
+            return left, datetime.fromisoformat(right).replace(tzinfo=UTC)
+        return left, right
 
 
 def _all_matches(query: tree.Query, events: Sequence[Event], hierarchy: Any, unit: str) -> list[tuple[Partition, Env]]:
@@ -523,8 +544,16 @@ def _aggregate(function: str, argument: tree.Attribute | None, members: list[tup
         return None
     if function in ("MIN", "MAX"):
         return min(values) if function == "MIN" else max(values)
-    total = sum(values) if all(isinstance(value, int) for value in values) else math.fsum(values)
-    return total if function == "SUM" else total / len(values)
+    if isinstance(values[0], float):
+        total = math.fsum(values)
+        return total if function == "SUM" else total / len(values)
+    if isinstance(values[0], timedelta):
+        microseconds = sum(value // MICROSECOND for value in values)
+        return timedelta(microseconds=microseconds if function == "SUM" else round(microseconds / len(values)))
+    exact = sum(map(Fraction, values))
+    if function == "AVG":
+        return float(exact / len(values))
+    return _decimal(exact) if isinstance(values[0], Decimal) else int(exact)
 
 
 def _column(attribute: tree.Attribute) -> str:
@@ -544,6 +573,35 @@ def _whole(number: Fraction) -> int | Fraction:
     return number.numerator if number.denominator == 1 else number
 
 
+class Written(float):
+    """A number that stands in the query: next to a decimal it is the decimal that was written."""
+
+
+class Period(timedelta):
+    """A length of time that stands in the query."""
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+def _ticks_of(period: Period, unit: str) -> int | float:
+    ticks = Fraction(period // MICROSECOND) / MICROSECONDS[unit]
+    return ticks.numerator if ticks.denominator == 1 else float(ticks)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _decimal(value: Fraction) -> Decimal:
+    """A number with an end as the decimal it is."""
+    with localcontext(prec=400):
+        found = Decimal(value.numerator) / Decimal(value.denominator)
+    assert Fraction(found) == value
+    return found
+
+
 def _or_null(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
@@ -555,19 +613,53 @@ def _all_same(values: list[Any]) -> bool:
 def _compare(op: str, left: Any, right: Any) -> bool | None:
     if left is None or right is None:
         return None
-    return bool(COMPARE[op](left, right))
+    return bool(COMPARE[op](*_as_sql(left, right)))
+
+
+def _as_sql(left: Any, right: Any) -> tuple[Any, Any]:
+    """Two numbers as SQL takes them side by side: where one is a decimal, both are; or both are doubles."""
+    if not (isinstance(left, Decimal) or isinstance(right, Decimal)) or not (_is_number(left) and _is_number(right)):
+        return left, right
+    if any(isinstance(side, float) and not isinstance(side, Written) for side in (left, right)):
+        return float(left), float(right)
+    return Decimal(repr(left) if isinstance(left, float) else left), Decimal(repr(right) if isinstance(right, float) else right)
 
 
 def _calculate(op: str, left: Any, right: Any) -> Any:
     if left is None or right is None:
         return None
+    if isinstance(left, datetime) or isinstance(right, datetime):
+        return CALCULATE[op](left, right)
+    if isinstance(left, timedelta) or isinstance(right, timedelta):
+        return _calculate_durations(op, left, right)
     if op in "/%" and right == 0:
         return None
-    if op == "%":
-        if isinstance(left, float) or isinstance(right, float):
-            return _or_null(math.fmod(left, right))
-        return abs(left) % abs(right) * (1 if left >= 0 else -1)
-    return _or_null(CALCULATE[op](left, right))
+    left, right = _as_sql(left, right)
+    if op == "/" or isinstance(left, float) or isinstance(right, float):
+        return _in_doubles(op, float(left), float(right))
+    exact = _remainder(left, right) if op == "%" else CALCULATE[op](Fraction(left), Fraction(right))
+    if isinstance(left, Decimal):
+        return _decimal(exact)
+    return int(exact) if -(2**63) <= exact < 2**63 else _in_doubles(op, float(left), float(right))
+
+
+def _in_doubles(op: str, left: float, right: float) -> float | None:
+    result = math.fmod(left, right) if op == "%" else CALCULATE[op](left, right)
+    return None if math.isnan(result) else float(result)
+
+
+def _remainder(left: Any, right: Any) -> Fraction:
+    """What a division leaves, with the sign of the dividend."""
+    return abs(Fraction(left)) % abs(Fraction(right)) * (1 if left >= 0 else -1)
+
+
+def _calculate_durations(op: str, left: Any, right: Any) -> Any:
+    both = isinstance(left, timedelta) and isinstance(right, timedelta)
+    numbers = [side // MICROSECOND if isinstance(side, timedelta) else side for side in (left, right)]
+    result = _calculate(op, *numbers)
+    if result is None or (both and op == "/"):
+        return result
+    return timedelta(microseconds=round(result))
 
 
 def _not(verdict: bool | None) -> bool | None:

@@ -11,27 +11,36 @@ Invariant: everything shrinks towards `SEQ(A v1) WITHIN 1` over an empty stream.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from oracle import Event, stream
+from oracle import EPOCH, MICROSECOND, Event, stream
 
 TYPES = ["A", "B", "C", "D"]
 COMMON = ["A", "A", "B", "B", "C", "C", "D"]  # some types are met more often than others
 LEAVES = 6
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
 ATTRIBUTES: dict[str, list[Any]] = {  # few values, so that events often agree; a null now and then
     "id": [0, 0, 0, 1, 1, 2, None],
     "x": [0, 1, 1, 2, 2, 3, -2, None],
-    "y": [0.0, 0.5, 0.5, 2.0, 2.0, -1.5, None, float("nan")],
+    "y": [0.0, 0.5, 0.5, 2.0, 2.0, -1.5, None, float("nan"), 2.0**53, 2.0**63],
     "s": ["p", "p", "p", "q", "it's", None],
     "f": [True, True, False, None],
+    "w": [2**53, 2**53, 2**53 + 1, 2**53 + 1, 1, HIGHEST, HIGHEST - 1, LOWEST, None],  # of 64 bits
+    "u": [2**64 - 1, 2**64 - 1, 2**64 - 2, 2**63, 2**53 + 1, 1, None],  # of 64 bits without a sign
+    "c": [None, *map(Decimal, ["0.10", "0.10", "0.20", "0.20", "0.30", "-1.50", "2.00", "90071992547409.93"])],
+    "k": ["p", "p", "q", None],  # coded by a dictionary
+    "d": [None, *(timedelta(milliseconds=n) for n in (0, 1, 1, 2, 1500, -1500, 3000))],
 }
-NUMBERS = ["id", "x", "y"]
+NUMBERS = ["id", "id", "x", "x", "y", "w", "u", "c"]
 SCHEMA = pa.schema(
     [
         ("type", pa.string()),
@@ -42,17 +51,70 @@ SCHEMA = pa.schema(
         ("y", pa.float64()),
         ("s", pa.string()),
         ("f", pa.bool_()),
+        ("w", pa.int64()),
+        ("u", pa.uint64()),
+        ("c", pa.decimal128(16, 2)),
+        ("k", pa.dictionary(pa.int8(), pa.string())),
+        ("d", pa.duration("ms")),
     ]
 )
+# Spark has no unsigned numbers and no dictionaries, and reads no durations from files.
+SPARK_TYPES = {"u": pa.decimal128(20, 0), "k": pa.string()}
+SPARK_SCHEMA = pa.schema([(field.name, SPARK_TYPES.get(field.name, field.type)) for field in SCHEMA if field.name != "d"])
 
 
 # ---------------------------------------------------------------- streams
 
 
-def table(events: Sequence[Event]) -> pa.Table:
+def table(events: Sequence[Event], schema: pa.Schema = SCHEMA) -> pa.Table:
     """The events as the user's table; `row` tells them apart."""
     rows = [{"type": event.type, "ts": event.ts, "row": event.row, **event.attributes} for event in events]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
+    columns = {name: [row.get(name) for row in rows] for name in schema.names}
+    return pa.table({name: pa.array(columns[name], schema.field(name).type) for name in schema.names}, schema=schema)
+
+
+def spark_table(events: Sequence[Event]) -> pa.Table:
+    """The events in types that Spark has; for queries without durations."""
+    return table(events, SPARK_SCHEMA)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How points in time are written. What a stream counts as 0, 1, 2 ... are its units around 1970, on both sides."""
+
+    unit: str
+    zone: str | None
+
+    @property
+    def period(self) -> str:
+        """The unit that a query tells such times apart by."""
+        return "us" if self.unit == "ns" else self.unit
+
+    def moved(self, events: Sequence[Event]) -> list[Event]:
+        """The events in microseconds since 1970."""
+        return [replace(event, ts=(event.ts - 5) * _US[self.period]) for event in events]
+
+    def table(self, moved: Sequence[Event]) -> pa.Table:
+        """What was moved, as the user's table. What nanoseconds have below a microsecond is not seen."""
+        times = [event.ts * 1_000 + event.row * 77 % 1_000 if self.unit == "ns" else event.ts // _US[self.unit] for event in moved]
+        return table(moved).set_column(1, "ts", pa.array(times, pa.timestamp(self.unit, self.zone)))
+
+
+_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+clocks = st.builds(
+    Clock, st.sampled_from(["s", "ms", "us", "ns"]), st.sampled_from([None, "UTC", "Europe/Berlin", "America/New_York", "+05:30"])
+)
+
+
+def plain(value: Any) -> Any:
+    """A value that is equal for equal answers: doubles up to rounding (NaN is null), moments and durations in microseconds."""
+    if isinstance(value, float):
+        return None if math.isnan(value) else float(f"{value:.12g}") + 0.0
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else str(value.normalize())
+    if isinstance(value, datetime):
+        return (value.replace(tzinfo=value.tzinfo or UTC) - EPOCH) // MICROSECOND
+    return value // MICROSECOND if isinstance(value, timedelta) else value
 
 
 @st.composite
@@ -103,6 +165,18 @@ def concepts(hierarchy: dict[str, Any] | None) -> list[str]:
 # ---------------------------------------------------------------- queries
 
 
+PARTITIONS = ["id", "s", "id, f", "k", "w", "u", "c"]
+KEYS = ["id", "id", "s", "w", "u", "c", "k"]
+
+
+@dataclass(frozen=True)
+class About:
+    """What predicates may be about: what tells points in time apart (None: times are integers), and a column of durations."""
+
+    period: str | None
+    durations: bool
+
+
 @dataclass(frozen=True)
 class Leaf:
     name: str
@@ -124,30 +198,37 @@ def queries(
     returns: bool = False,
     predicates: bool = True,
     words: Sequence[str] = ("SEQ", "SEQ", "AND", "OR"),
+    period: str | None = None,
+    durations: bool = True,
 ) -> str:
     """The text of a valid query. `counted` asks for (or excludes) tuple-count windows, `words` names the operators to use.
+
+    Times are integers (in ms), or points in time that are some `period`s apart. `durations` excludes the column of these.
 
     Without `predicates` (and partitions) the structure alone decides, and far more of the matches live or die by their negations.
     """
     pattern = draw(_skeletons(tuple(names), depth, tuple(words)))
     positives = _positives(pattern)
-    lines = [f"PATTERN {_write(draw, pattern, [], [], predicates)}"]
-    if predicates and (where := _predicates(draw, positives, [])):
+    about = About(period, durations)
+    lines = [f"PATTERN {_write(draw, pattern, [], [], predicates and about)}"]
+    if predicates and (where := _predicates(draw, positives, [], about)):
         lines.append("WHERE " + where)
     if predicates and draw(st.integers(0, 4)) == 4:
-        lines.append("PARTITION BY " + draw(st.sampled_from(["id", "s", "id, f"])))
-    lines.append("WITHIN " + draw(windows(counted)))
+        lines.append("PARTITION BY " + draw(st.sampled_from(PARTITIONS)))
+    lines.append("WITHIN " + draw(windows(counted, period)))
     if returns:
-        items = draw(st.lists(_values(positives), min_size=1, max_size=3))
+        items = draw(st.lists(_values(positives, about), min_size=1, max_size=3))
         lines.append("RETURN " + ", ".join(f"{item} AS r{i}" for i, item in enumerate(items)))
     return "\n".join(lines)
 
 
 @st.composite
-def windows(draw: st.DrawFn, counted: bool | None = None) -> str:
+def windows(draw: st.DrawFn, counted: bool | None = None, period: str | None = None) -> str:
     n = draw(st.sampled_from([1, 2, 3, 4, 5, 6, 8, 8, 12]))
     if draw(st.booleans()) if counted is None else counted:
         return f"{n} EVENTS"
+    if period is not None:
+        return f"{n} {period}"
     return draw(st.sampled_from([f"{n}", f"{n} ms", f"{n}500 us"]))
 
 
@@ -181,7 +262,7 @@ def _positives(part: Leaf | Operator) -> list[str]:
     return [variable for negated, child in part.parts if not negated for variable in _positives(child)]
 
 
-def _write(draw: st.DrawFn, node: Operator, outer: list[str], outer_negated: list[str], with_predicates: bool) -> str:
+def _write(draw: st.DrawFn, node: Operator, outer: list[str], outer_negated: list[str], about: About | Literal[False]) -> str:
     """The operator as text. `outer` and `outer_negated` hold the variables that the enclosing expressions make visible."""
     visible = outer + [child.variable for negated, child in node.parts if isinstance(child, Leaf) and not negated]
     negations = outer_negated + [child.variable for negated, child in node.parts if isinstance(child, Leaf) and negated]
@@ -190,14 +271,14 @@ def _write(draw: st.DrawFn, node: Operator, outer: list[str], outer_negated: lis
         if isinstance(child, Leaf):
             text = f"{child.name} {child.variable}"
         else:  # inside a negation, a predicate on another negation would name two of them
-            text = _write(draw, child, visible, [] if negated else negations, with_predicates)
+            text = _write(draw, child, visible, [] if negated else negations, about)
         items.append("!" + text if negated else text)
-    if with_predicates and (predicates := _predicates(draw, visible, negations)):
+    if about and (predicates := _predicates(draw, visible, negations, about)):
         items.append(predicates)
     return f"{node.word}({', '.join(items)})"
 
 
-def _predicates(draw: st.DrawFn, visible: list[str], negated: list[str]) -> str:
+def _predicates(draw: st.DrawFn, visible: list[str], negated: list[str], about: About) -> str:
     """Up to two conjuncts over the visible variables, each naming at most one negated component."""
     conjuncts = []
     for _ in range(draw(st.sampled_from([0, 0, 0, 1, 1, 2]))):
@@ -205,21 +286,21 @@ def _predicates(draw: st.DrawFn, visible: list[str], negated: list[str]) -> str:
         variables = visible + absent
         kind = draw(st.sampled_from(["local", "pair", "same", "chain", "any", "whole"])) if variables else "same"
         if kind == "same":
-            conjuncts.append(f"[{draw(st.sampled_from(['id', 's']))}]")
+            conjuncts.append(f"[{draw(st.sampled_from(KEYS))}]")
         elif kind == "chain" and len(variables) > 2:
-            attribute = draw(st.sampled_from(["id", "x"]))
+            attribute = draw(st.sampled_from(["id", "x", "w", "u", "c"]))
             conjuncts.append(" = ".join(f"{v}.{attribute}" for v in draw(st.permutations(variables))[:3]))
         elif kind == "whole":
             conjuncts.append(draw(_wholes(variables, absent or variables)))
         elif kind == "any":
-            conjuncts.append(f"({draw(_comparisons(variables))} OR {draw(_comparisons(variables))})")
+            conjuncts.append(f"({draw(_comparisons(variables, about))} OR {draw(_comparisons(variables, about))})")
         else:
-            conjuncts.append(draw(_locals(variables) if kind == "local" else _comparisons(variables)))
+            conjuncts.append(draw(_locals(variables, about) if kind == "local" else _comparisons(variables, about)))
     return " AND ".join(conjuncts)
 
 
 @st.composite
-def _locals(draw: st.DrawFn, variables: Sequence[str]) -> str:
+def _locals(draw: st.DrawFn, variables: Sequence[str], about: About) -> str:
     """A predicate on one event."""
     v = draw(st.sampled_from(variables))
     number = f"{v}.{draw(st.sampled_from(NUMBERS))}"
@@ -236,15 +317,27 @@ def _locals(draw: st.DrawFn, variables: Sequence[str]) -> str:
         f"{v}.f",
         f"NOT {v}.f",
         f"{v}.type = 'A'",
-        f"{v}.ts % 2 = 0",
         f"{v}.x * 2 + 1 > {v}.y / {v}.id",
         f"-{number} % 2 = -1",
+        f"{v}.k IN ('p', 'r')",
+        f"{number} IN (0.1, 1, 9007199254740992.0)",
+        f"{number} NOT IN (9007199254740993, 1e19, 0.5, NULL)",
+        f"{number} NOT IN (9007199254740993, 1e19, 0.5)",
+        f"{number} {draw(_comparators)} 9007199254740992.0",
+        f"{v}.u {draw(_comparators)} 18446744073709551615",
+        f"{v}.c + 0.2 {draw(_comparators)} 0.3",
     ]
+    if about.period is None:
+        choices += [f"{v}.ts % 2 = 0", f"{v}.ts % 2 ms = 0", f"{v}.ts / 1 ms > 3"]
+    else:
+        choices += [f"{v}.ts {draw(_comparators)} '1970-01-01T00:00:00'", f"{v}.ts + 1 {about.period} >= '1970-01-01'"]
+    if about.durations:
+        choices += [f"{v}.d {draw(_comparators)} 1500 ms", f"{v}.d % 1 s = 500 ms", f"-{v}.d / 1 s > 0.5", f"{v}.d * 2 = 3 s"]
     return draw(st.sampled_from(choices))
 
 
 @st.composite
-def _comparisons(draw: st.DrawFn, variables: Sequence[str]) -> str:
+def _comparisons(draw: st.DrawFn, variables: Sequence[str], about: About) -> str:
     """A predicate on two events, which may be the same one."""
     u, v = draw(st.sampled_from(variables)), draw(st.sampled_from(variables))
     a, b = draw(st.sampled_from(NUMBERS)), draw(st.sampled_from(NUMBERS))
@@ -254,12 +347,25 @@ def _comparisons(draw: st.DrawFn, variables: Sequence[str]) -> str:
         f"{u}.s {draw(_comparators)} {v}.s",
         f"{u}.{a} + {v}.{b} {draw(_comparators)} 1",
         f"{u}.{a} * 1.5 < {v}.{b}",
-        f"{v}.ts - {u}.ts < 3",
-        f"{v}.ts - {u}.ts >= 2 ms",
         f"NOT {u}.{a} = {v}.{b}",
         f"{u}.{a} BETWEEN {v}.id AND {v}.x",
         f"{u}.type != {v}.type",
+        f"{u}.w + 1 {draw(_comparators)} {v}.w",
+        f"{u}.u - {v}.w {draw(_comparators)} 0",
+        f"{u}.k {draw(_comparators)} {v}.k",
+        f"{u}.c {draw(st.sampled_from('+-*'))} {v}.c {draw(_comparators)} 0.3",
+        f"{u}.w {draw(_comparators)} {v}.y",
     ]
+    if about.period is None:
+        choices += [f"{v}.ts - {u}.ts < 3", f"{v}.ts - {u}.ts >= 2 ms", f"({v}.ts - {u}.ts) / 1 ms > 1.5"]
+        choices += [f"{u}.ts + {v}.x * 1 ms > {v}.ts", f"{v}.ts - {u}.ts = {u}.x * 2 ms"]
+    else:
+        p = about.period
+        choices += [f"{v}.ts - {u}.ts < 3 {p}", f"({v}.ts - {u}.ts) / 1 {p} > 1.5", f"{u}.ts + 2 {p} > {v}.ts"]
+        choices += [f"({v}.ts - {u}.ts) % 2 {p} = 0 s", f"{v}.ts != {u}.ts"]
+        choices += [f"{v}.ts - {u}.ts < {v}.d"] if about.durations else []
+    if about.durations:
+        choices += [f"{u}.d {draw(_comparators)} {v}.d", f"{u}.d - {v}.d > 1 s", f"{u}.d / {v}.d > 1"]
     return draw(st.sampled_from(choices))
 
 
@@ -284,17 +390,24 @@ def _wholes(draw: st.DrawFn, variables: Sequence[str], named: Sequence[str]) -> 
 
 
 @st.composite
-def _values(draw: st.DrawFn, variables: Sequence[str]) -> str:
+def _values(draw: st.DrawFn, variables: Sequence[str], about: About) -> str:
     """Something to RETURN."""
     u, v = draw(st.sampled_from(variables)), draw(st.sampled_from(variables))
     a, b = draw(st.sampled_from(NUMBERS)), draw(st.sampled_from(NUMBERS))
     choices = [
-        f"{u}.{draw(st.sampled_from(['id', 'x', 'y', 's', 'f', 'type', 'ts']))}",
+        f"{u}.{draw(st.sampled_from(['id', 'x', 'y', 's', 'f', 'type', 'ts', 'w', 'u', 'c', 'k']))}",
         f"{u}.ts - {v}.ts",
         f"{u}.{a} {draw(st.sampled_from(['+', '-', '*', '/']))} {v}.{b}",
         f"-{u}.{a} % 2",
         f"({u}.x + 1) * {v}.x - 3",
+        f"{u}.c {draw(st.sampled_from('+-*'))} {draw(st.sampled_from(['0.1', '3', f'{v}.x', f'{v}.c']))}",
     ]
+    if about.period is not None:
+        choices += [f"{u}.ts + 2 {about.period}", f"({u}.ts - {v}.ts) / 2"]
+    else:
+        choices += [f"({u}.ts - {v}.ts) / 1 s", f"{u}.ts + {v}.x * 1 ms"]
+    if about.durations:
+        choices += [f"{u}.d", f"{u}.d + {v}.d", f"{u}.d * 2", f"{u}.d / {v}.d", f"{u}.d % 1 s"]
     return draw(st.sampled_from(choices))
 
 

@@ -191,9 +191,9 @@ def prepare(
 
 def _distinct(events: Events, names: Iterable[str]) -> dict[str, int]:
     """How many values columns have among the first events: enough to tell few keys from many."""
-    import pyarrow.compute as pc
+    from seqube.engine.predicates import code_columns
 
-    return {name: pc.count_distinct(events.column(name).slice(0, 65_536)).as_py() for name in names}
+    return {name: code_columns([[events.column(name).slice(0, 65_536)]])[1] for name in names}
 
 
 def _share(workload: Workload, events: Events, hierarchy: Hierarchy | None, strategy: str) -> SharedPlan | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import Any
 
@@ -12,9 +11,10 @@ from hypothesis import strategies as st
 
 import hand_worked
 import oracle
+from aggregate_queries import assert_same_rows, with_aggregates
 from answers import assert_equal_matches, run, show
 from seqube.language import parse
-from strategies import concepts, hierarchies, queries, streams
+from strategies import clocks, concepts, hierarchies, plain, queries, streams
 
 
 @pytest.mark.parametrize(("query", "text", "expected"), hand_worked.CASES)
@@ -62,19 +62,51 @@ def test_hierarchies(data: st.DataObject, hierarchy: dict[str, Any] | None, even
 @given(text=queries(returns=True, depth=2), events=streams())
 def test_returned_values(text: str, events: list[oracle.Event]) -> None:
     show(text, events)
-    expected = oracle.results(parse(text), events)
-    assert Counter(map(comparable, run(text, events))) == Counter(map(comparable, expected))
+    assert_equal_values(text, events, None)
+
+
+def assert_equal_values(text: str, events: Sequence[oracle.Event], clock: Clock | None) -> None:
+    expected = oracle.results(parse(text), events, unit=oracle.MOMENTS if clock else "ms")
+    kinds = [{type(row[name]) for row in expected} for name in (expected[0] if expected else ())]
+    if any({int, float} <= of_column for of_column in kinds):
+        with pytest.raises(sq.DataError, match="is a column of whole numbers"):
+            run(text, events, clock=clock)
+        return
+    try:
+        found = run(text, events, clock=clock)
+    except sq.DataError:  # of the whole numbers in a column, none is whole
+        assert any(float in of_column for of_column in kinds)
+        return
+    assert Counter(map(comparable, found)) == Counter(map(comparable, expected))
 
 
 def comparable(row: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """A row whose floats are rounded to what any order of evaluation agrees on; NaN is null."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, float):
-            return None if math.isnan(value) else round(value, 9)
-        return value
-
     return tuple(sorted((name, plain(value)) for name, value in row.items()))
+
+
+# ---------------------------------------------------------------- points in time, in every unit and zone
+
+
+@given(data=st.data(), clock=clocks, events=streams())
+def test_moments(data: st.DataObject, clock: Clock, events: list[oracle.Event]) -> None:
+    note(str(clock))
+    assert_equal_matches(data.draw(queries(period=clock.period)), clock.moved(events), clock=clock)
+
+
+@given(data=st.data(), clock=clocks, events=streams())
+def test_returned_moments(data: st.DataObject, clock: Clock, events: list[oracle.Event]) -> None:
+    text, events = data.draw(queries(returns=True, depth=2, period=clock.period)), clock.moved(events)
+    show(f"{text}  -- {clock}", events)
+    assert_equal_values(text, events, clock)
+
+
+@given(data=st.data(), clock=clocks, events=streams())
+def test_aggregates_of_moments(data: st.DataObject, clock: Clock, events: list[oracle.Event]) -> None:
+    text = data.draw(queries(depth=2, period=clock.period).flatmap(lambda base: with_aggregates(base, period=clock.period)))
+    events = clock.moved(events)
+    show(f"{text}  -- {clock}", events)
+    found = sq.run(text, clock.table(events)).table.to_pylist()
+    assert_same_rows(found, oracle.aggregates(parse(text), events, unit=oracle.MOMENTS))
 
 
 @given(text=queries(), returning=queries(returns=True))

@@ -15,8 +15,8 @@ import seqube.spark as sqs
 from seqube.generate import generate
 from seqube.generate import hierarchy as concept_tree
 from seqube.spark import batch, ingest
-from strategies import SCHEMA
-from strategies import table as as_table
+from strategies import SPARK_SCHEMA
+from strategies import spark_table as as_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -210,7 +210,7 @@ def test_what_is_pushed_down_never_loses_a_row(spark: SparkSession) -> None:
             }
             for i, y in enumerate(ODD * 12)
         ],
-        SCHEMA,
+        SPARK_SCHEMA,
     )
     source = ingest.read_source(spark.createDataFrame(odd), "type", "ts", "ms")
     texts = [f"SEQ(A a) WHERE {predicate} WITHIN 1 RETURN a.row" for predicate in PREDICATES]

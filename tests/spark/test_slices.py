@@ -24,7 +24,7 @@ from seqube.spark.ingest import IDENTITY, SEQUENCE
 from seqube.spark.routing import Layout, lay_out
 from seqube.spark.rows import Answer, Columns, answer
 from strategies import queries, streams
-from strategies import table as as_table
+from strategies import spark_table as as_table
 
 
 def spread(table: pa.Table, plan: MatchPlan, buckets: np.ndarray[Any, Any], layout: Layout, hidden: dict[str, Any]) -> pa.Table:
@@ -50,7 +50,7 @@ def cut_anywhere(plan: MatchPlan, bounds: list[int], sizes: list[int], cut: list
 bounds = st.lists(st.integers(-1, 10), max_size=10)
 
 
-@given(text=queries(counted=False), events=streams(), cuts=bounds)
+@given(text=queries(durations=False, counted=False), events=streams(), cuts=bounds)
 def test_slices_of_any_length(text: str, events: list[oracle.Event], cuts: list[int]) -> None:
     plan, table = plan_matches(parse(text)), as_table(events)
     layout = cut_anywhere(plan, cuts, [len(events)], [0], 1)
@@ -58,7 +58,11 @@ def test_slices_of_any_length(text: str, events: list[oracle.Event], cuts: list[
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 
 
-@given(text=queries(predicates=False, counted=False), events=streams(max_time=20), cuts=st.lists(st.integers(-1, 21), max_size=20))
+@given(
+    text=queries(durations=False, predicates=False, counted=False),
+    events=streams(max_time=20),
+    cuts=st.lists(st.integers(-1, 21), max_size=20),
+)
 def test_slices_with_negation_at_every_edge(text: str, events: list[oracle.Event], cuts: list[int]) -> None:
     plan, table = plan_matches(parse(text)), as_table(events)
     layout = cut_anywhere(plan, cuts, [len(events)], [0], 1)
@@ -103,7 +107,7 @@ def numbered(table: pa.Table, plan: MatchPlan, ends: list[int], wanted: Answer) 
         yield from match_task(events, tasks[number], wanted)
 
 
-@given(text=queries(counted=True), events=streams(), cuts=bounds)
+@given(text=queries(durations=False, counted=True), events=streams(), cuts=bounds)
 def test_numbered_slices(text: str, events: list[oracle.Event], cuts: list[int]) -> None:
     plan, table = plan_matches(parse(text)), as_table(events)
     if plan.partition_by:
@@ -113,7 +117,7 @@ def test_numbered_slices(text: str, events: list[oracle.Event], cuts: list[int])
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 
 
-@given(text=queries(counted=False), events=streams(), cuts=bounds, seed=st.integers(0, 100))
+@given(text=queries(durations=False, counted=False), events=streams(), cuts=bounds, seed=st.integers(0, 100))
 def test_ids_depend_on_the_events_alone(text: str, events: list[oracle.Event], cuts: list[int], seed: int) -> None:
     plan, table = plan_matches(parse(text)), as_table(events)
     hashes = np.random.default_rng(seed).integers(0, 2**62, 10)[table.column("x").fill_null(0).to_numpy()]

@@ -35,7 +35,7 @@ from seqube.engine.instances import (
     sorted_by_group,
     spanning,
 )
-from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, rank_pair
+from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, rank
 from seqube.engine.sequence import (
     HIGHEST,
     LOWEST,
@@ -399,11 +399,8 @@ class Evaluation:
         for c in order:
             for atom in clauses[c]:
                 if isinstance(atom, Atom):
-                    left, right = rank_pair(
-                        self._column(atom.left, slots[atom.left_slot]),
-                        self._column(atom.right, slots[atom.right_slot]),
-                        self.evaluator,
-                    )
+                    columns = (self._column(atom.left, slots[atom.left_slot]), self._column(atom.right, slots[atom.right_slot]))
+                    left, right = rank(columns, self.evaluator)
                     sides = (OPS[atom.op], atom.left_slot, n_values, atom.right_slot, n_values + len(left))
                 else:
                     slot = slots[atom.slot]

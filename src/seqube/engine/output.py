@@ -18,7 +18,8 @@ from seqube.engine.instances import Instances
 from seqube.engine.predicates import UNBOUND, Evaluator, Ints, gather, take
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
-from seqube.language.tree import Output, attributes
+from seqube.events.schema import value_type
+from seqube.language.tree import Attribute, Output, attributes
 from seqube.plan.physical import MatchPlan, scans
 
 START, END = "start", "end"
@@ -59,18 +60,26 @@ class MatchWriter:
     def _item(self, item: Output, piece: Instances) -> pa.Array:
         """A column of RETURN. Whole numbers stay whole: a column does not change its type where a result leaves 64 bits."""
         column = self._evaluator.array(item.value, piece.rows, len(piece))
-        if len(piece) and pat.is_floating(column.type) and item not in self._doubles:
+        kind = self._kinds[item]
+        if column.type == kind:
+            return column
+        if pat.is_integer(kind) and not pat.is_integer(column.type):
             raise DataError(
                 f"{item.name} is a column of whole numbers, and one of them is not whole or leaves 64 bits\n"
                 "  hint: return it as a decimal number: multiply by 1.0 first"
             )
-        return column
+        return column.cast(kind)
 
     @cached_property
-    def _doubles(self) -> frozenset[Output]:
-        """The items of RETURN that are decimal numbers by their kind."""
+    def _kinds(self) -> dict[Output, pa.DataType]:
+        """The types of RETURN's columns: those they have without a row, so that no row decides them."""
         none = dict.fromkeys(self._plan.pattern.binds, np.empty(0, np.int64))
-        return frozenset(item for item in self._plan.returns if pat.is_floating(self._evaluator.array(item.value, none, 0).type))
+        evaluator = Evaluator(self._events.slice(0, 0))
+        kinds = {item: evaluator.array(item.value, none, 0).type for item in self._plan.returns}
+        for item in self._plan.returns:
+            if isinstance(item.value, Attribute) and pat.is_uint64(kind := value_type(self._events.column(item.value.name).type)):
+                kinds[item] = kind
+        return kinds
 
     def empty(self) -> pa.Table:
         """The result without a row: its column names and types."""

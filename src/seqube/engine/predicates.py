@@ -2,7 +2,8 @@
 
 A `Bindings` says which row each variable is bound to, for many candidates at once; a value over it is an Arrow array, a
 predicate a mask that is true where the predicate is true (not false, not unknown: SQL's rule). Values are normalised on the way
-in: integers are 64-bit, other numbers are doubles, moments are microseconds; NaN is no number and counts as null.
+in: integers are 64-bit, moments are microseconds (rounded down) in their own zone, dictionaries are what they stand for; NaN is no
+number and counts as null. `numbers` calculates and compares; moments and durations are integers that are checked.
 
 Loops compare 64-bit integers only. `rank_pair` turns two columns of any kind into integers that compare like the originals, with
 `NULL` for null; `code_columns` turns columns into dense codes that are equal where the values are.
@@ -13,7 +14,8 @@ Cost: a pass over the candidates per operator of the expression.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,9 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from seqube.errors import PlanError
+from seqube.engine import numbers
+from seqube.errors import DataError, PlanError
 from seqube.events import Events
-from seqube.events.schema import UNITS
+from seqube.events.schema import TIME, UNITS
+from seqube.events.times import microseconds
 from seqube.language.tree import (
     AllOf,
     Among,
@@ -42,6 +46,7 @@ from seqube.language.tree import (
     Predicate,
     Value,
 )
+from seqube.language.writer import write_value
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -49,6 +54,7 @@ Bindings = Mapping[str, Ints]  # variable -> row numbers, -1 where it is not bou
 
 NULL = np.iinfo(np.int64).min  # stands for null among ranks; no valid rank has this value
 UNBOUND = -1
+_INT64 = np.iinfo(np.int64)
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": pc.equal,
@@ -58,7 +64,10 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
+_CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_UTC = pa.timestamp("us")  # what moments of different zones are compared in
 
 
 class Evaluator:
@@ -95,7 +104,7 @@ class Evaluator:
                 value = self.value(operand, bindings)
                 return pc.is_valid(value) if negated else pc.is_null(value)
             case IsTrue(operand):
-                return self.value(operand, bindings)
+                return self.value(operand, bindings).cast(pa.bool_())  # of a column without values, null
             case Inverse(part):
                 return pc.invert(self.predicate(part, bindings))
             case AllOf(parts) | AnyOf(parts):
@@ -108,36 +117,34 @@ class Evaluator:
                 raise PlanError(f"{type(node).__name__} is resolved before anything is evaluated")
 
     def _compare(self, op: str, left: Any, right: Any) -> Any:
-        left, right = self.alike(left, right)
+        left, right = self.alike([left, right])
         return _COMPARE[op](left, right)
 
     def _among(self, operand: Any, values: list[Any]) -> Any:
-        listed = self._listed(operand, [value for value in values if value is not None])
-        if pat.is_floating(operand.type):
-            operand = pc.add(operand, 0.0)  # -0.0 equals 0.0
-        found = pc.is_in(operand, value_set=listed)
-        # SQL: null is neither in nor out of a list; nothing is outside a list that holds null.
-        known = pc.is_valid(operand)
-        if None in values:
-            known = pc.and_(known, found)
-        return pc.if_else(known, found, pa.scalar(None, pa.bool_()))
+        listed = [value for value in values if value is not None]
+        if numbers.is_number(operand.type):
+            found = numbers.among(operand, listed)
+        else:
+            found = self._found(operand, listed)
+        if None in values:  # SQL: nothing is outside a list that holds null
+            found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
+        return found
 
-    def _listed(self, operand: Any, values: list[Any]) -> pa.Array:
-        kind = operand.type
-        if pat.is_timestamp(kind):
-            return pa.array([self._moment(value) for value in values], kind)
-        if pat.is_int64(kind) and any(isinstance(value, float) for value in values):
-            values = [int(value) for value in values if float(value).is_integer()]
-        if pat.is_floating(kind):
-            values = [float(value) for value in values]
-        return pa.array(values, pa.string() if pat.is_null(kind) else kind)
+    def _found(self, operand: Any, values: list[Any]) -> Any:
+        if pat.is_timestamp(operand.type):
+            operand, values = operand.cast(_UTC), [_moment(value) for value in values]
+        if pat.is_null(operand.type):
+            operand = operand.cast(pa.string())
+            values = []
+        found = pc.is_in(operand, value_set=pa.array(values, operand.type))
+        return pc.if_else(pc.is_valid(operand), found, pa.scalar(None, pa.bool_()))  # SQL: null is neither in nor out of a list
 
     # ------------------------------------------------------------ values
 
     def value(self, node: Value, bindings: Bindings) -> pa.Array | pa.Scalar:
         match node:
             case Literal(value):
-                return pa.scalar(value)
+                return pa.scalar(value, pa.uint64()) if type(value) is int and value > _INT64.max else pa.scalar(value)
             case Duration(microseconds):
                 return pa.scalar(microseconds, pa.duration("us"))
             case Attribute(variable, name):
@@ -146,10 +153,10 @@ class Evaluator:
                 return take(self._column(name), bindings[variable])
             case Minus(operand):
                 inner = self.value(operand, bindings)
-                zero = pa.scalar(0, pa.int64() if pat.is_null(inner.type) else inner.type)
-                return self._calculate("-", zero, inner)
+                zero = pa.scalar(0, pa.int64() if not pat.is_duration(inner.type) else inner.type)
+                return self._calculate(node, "-", zero, inner)
             case Arithmetic(op, left, right):
-                return self._calculate(op, self.value(left, bindings), self.value(right, bindings))
+                return self._calculate(node, op, self.value(left, bindings), self.value(right, bindings))
             case FirstOf(values):
                 return _first_of([self.value(value, bindings) for value in values])
             case _:
@@ -157,132 +164,130 @@ class Evaluator:
 
     def _column(self, name: str) -> pa.Array:
         if name not in self._columns:
-            self._columns[name] = normalise(self._events.column(name))
+            self._columns[name] = normalise(self._events.column(name), name)
         return self._columns[name]
 
-    def alike(self, left: Any, right: Any) -> tuple[Any, Any]:
-        """Both sides in one Arrow type, where they can be compared or added.
+    def alike(self, columns: Sequence[Any]) -> list[Any]:
+        """Columns and constants in one Arrow type, in which they compare.
 
-        Text next to a moment is read as one; an integer next to a double becomes one; a duration next to a number means the
-        ticks of an integer time column.
+        Text next to a moment is read as one; a period next to a number means the ticks of an integer time column.
         """
-        if pat.is_timestamp(left.type) and pat.is_string(right.type):
-            right = self._as_moment(right)
-        elif pat.is_timestamp(right.type) and pat.is_string(left.type):
-            left = self._as_moment(left)
-        elif pat.is_duration(left.type) and _is_number(right.type):
-            left = self._ticks(left)
-        elif pat.is_duration(right.type) and _is_number(left.type):
-            right = self._ticks(right)
-        if pat.is_floating(left.type) != pat.is_floating(right.type):
-            return (left, _double(right)) if pat.is_floating(left.type) else (_double(left), right)
-        return left, right
+        kinds = [column.type for column in columns]
+        if any(pat.is_timestamp(kind) for kind in kinds):
+            columns = [_as_moment(column) if pat.is_string(column.type) else column for column in columns]
+        elif any(numbers.is_number(kind) for kind in kinds):
+            columns = [self._ticks(column) if pat.is_duration(column.type) else column for column in columns]
+        return one_type(columns)
 
-    def _ticks(self, duration: Any) -> Any:
-        ticks = pc.divide(pc.multiply(_double(_microseconds(duration)), 1_000.0), float(UNITS[self._events.unit]))
-        whole = ticks.cast(pa.int64(), safe=False)
-        exact = pc.equal(_double(whole), ticks)
-        is_exact = exact if isinstance(exact, pa.Scalar) else pc.all(exact)
-        return whole if is_exact.as_py() else ticks
+    def _ticks(self, period: pa.Scalar) -> pa.Scalar:
+        """A period as a number in the unit of the time column."""
+        if period.as_py() is None:
+            return pa.scalar(None, pa.int64())
+        ticks = Fraction(period.cast(pa.int64()).as_py() * 1_000, UNITS[self._events.unit])
+        return pa.scalar(ticks.numerator if ticks.denominator == 1 else float(ticks))
 
-    def _as_moment(self, text: Any) -> Any:
-        if isinstance(text, pa.Scalar):
-            return pa.scalar(self._moment(text.as_py()), pa.timestamp("us"))
-        return text.cast(pa.timestamp("us"))
+    def _calculate(self, node: Value, op: str, left: Any, right: Any) -> Any:
+        if self._events.schema[TIME] == "number":  # there a period that meets a number is one
+            if numbers.is_number(right.type) and pat.is_duration(left.type) and isinstance(left, pa.Scalar):
+                left = self._ticks(left)
+            elif numbers.is_number(left.type) and pat.is_duration(right.type) and isinstance(right, pa.Scalar):
+                right = self._ticks(right)
+        if not any(pat.is_temporal(side.type) for side in (left, right)):
+            return numbers.calculate(op, *(side.cast(pa.int64()) if pat.is_null(side.type) else side for side in (left, right)))
+        try:
+            return self._calculate_time(op, left, right)
+        except pa.ArrowInvalid:
+            raise DataError(
+                f"{write_value(node)} is longer or later than there is time for: 2^63 - 1 microseconds, about 292,000 years\n"
+                "  hint: make it smaller, or leave out such events with a condition"
+            ) from None
 
-    def _moment(self, text: str | None) -> datetime | None:
-        if text is None:
-            return None
-        moment = datetime.fromisoformat(text)
-        return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
-
-    def _calculate(self, op: str, left: Any, right: Any) -> Any:
-        if op in "*/" and (pat.is_duration(left.type) or pat.is_duration(right.type)):
-            return self._scale(op, left, right)
-        left, right = self.alike(left, right)
+    def _calculate_time(self, op: str, left: Any, right: Any) -> Any:
+        """Moments and durations, checked; a duration times or by a number, to the microsecond; by a duration, a number."""
+        if pat.is_null(left.type) or pat.is_null(right.type):
+            sizes = [len(side) for side in (left, right) if isinstance(side, pa.Array)]
+            return pa.nulls(sizes[0]) if sizes else pa.scalar(None)
         if op in _CHECKED:
-            try:
-                return _without_nan(_CHECKED[op](left, right))
-            except pa.ArrowInvalid:  # out of 64 bits: doubles hold the size, if not every digit
-                return _without_nan(_CHECKED[op](_double(left), _double(right)))
-        if op == "%" and pat.is_int64(left.type) and pat.is_int64(right.type):
-            return _remainder(left, right)
-        left, right = _double(left), _double(right)
-        right = pc.if_else(pc.equal(right, 0.0), pa.scalar(None, pa.float64()), right)  # by zero: null
-        return _without_nan(pc.divide(left, right)) if op == "/" else _remainder(left, right)
-
-    def _scale(self, op: str, left: Any, right: Any) -> Any:
-        """A duration times or by a number, to the microsecond; a duration by a duration, which is a number."""
-        result = self._calculate(op, _microseconds(left), _microseconds(right))
-        if pat.is_duration(left.type) and pat.is_duration(right.type):
+            if pat.is_timestamp(left.type) and pat.is_timestamp(right.type):
+                left, right = one_type([left, right])
+            if pat.is_duration(left.type) and pat.is_duration(right.type):  # Arrow checks numbers, not durations
+                return _CHECKED[op](_microseconds(left), _microseconds(right)).cast(pa.duration("us"))
+            return _CHECKED[op](left, right)
+        result = numbers.calculate(op, _microseconds(left), _microseconds(right))
+        if op == "/" and pat.is_duration(left.type) and pat.is_duration(right.type):
             return result
-        if pat.is_floating(result.type):
-            result = pc.round(result).cast(pa.int64(), safe=False)
+        if not pat.is_int64(result.type):
+            result = pc.round(numbers.double(result)).cast(pa.int64())
         return result.cast(pa.duration("us"))
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pat.is_int64(kind) or pat.is_floating(kind))
 
 
 def _microseconds(value: Any) -> Any:
     return value.cast(pa.int64()) if pat.is_duration(value.type) else value
 
 
-def _double(value: Any) -> Any:
-    """As a double, rounded where an integer has more digits than one holds (SQL's rule)."""
-    return value.cast(pa.float64(), safe=False)
+def _as_moment(text: Any) -> Any:
+    if isinstance(text, pa.Scalar):
+        return pa.scalar(_moment(text.as_py()), _UTC)
+    return text.cast(_UTC)
+
+
+def _moment(text: str | None) -> int | None:
+    """An ISO 8601 text in microseconds since 1970. A zone may carry it beyond the years that Python has."""
+    if text is None:
+        return None
+    moment = datetime.fromisoformat(text)
+    offset = moment.utcoffset() or timedelta(0)
+    return (moment.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND - offset // _MICROSECOND
 
 
 def _first_of(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else pc.coalesce(*values)
 
 
-def _remainder(left: Any, right: Any) -> Any:
-    """What is left of a division, with the sign of the dividend; null where the divisor is zero."""
-    scalar = isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar)
-    right = pc.if_else(pc.equal(right, pa.scalar(0, right.type)), pa.scalar(None, right.type), right)
-    size = len(left) if isinstance(left, pa.Array) else len(right) if isinstance(right, pa.Array) else 1
-    dividends, divisors = (pa.repeat(side, size) if isinstance(side, pa.Scalar) else side for side in (left, right))
-    null = np.asarray(pc.or_(pc.is_null(dividends), pc.is_null(divisors)))
-    values = np.fmod(np.asarray(dividends.fill_null(0)), np.asarray(divisors.fill_null(1)))
-    result = _without_nan(pa.array(values, mask=null))
-    return result[0] if scalar else result
+def one_type(columns: Sequence[Any]) -> list[Any]:
+    """Columns and constants of one kind in one Arrow type, in which they compare."""
+    kinds = {column.type for column in columns if not pat.is_null(column.type)}
+    if all(numbers.is_number(kind) for kind in kinds):
+        return numbers.aligned(columns)
+    kind = next(iter(kinds)) if len(kinds) == 1 else _UTC
+    return [column.cast(kind) for column in columns]
 
 
-def _without_nan(values: Any) -> Any:
-    """NaN is no number: it counts as null in predicates."""
-    if pat.is_floating(values.type):
-        nan = pc.is_nan(values)
-        if isinstance(nan, pa.Scalar) or pc.any(nan).as_py():
-            return pc.if_else(nan, pa.scalar(None, values.type), values)
-    return values
-
-
-def normalise(column: pa.Array) -> pa.Array:
+def normalise(column: pa.Array, name: str = "") -> pa.Array:
     """A column in one of the few Arrow types that are computed with."""
     kind = column.type
     if pat.is_dictionary(kind):
-        return normalise(column.dictionary_decode())
+        return normalise(column.dictionary_decode(), name)
     if pat.is_uint64(kind):
-        try:
-            return column.cast(pa.int64())
-        except pa.ArrowInvalid:
-            return column.cast(pa.float64(), safe=False)
+        highest = pc.max(column).as_py()
+        return column if highest is not None and highest > _INT64.max else column.cast(pa.int64())
     if pat.is_integer(kind):
         return column.cast(pa.int64())
-    if pat.is_floating(kind) or pat.is_decimal(kind):
-        return _without_nan(column.cast(pa.float64()))
+    if pat.is_floating(kind):
+        return numbers.without_nan(column.cast(pa.float64()))
+    if pat.is_decimal(kind) and kind.bit_width < 128:
+        return column.cast(pa.decimal128(kind.precision, kind.scale))
     if pat.is_large_string(kind) or pat.is_string_view(kind):
         return column.cast(pa.string())
-    if pat.is_timestamp(kind) or pat.is_date(kind):
-        if pat.is_timestamp(kind) and kind.tz is not None:
-            column = column.cast(pa.timestamp(kind.unit, "UTC")).cast(pa.timestamp(kind.unit, "UTC"))
-            return column.cast(pa.timestamp("us", "UTC"), safe=False).cast(pa.timestamp("us"))
-        return column.cast(pa.timestamp("us"), safe=False)
-    if pat.is_duration(kind):
-        return column.cast(pa.duration("us"), safe=False)
+    if pat.is_timestamp(kind) or pat.is_date(kind) or pat.is_duration(kind):
+        try:
+            return microseconds(column)
+        except pa.ArrowInvalid:
+            raise DataError(
+                f"column {name!r} has a value beyond 2^63 - 1 microseconds, about 292,000 years\n"
+                "  hint: make it null, or leave the row out"
+            ) from None
     return column
+
+
+def shown(column: pa.Array) -> pa.Array:
+    """Values as a result shows them: as they came, but equal ones alike (no dictionary, nothing below a microsecond, no -0.0)."""
+    kind = column.type
+    if pat.is_dictionary(kind):
+        return shown(column.dictionary_decode())
+    if (pat.is_timestamp(kind) or pat.is_duration(kind)) and kind.unit == "ns":
+        return microseconds(column)
+    return pc.add(column, pa.scalar(0, kind)) if pat.is_floating(kind) and not pat.is_float16(kind) else column
 
 
 def take(column: pa.Array, rows: Ints) -> pa.Array:
@@ -308,26 +313,28 @@ def gather(column: pa.Array, rows: Ints) -> pa.Array:
 def _mask(result: Any, size: int) -> Mask:
     if isinstance(result, pa.Scalar):
         return np.full(size, result.as_py() is True)
+    if pat.is_null(result.type):
+        return np.zeros(size, np.bool_)
     return np.asarray(result.fill_null(False) if result.null_count else result).astype(np.bool_)
 
 
 # ---------------------------------------------------------------- integers that compare like the originals
 
 
-def rank_pair(left: pa.Array, right: pa.Array, evaluator: Evaluator) -> tuple[Ints, Ints]:
-    """Two columns as integers with the same order and equality between them; null becomes NULL."""
-    left, right = evaluator.alike(left, right)
-    kind = left.type if not pat.is_null(left.type) else right.type
+def rank(columns: Sequence[Any], evaluator: Evaluator) -> list[Ints]:
+    """Columns (and constants, as columns of one row) as integers with the same order and equality between them; NULL for null."""
+    alike = evaluator.alike(columns)
+    arrays = [pa.repeat(column, 1) if isinstance(column, pa.Scalar) else column for column in alike]
+    kind = arrays[0].type
     if pat.is_int64(kind) or pat.is_timestamp(kind) or pat.is_duration(kind) or pat.is_boolean(kind):
-        ranks = [_integers(side) for side in (left, right)]
+        ranks = [_integers(array) for array in arrays]
         if not any(valid.size and valid.min() == NULL for valid in (r[v] for r, v in ranks)):
-            return _with_null(*ranks[0]), _with_null(*ranks[1])
+            return [_with_null(*each) for each in ranks]
     elif pat.is_floating(kind):
-        return _with_null(*_sortable(left)), _with_null(*_sortable(right))
-    both = pa.concat_arrays([left.cast(kind), right.cast(kind)])
+        return [_with_null(*_sortable(array)) for array in arrays]
+    both = pa.concat_arrays(arrays)
     codes, valid = _integers(pc.rank(both, sort_keys="ascending", tiebreaker="dense").cast(pa.int64())), np.asarray(both.is_valid())
-    ranks_of_both = _with_null(codes[0], valid)
-    return ranks_of_both[: len(left)], ranks_of_both[len(left) :]
+    return np.split(_with_null(codes[0], valid), np.cumsum([len(array) for array in arrays])[:-1])
 
 
 def _integers(column: pa.Array) -> tuple[Ints, Mask]:
@@ -359,7 +366,7 @@ def code_columns(columns: Sequence[Sequence[pa.Array]]) -> tuple[list[Ints], int
     codes, n_codes = np.zeros(sum(sizes), np.int64), 1
     null = np.zeros(len(codes), np.bool_)
     for k in range(len(columns[0])):
-        column = pa.concat_arrays(_one_type([table[k] for table in columns]))
+        column = _one_column([table[k] for table in columns])
         if column.null_count:
             null |= np.asarray(column.is_null()).astype(np.bool_)
         part, n_values = _code(column)
@@ -387,11 +394,7 @@ def _code(column: pa.Array) -> tuple[Ints, int]:
     return np.asarray(encoded.indices.fill_null(0)).astype(np.int64), max(1, len(encoded.dictionary))
 
 
-def _one_type(pieces: list[pa.Array]) -> list[pa.Array]:
-    kinds = {piece.type for piece in pieces if not pat.is_null(piece.type)}
-    if not kinds:
-        return [piece.cast(pa.string()) for piece in pieces]
-    kind = next(iter(kinds)) if len(kinds) == 1 else pa.float64()
-    if pat.is_floating(kind):
-        return [pc.add(_double(piece), 0.0) for piece in pieces]  # -0.0 equals 0.0
-    return [piece.cast(kind) for piece in pieces]
+def _one_column(pieces: list[pa.Array]) -> pa.Array:
+    """Pieces as one column, equal where the values are."""
+    column = pa.concat_arrays(one_type([normalise(piece) for piece in pieces]))
+    return pc.add(column, 0.0) if pat.is_floating(column.type) else column  # -0.0 equals 0.0

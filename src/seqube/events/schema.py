@@ -1,8 +1,9 @@
 """What columns there are, and what may be done with them.
 
-A `Schema` maps every column to its kind ("number", "string", "boolean", "time", "duration" or "other"): all that type checking
-needs to know. `type` and `ts` are always there, whatever the columns are called, and win over columns of the same name. It is made
-from an Arrow schema alone, so a query can be checked before the first row is read.
+A `Schema` maps every column to its kind ("number", "string", "boolean", "time", "duration", "null" for a column that can hold
+nothing else, or "other"): all that type checking needs to know. `type` and `ts` are always there, whatever the columns are called,
+and win over columns of the same name. It is made from an Arrow schema alone, so a query can be checked before the first row is
+read.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from seqube.errors import SchemaError, did_you_mean
 TYPE = "type"
 TIME = "ts"
 
-Kind = Literal["number", "string", "boolean", "time", "duration", "other"]
+Kind = Literal["number", "string", "boolean", "time", "duration", "null", "other"]
 
 # How many nanoseconds one tick of the time column lasts.
 UNITS: dict[str, int] = {
@@ -56,6 +57,8 @@ def kind_of(arrow: pa.DataType) -> Kind:
         return "time"
     if pat.is_duration(arrow):
         return "duration"
+    if pat.is_null(arrow):
+        return "null"
     return "other"
 
 
@@ -66,13 +69,13 @@ class Schema(Mapping[str, Kind]):
         if unit not in UNITS:
             raise SchemaError(f"unknown time unit {unit!r}\n  hint: one of {', '.join(UNITS)}")
         _check_names(columns.names, type_column, time_column)
-        arrow_type = _value_type(columns.field(type_column).type)
+        arrow_type = value_type(columns.field(type_column).type)
         if not (is_text(arrow_type) or pat.is_integer(arrow_type) or pat.is_boolean(arrow_type) or pat.is_null(arrow_type)):
             raise SchemaError(
                 f"the type column {type_column!r} holds {arrow_type}, which cannot name event types\n"
                 '  hint: choose a column of strings, integers or booleans with type="..."'
             )
-        arrow_time = _value_type(columns.field(time_column).type)
+        arrow_time = value_type(columns.field(time_column).type)
         is_number = pat.is_integer(arrow_time) or pat.is_floating(arrow_time) or pat.is_null(arrow_time)
         if not (is_number or is_moment(arrow_time) or is_text(arrow_time)):
             raise SchemaError(
@@ -118,7 +121,7 @@ class Schema(Mapping[str, Kind]):
         return f"Schema({', '.join(f'{name}: {kind}' for name, kind in self._kinds.items())})"
 
 
-def _value_type(arrow: pa.DataType) -> pa.DataType:
+def value_type(arrow: pa.DataType) -> pa.DataType:
     return arrow.value_type if pat.is_dictionary(arrow) else arrow
 
 

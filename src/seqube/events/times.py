@@ -78,6 +78,16 @@ def read_times(column: pa.Array) -> Clock:
     return clock._replace(faults=faults + clock.faults + _faults(ends, OUT_OF_RANGE))
 
 
+def microseconds(column: pa.Array) -> pa.Array:
+    """Moments, dates and durations in microseconds, rounded down; an `ArrowInvalid` where one is out of range. Zones stay."""
+    kind = column.type
+    target = pa.duration("us") if pat.is_duration(kind) else pa.timestamp("us", None if pat.is_date(kind) else kind.tz)
+    if pat.is_date(kind) or kind.unit != "ns":
+        return column.cast(target)
+    values = _filled(column.cast(pa.int64())) // 1000
+    return pa.array(values, mask=np.asarray(column.is_null()) if column.null_count else None).cast(target)
+
+
 def _filled(column: pa.Array) -> Any:
     """The values as a NumPy array, without a copy where nothing is null; nulls become 0."""
     return (column.fill_null(0) if column.null_count else column).to_numpy()

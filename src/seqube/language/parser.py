@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MAX_LENGTH = 1_000_000
 MAX_DEPTH = 100
 MAX_INT64 = 2**63 - 1
+MAX_UINT64 = 2**64 - 1
 
 UNIT_US = {
     unit: microseconds
@@ -133,7 +134,7 @@ def _check_limits(query: Draft) -> None:
                 "flatten it: AND, OR and SEQ take any number of parts, and a long sum counts a level for each term",
             )
         if isinstance(node, tree.Literal):
-            if type(node.value) is int and not -MAX_INT64 - 1 <= node.value <= MAX_INT64:
+            if type(node.value) is int and not -MAX_INT64 - 1 <= node.value <= MAX_UINT64:
                 _fail("this number does not fit into 64 bits", node.at, "write it with a decimal point to make it a float")
         else:
             stack.extend((child, depth + 1) for child in tree.children(node))

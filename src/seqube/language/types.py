@@ -1,7 +1,7 @@
 """Kinds of values: whether a query makes sense for the columns the events have.
 
-Every value has a kind (`Kind`), or none when it cannot be known (an attribute without a schema, NULL): what is not known fits
-everything, so the same walk finds `'a' + 1` without a schema and `r.ward > 3` with one. All mistakes are collected.
+Every value has a kind (`Kind`), or none when it cannot be known (an attribute without a schema, NULL, a column of nulls): what is
+not known fits everything, so the same walk finds `'a' + 1` without a schema and `r.ward > 3` with one. All mistakes are collected.
 
 A duration in the text (`10 min`) is a "period": a duration where times are timestamps; where the time column is an integer, a
 number in its unit. Cost: linear in the query.
@@ -23,7 +23,7 @@ from seqube.language import tree
 from seqube.language.parser import draft, in_order
 from seqube.language.tree import TIME_ATTRIBUTE, TYPE_ATTRIBUTE, Attribute, Predicate, Query, Value
 
-Kind = OneOf["number", "string", "boolean", "time", "duration", "other"]
+Kind = OneOf["number", "string", "boolean", "time", "duration", "null", "other"]
 _Kind = Kind | OneOf["period"] | None
 
 _ARTICLES: dict[_Kind, str] = {
@@ -92,7 +92,8 @@ class _Checker:
             return "string" if name == TYPE_ATTRIBUTE else None
         if name not in self.schema:
             self.fail(f"the events have no column {name!r}", at, did_you_mean(name, self.schema))
-        return self.schema.get(name)
+        kind = self.schema.get(name)
+        return None if kind == "null" else kind
 
     def key(self, name: str, at: Span | None, place: str) -> None:
         if self.column(name, at) == "other":

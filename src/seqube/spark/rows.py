@@ -145,19 +145,10 @@ def answer(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = 
         kind = field.type
         if pa.types.is_null(kind):
             kind = pa.string()
-        if plan.returns and pa.types.is_timestamp(kind) and kind.tz is None and _is_zoned(plan, field.name, schema):
-            kind = pa.timestamp("us", "UTC")
+        if pa.types.is_decimal256(kind):  # Spark has 38 digits; a value that needs more is an error
+            kind = pa.decimal128(38, min(kind.scale, 38))
         fields.append(pa.field(field.name, kind))
     return Answer(plan, pa.schema([pa.field(MATCH_ID, pa.int64()), *fields] if with_ids else fields), with_ids, limits)
-
-
-def _is_zoned(plan: MatchPlan, name: str, schema: Schema) -> bool:
-    """Whether a returned time was an instant; the engine computes with plain UTC."""
-    value = next(item.value for item in plan.returns if item.name == name)
-    if isinstance(value, Attribute) and value.name != TYPE:
-        kind = schema.arrow(value.name)
-        return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
-    return any(pa.types.is_timestamp(field.type) and field.type.tz is not None for field in schema.columns)
 
 
 def needed_schema(plans: Iterable[Plan], schema: Schema) -> Schema:

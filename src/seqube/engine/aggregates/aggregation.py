@@ -19,18 +19,21 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from seqube.engine.aggregates.measured import Measured, mean_of, total_of
 from seqube.engine.aggregates.state import Reporter, State
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Limits
-from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, normalise, take
+from seqube.engine.numbers import DIGITS
+from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, code_columns, normalise, shown, take
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
+from seqube.events.schema import UNITS
 from seqube.language.names import column_name
 from seqube.language.tree import Aggregate, Attribute, Value
+from seqube.language.writer import write_value
 from seqube.plan.aggregates import MATCHES, AggregatePlan, Measure
 from seqube.plan.needs import Needs, needs_of
 from seqube.plan.physical import Scan
@@ -246,7 +249,7 @@ class Task:
         return self.plan.report == "given" or (self.plan.report == "total" and not self.plan.group_by)
 
     def column(self, argument: Attribute) -> Measured:
-        return Measured.of(normalise(self.batch.events.column(argument.name)))
+        return Measured.of(self.batch.events.column(argument.name), argument.name)
 
 
 def distinct(values: Ints) -> Ints:
@@ -299,75 +302,13 @@ class Groups:
         columns: list[pa.Array] = []
         for key, rows in zip(reversed(self.keys), reversed(self._rows), strict=True):
             codes, digits = np.divmod(codes, len(rows))
-            columns.append(take(self._events.column(key.name), rows[digits]))
+            columns.append(shown(take(self._events.column(key.name), rows[digits])))
         return columns[::-1]
 
 
 def _any_row(bindings: Bindings) -> Ints:
     rows: Ints = np.maximum.reduce(list(bindings.values()))
     return rows
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A column as numbers, by row: whole numbers where it holds them, else doubles; `valid` where it is not null."""
-
-    column: pa.Array
-    valid: Mask
-    numbers: Ints | Floats
-
-    @staticmethod
-    def of(column: pa.Array) -> Measured:
-        valid = np.asarray(column.is_valid()).astype(np.bool_)
-        if pat.is_floating(column.type):
-            return Measured(column, valid, np.asarray(column.fill_null(0.0)))
-        if pat.is_null(column.type):
-            return Measured(column.cast(pa.int64()), valid, np.zeros(len(column), np.int64))
-        return Measured(column, valid, np.asarray(column.cast(pa.int64()).fill_null(0)))
-
-    @property
-    def is_whole(self) -> bool:
-        return self.numbers.dtype == np.int64
-
-    def ordered(self, function: str) -> tuple[Floats, Callable[[Floats], pa.Array]]:
-        """Doubles, of which the smallest stands for the MIN or MAX (null is beyond all), and what such doubles stand for."""
-        sign = 1.0 if function == "MIN" else -1.0
-        exact = self.numbers.astype(np.float64)
-        if np.isfinite(exact).all() and (not self.is_whole or (np.abs(exact) < float(1 << 53)).all()):
-            return np.where(self.valid, sign * exact, np.inf), lambda best: self._values(sign * best, np.isfinite(best))
-        known = np.flatnonzero(self.valid)
-        _, first, inverse = np.unique(self.numbers[known], return_index=True, return_inverse=True)
-        ranks = np.full(len(self.numbers), np.inf)
-        ranks[known] = sign * inverse
-
-        def look_up(best: Floats) -> pa.Array:
-            found = np.isfinite(best)
-            places = np.abs(np.where(found, best, 0.0)).astype(np.int64)
-            return self.column.take(pa.array(known[first[places]] if len(first) else places, mask=~found))
-
-        return ranks, look_up
-
-    def _values(self, numbers: Floats, found: Mask) -> pa.Array:
-        filled = np.where(found, numbers, 0.0)
-        return pa.array(filled.astype(self.numbers.dtype), mask=~found).cast(self.column.type)
-
-    def whole(self, sums: list[int] | Ints) -> pa.Array:
-        """Sums of whole numbers in the column's own type; a duration stays one."""
-        return whole_numbers(sums) if pat.is_int64(self.column.type) else pa.array(sums, pa.int64()).cast(self.column.type)
-
-
-def whole_numbers(values: list[int] | Ints) -> pa.Array:
-    """Exact whole numbers: 64 bits where they suffice, else decimals of 38 or of 76 digits."""
-    if isinstance(values, np.ndarray):
-        return pa.array(values)
-    size = max((abs(value) for value in values), default=0)
-    if all(LOWEST <= value <= HIGHEST for value in values):
-        return pa.array(values, pa.int64())
-    if size < 10**38:
-        return pa.array(values, pa.decimal128(38, 0))
-    if size < 10**76:
-        return pa.array(values, pa.decimal256(76, 0))
-    raise DataError("a count or sum has more than 76 digits\n  hint: shorten the window or the pattern")
 
 
 def strategy(name: str) -> Callable[[Task], Answer]:
@@ -396,10 +337,10 @@ def measured(task: Task, answer: Answer) -> pa.Table:
 
 def _merge(parts: list[pa.Table], plan: AggregatePlan) -> pa.Table:
     """Totals of pieces of the stream as one."""
-    # Arrow adds up no durations, and decimals of one width only.
-    kinds = {i: field.type for part in parts for i, field in enumerate(part.schema) if i >= len(plan.group_by)}
-    plain = {i: pa.int64() for i, kind in kinds.items() if pat.is_duration(kind)}
-    plain |= {i: pa.decimal256(76, 0) for part in parts for i, field in enumerate(part.schema) if pat.is_decimal(field.type)}
+    # Arrow compares no durations here, and adds up decimals of one width only.
+    fields = [(i, field.type) for part in parts for i, field in enumerate(part.schema) if i >= len(plan.group_by)]
+    plain = {i: pa.int64() for i, kind in fields if pat.is_duration(kind)}
+    plain |= {i: pa.decimal256(DIGITS, kind.scale) for i, kind in fields if pat.is_decimal(kind)}
     table = pa.concat_tables([_cast(part, plain) for part in parts])
     keys = [f"#group{i}" for i in range(len(plan.group_by))]
     how = {"COUNT": "sum", "SUM": "sum", "MIN": "min", "MAX": "max"}
@@ -407,7 +348,8 @@ def _merge(parts: list[pa.Table], plan: AggregatePlan) -> pa.Table:
     merged = table.group_by(keys).aggregate([(name, how[m.function]) for name, m in zip(names, plan.measures, strict=True)])
     columns = [merged.column(f"{name}_{how[m.function]}") for name, m in zip(names, plan.measures, strict=True)]
     table = pa.table([*(merged.column(key) for key in keys), *columns], names=[*keys, *names])
-    return _cast(table, {i: kinds[i] for i in plain if pat.is_duration(kinds[i])})
+    extremes = {i for i, measure in enumerate(plan.measures, len(plan.group_by)) if measure.function in ("MIN", "MAX")}
+    return _cast(table, {i: kind for i, kind in fields if i in plain and i in extremes})
 
 
 def _cast(table: pa.Table, kinds: dict[int, pa.DataType]) -> pa.Table:
@@ -454,9 +396,12 @@ def _times(task: Task, moments: Ints) -> pa.Array:
     kind = events.column("ts").type
     if events.schema["ts"] != "time":
         return pa.array(moments)
-    if pat.is_timestamp(kind):
-        return pa.array(moments).cast(pa.timestamp("us", kind.tz)).cast(kind)
-    return pa.array(moments).cast(pa.timestamp("us"))
+    if not pat.is_timestamp(kind):
+        return pa.array(moments).cast(pa.timestamp("us"))
+    times = pa.array(moments).cast(pa.timestamp("us", kind.tz))
+    # A row every 1500 ms is not due at whole seconds.
+    coarse = task.plan.emit.when == "every" and task.period * 1_000 % UNITS[kind.unit]
+    return times if coarse else times.cast(kind)
 
 
 class _Results(Evaluator):
@@ -469,23 +414,16 @@ class _Results(Evaluator):
     def value(self, node: Value, bindings: Bindings) -> pa.Array | pa.Scalar:
         if not isinstance(node, Aggregate):
             return super().value(node, bindings)
-        if node.function != "AVG":
-            return self._measures[Measure(node.function, node.argument)]
-        totals, counts = self._measures[Measure("SUM", node.argument)], self._measures[Measure("COUNT", node.argument)]
-        if pat.is_duration(totals.type):
-            return pc.divide(totals.cast(pa.int64()), counts).cast(totals.type)
-        return _divide(totals, counts)
-
-
-def _divide(totals: pa.Array, counts: pa.Array) -> pa.Array:
-    """Means; null where there is nothing to divide by."""
-    if pat.is_floating(totals.type):
-        return pc.divide(totals, counts.cast(pa.float64(), safe=False))
-    if pat.is_int64(totals.type) and pat.is_int64(counts.type) and (pc.max(pc.abs(totals)).as_py() or 0) < 1 << 53:
-        return pc.divide(totals.cast(pa.float64()), counts.cast(pa.float64(), safe=False))
-    # Beyond what doubles hold exactly, whole numbers are divided as such.
-    pairs = zip(totals.to_pylist(), counts.to_pylist(), strict=True)
-    return pa.array([None if total is None else int(total) / int(count) for total, count in pairs], pa.float64())
+        if node.argument is None or node.function not in ("SUM", "AVG"):
+            return self._measures[Measure(node.function, node.argument)]  # type: ignore[arg-type]
+        kind = normalise(self._events.column(node.argument.name).slice(0, 0)).type
+        totals, counts = (self._measures[Measure(function, node.argument)] for function in ("SUM", "COUNT"))
+        try:
+            return total_of(totals, kind) if node.function == "SUM" else mean_of(totals, counts, kind)
+        except pa.ArrowInvalid:
+            raise DataError(
+                f"{write_value(node)} leaves the range of its type, {kind}\n  hint: shorten the window, or leave out large values"
+            ) from None
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

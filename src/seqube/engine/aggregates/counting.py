@@ -14,13 +14,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.aggregates.aggregation import Answer, Cells, Floats, Measured, Task, distinct_cells, whole_numbers
+from seqube.engine.aggregates.aggregation import Answer, Cells, Floats, Task, distinct_cells
 from seqube.engine.aggregates.lanes import Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
+from seqube.engine.aggregates.measured import Measured, whole_numbers
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
@@ -33,6 +34,8 @@ PRIMES = (2147483647, 2147483629, 2147483587, 2147483579, 2147483563, 2147483549
 DOUBLES = Ring(1.0, 0.0)
 WORDS = Ring(np.uint64(1), np.uint64(0))  # modulo 2^64, by wrapping
 EXTREMES = Ring(0.0, np.inf, tropical=1)
+
+ByRow = Callable[[int | None], Ints]  # the numbers of all rows modulo a prime, or 2^64
 
 # maps, weights, samples, ring, n_slots, (after, upto), own, bell, values, news: see `window_product.slide`
 Kernel = Callable[[Maps, Numbers | None, Samples, Ring, int, tuple[int, int], bool, Ints, Numbers, Numbers], None]
@@ -298,7 +301,7 @@ class _Measures:
             ones = column.valid.astype(np.int64)
             counts = self._counter.at_cells(self._counter.weights(variable, ones.astype(np.float64), DOUBLES), DOUBLES)
             self._counts[measure] = counts
-            return whole_numbers(self._whole(counts, variable, ones))
+            return whole_numbers(self._whole(counts, variable, lambda _: ones))
         if measure.function == "SUM":
             counts = self._counts[Measure("COUNT", measure.argument)]
             return self._sum(column, variable, counts)
@@ -307,8 +310,7 @@ class _Measures:
     def _sum(self, column: Measured, variable: str, counts: Floats) -> pa.Array:
         empty = counts == 0
         if column.is_whole:
-            largest = max(abs(int(column.numbers.min(initial=0))), abs(int(column.numbers.max(initial=0))))
-            sums = column.whole(self._whole(counts * largest, variable, column.numbers, signed=True))
+            sums = whole_numbers(self._whole(counts * column.largest, variable, column.modulo, signed=True))
             return sums.take(pa.array(np.arange(len(counts)), mask=empty))
         finite = np.where(np.isfinite(column.numbers), column.numbers, 0.0)
         sums = self._weighted(variable, finite)
@@ -324,7 +326,7 @@ class _Measures:
         numbers, stand_for = column.ordered(function)
         return stand_for(self._counter.at_cells(self._counter.weights(variable, numbers, EXTREMES), EXTREMES))
 
-    def _whole(self, bounds: Floats, variable: str | None, by_row: Any, signed: bool = False) -> Ints | list[int]:
+    def _whole(self, bounds: Floats, variable: str | None, by_row: ByRow | None, signed: bool = False) -> Ints | list[int]:
         """Whole numbers of at most the size of `bounds` (which are exact themselves where they are counts below 2^53)."""
         bound = float(bounds.max(initial=0.0))
         if not signed and bound < EXACT:
@@ -348,8 +350,8 @@ class _Measures:
         values = [value % product for value in values]
         return [value - product if value > product // 2 else value for value in values]
 
-    def _residues(self, variable: str | None, by_row: Any, ring: Ring) -> Numbers:
-        if variable is None:
+    def _residues(self, variable: str | None, by_row: ByRow | None, ring: Ring) -> Numbers:
+        if variable is None or by_row is None:
             return self._counter.at_cells(None, ring)
-        numbers = by_row if ring.modulus is None else by_row % int(ring.modulus)
-        return self._counter.at_cells(self._counter.weights(variable, numbers.astype(np.int64).view(np.uint64), ring), ring)
+        numbers = by_row(None if ring.modulus is None else int(ring.modulus))
+        return self._counter.at_cells(self._counter.weights(variable, numbers.view(np.uint64), ring), ring)

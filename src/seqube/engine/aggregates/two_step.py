@@ -25,14 +25,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from seqube.engine.aggregates.aggregation import CELL_BYTES, Answer, Cells, Measured, Task, distinct_cells
+from seqube.engine.aggregates.aggregation import CELL_BYTES, Answer, Cells, Task, distinct_cells
+from seqube.engine.aggregates.measured import WORD, Measured, whole_numbers
 from seqube.engine.instances import Batch, minus
 from seqube.engine.nested import Evaluation
 from seqube.engine.predicates import UNBOUND, Bindings, Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.plan.aggregates import Measure
-
-LOW_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +182,8 @@ class _Tally:
         function = measure.function
         self._exact = function == "COUNT" or (function == "SUM" and self._column is not None and self._column.is_whole)
         if self._exact:
-            self._differences = np.zeros((2, size + 1), np.int64)  # of the high and the low half of the numbers
+            n_words = 1 if function == "COUNT" or self._column is None else len(self._column.words)
+            self._differences = np.zeros((n_words, size + 1), np.int64)  # of the numbers, word by word
         else:
             self._tree = _Tree(size, np.add if function == "SUM" else np.minimum)
         if function in ("MIN", "MAX"):
@@ -192,7 +192,7 @@ class _Tally:
 
     def add(self, begin: Ints, end: Ints, rows: Bindings) -> None:
         if self._column is None:
-            self._shift(1, begin, end, 1)
+            self._shift(0, begin, end, 1)
             return
         assert self._measure.argument is not None
         assert self._measure.argument.variable is not None
@@ -202,36 +202,33 @@ class _Tally:
         if not valued.all():
             begin, end, bound = begin[valued], end[valued], bound[valued]
         if self._measure.function == "COUNT":
-            self._shift(1, begin, end, 1)
+            self._shift(0, begin, end, 1)
         elif self._exact:
-            numbers: Any = self._column.numbers[bound]
-            self._shift(0, begin, end, numbers >> LOW_BITS)
-            self._shift(1, begin, end, numbers & ((1 << LOW_BITS) - 1))
+            for k, word in enumerate(self._column.words):
+                self._shift(k, begin, end, word[bound])
         else:
             self._tree.add(begin, end, self._column.numbers[bound] if self._measure.function == "SUM" else self._numbers[bound])
 
-    def _shift(self, half: int, begin: Ints, end: Ints, numbers: Any) -> None:
-        np.add.at(self._differences[half], begin, numbers)
-        np.subtract.at(self._differences[half], end, numbers)
+    def _shift(self, word: int, begin: Ints, end: Ints, numbers: Any) -> None:
+        np.add.at(self._differences[word], begin, numbers)
+        np.subtract.at(self._differences[word], end, numbers)
 
     def total(self, tallies: dict[Measure, _Tally]) -> pa.Array:
         if self._measure.function == "COUNT":
-            return pa.array(np.cumsum(self._differences[1, :-1]))
+            return pa.array(np.cumsum(self._differences[0, :-1]))
         assert self._column is not None
         if self._measure.function in ("MIN", "MAX"):
             return self._stand_for(self._tree.leaves())
         counts = tallies[Measure("COUNT", self._measure.argument)]
-        empty = np.cumsum(counts._differences[1, :-1]) == 0
+        empty = np.cumsum(counts._differences[0, :-1]) == 0
         if not self._exact:
             return pa.array(np.where(empty, 0.0, self._tree.leaves()), mask=empty)
-        high, low = np.cumsum(self._differences[:, :-1], axis=1)
-        fits = np.abs(high) < 1 << 30
-        if fits.all() and (low < 1 << 62).all():
-            sums = self._column.whole((high << LOW_BITS) + low)
+        low, high, *more = np.cumsum(self._differences[:, :-1], axis=1)
+        if not more and (np.abs(high) < 1 << 30).all() and (low < 1 << 62).all():
+            sums = whole_numbers((high << WORD) + low)
         else:
-            sums = self._column.whole(
-                [(upper << LOW_BITS) + lower for upper, lower in zip(high.tolist(), low.tolist(), strict=True)]
-            )
+            words = zip(*(word.tolist() for word in (low, high, *more)), strict=True)
+            sums = whole_numbers([sum(word << (WORD * k) for k, word in enumerate(number)) for number in words])
         return sums.take(pa.array(np.arange(self._size), mask=empty))
 
 

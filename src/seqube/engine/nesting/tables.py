@@ -54,7 +54,7 @@ from seqube.engine.nesting.program import (
     Program,
     Store,
 )
-from seqube.engine.predicates import NULL, UNBOUND, Evaluator, Ints, code_columns, rank_pair
+from seqube.engine.predicates import NULL, UNBOUND, Evaluator, Ints, code_columns, rank
 from seqube.engine.sequence import OPS
 from seqube.language.tree import AnyOf, Comparison, Predicate, Value, attributes, variable_of
 from seqube.plan.physical import (
@@ -398,18 +398,13 @@ class Tables:
             [self._column(value, name) for value, name in zip(side, of_side, strict=True)]
             for side, of_side in zip((test.left, test.right), names, strict=True)
         ]
-        left, right = (pa.concat_arrays(_alike(side)) if len(side) > 1 else side[0] for side in columns)
-        ranks = rank_pair(left, right, self._evaluator)
-        sides = []
-        for side, of_side, rank in zip(columns, names, ranks, strict=True):
-            pieces = np.split(rank, np.cumsum([len(column) for column in side])[:-1])
-            sides.append(self._side(list(zip(of_side, pieces, strict=True))))
-        return [OPS[test.op], *sides]
+        ranks = iter(rank([column for side in columns for column in side], self._evaluator))
+        return [OPS[test.op], *(self._side([(name, next(ranks)) for name in of_side]) for of_side in names)]
 
-    def _column(self, value: Value, name: str | None) -> pa.Array:
-        """A value at the events of its variable, and where that is not bound."""
+    def _column(self, value: Value, name: str | None) -> pa.Array | pa.Scalar:
+        """A value at the events of its variable, and where that is not bound; a constant is one."""
         if name is None:
-            return self._evaluator.array(value, {}, 1)
+            return self._evaluator.value(value, {})
         rows = self._scan_rows[name]
         return self._evaluator.array(value, {name: rows}, len(rows))
 
@@ -527,10 +522,3 @@ def _outer_names(absence: Absence) -> set[str]:
 
 def _any_of(parts: tuple[Predicate, ...]) -> Predicate:
     return parts[0] if len(parts) == 1 else AnyOf(parts)
-
-
-def _alike(columns: list[pa.Array]) -> list[pa.Array]:
-    """Columns of one side in one type."""
-    kinds = {column.type for column in columns if not pa.types.is_null(column.type)}
-    kind = next(iter(kinds)) if len(kinds) == 1 else pa.float64()
-    return [column.cast(kind) for column in columns] if kinds else columns
