@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 
 import hand_worked
 import oracle
+import seqube as sq
 from aggregate_queries import assert_same_rows, with_aggregates
 from answers import assert_equal_matches, run, show
 from seqube.language import parse
-from strategies import clocks, concepts, hierarchies, plain, queries, streams
+from strategies import Clock, clocks, concepts, hierarchies, plain, queries, streams
 
 
 @pytest.mark.parametrize(("query", "text", "expected"), hand_worked.CASES)
