@@ -50,9 +50,11 @@ def bound_rows(rows: list[dict[str, Any]]) -> list[tuple[tuple[str, Any], ...]]:
 
 
 @st.composite
-def keyed_queries(draw: st.DrawFn) -> str:
+def keyed_queries(draw: st.DrawFn, depth: int = 4) -> str:
     """Queries with an equality over all their components, or a partition."""
-    text = draw(queries(durations=False, predicates=draw(st.booleans()), counted=None if draw(st.booleans()) else False))
+    text = draw(
+        queries(durations=False, depth=depth, predicates=draw(st.booleans()), counted=None if draw(st.booleans()) else False)
+    )
     if "PARTITION" in text or draw(st.booleans()):
         return text if "PARTITION" in text else text.replace("\nWITHIN", "\nPARTITION BY id\nWITHIN")
     within = text.index("\nWITHIN")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+from random import Random
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from tables import rows_of
+from travel import IDENTIFIERS, carried
 
 import oracle
 import seqube as sq
@@ -78,6 +80,30 @@ def test_aggregates(spark: SparkSession, tools: pa.Table) -> None:
         for name in AGGREGATES:
             assert rows_of(found[name].toArrow()) == rows_of(expected[name].table), name
             assert len(expected[name]) > 0, name
+    finally:
+        found.unpersist()
+
+
+def test_keys_of_every_type(spark: SparkSession) -> None:
+    """Null keys included, which are in no partition and equal nothing."""
+    draw = Random(7)
+    plain = [draw.choice([0, 1, 2, None]) for _ in range(60)]
+    words, moments = ["p", "q", "it's"], [-1, 0, 1_500]
+    exact = [(kind, values) for kind, values in IDENTIFIERS if max(values) > 2**53]
+    kinds = [*exact, (pa.dictionary(pa.int8(), pa.string()), words), (pa.timestamp("ms", "Asia/Kolkata"), moments)]
+    columns = {f"k{i}": pa.array([None if n is None else values[n] for n in plain], kind) for i, (kind, values) in enumerate(kinds)}
+    table = pa.table({"type": [draw.choice("AABBC") for _ in plain], "ts": range(-30, 30), **columns})
+    texts = (
+        "SEQ(A a, !C c, B b, [{}]) WITHIN 12 RETURN a.ts AS x, b.ts AS y",
+        "SEQ(A a, B b) PARTITION BY {} WITHIN 12 RETURN a.ts AS x, b.{} AS y",
+    )
+    workload = {name: texts[number % 2].format(name, name) for number, name in enumerate(columns)}
+    found = sqs.run(workload, spark.createDataFrame(carried(table)))
+    try:
+        for name, text in workload.items():
+            expected = carried(sq.run(text, table).table)
+            assert rows_of(found[name].toArrow()) == rows_of(expected), text
+            assert expected.num_rows > 0, text
     finally:
         found.unpersist()
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tables import bound_rows
+from tables import bound_rows, keyed_queries
+from travel import Recast, carried, recasts
 
 import oracle
 import seqube as sq
@@ -21,23 +22,27 @@ from seqube.language import parse
 from seqube.plan.planner import plan_matches
 from seqube.spark import ingest
 from seqube.spark.streaming.stream import watch_stream
-from strategies import SPARK_SCHEMA, queries, streams
-from strategies import spark_table as as_table
+from strategies import ATTRIBUTES, queries, streams
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-END = {"type": "Z", "ts": 10_000, "row": -1}
+END = oracle.Event("Z", 10_000, dict.fromkeys(ATTRIBUTES), -1)
+IN_MS = [pa.int64(), pa.timestamp("ms"), pa.timestamp("ms", "Asia/Kolkata")]  # the lateness is in milliseconds
 
-workloads = st.lists(queries(durations=False, depth=2), min_size=12, max_size=12).map(
-    lambda texts: {f"q{i}": text for i, text in enumerate(texts)}
-)
+# Half of them with a key, null keys among them.
+workloads = st.tuples(
+    st.lists(queries(durations=False, depth=2), min_size=6, max_size=6), st.lists(keyed_queries(depth=2), min_size=6, max_size=6)
+).map(lambda texts: {f"q{i}": text for i, text in enumerate([*texts[0], *texts[1]])})
 
 
 @settings(max_examples=2, phases=[Phase.generate])  # to make a failing case smaller would take an hour
-@given(workload=workloads, events=streams(max_size=40, max_time=25), slices=st.sampled_from([None, 3, 7]))
-def test_batch(spark: SparkSession, workload: dict[str, str], events: list[oracle.Event], slices: int | None) -> None:
-    table = as_table(events)
+@given(workload=workloads, events=streams(max_size=40, max_time=25), slices=st.sampled_from([None, 3, 7]), recast=recasts())
+def test_batch(
+    spark: SparkSession, workload: dict[str, str], events: list[oracle.Event], slices: int | None, recast: Recast
+) -> None:
+    workload = {name: text for name, text in workload.items() if recast.takes(text)}
+    table = carried(recast.table(events))
     found = sqs.run(workload, spark.createDataFrame(table), slices=slices)
     try:
         for name, text in workload.items():
@@ -48,19 +53,22 @@ def test_batch(spark: SparkSession, workload: dict[str, str], events: list[oracl
 
 
 @settings(max_examples=2, phases=[Phase.generate])  # to make a failing case smaller would take an hour
-@given(workload=workloads, events=streams(max_size=40, max_time=25), data=st.data())
-def test_stream(spark: SparkSession, workload: dict[str, str], events: list[oracle.Event], data: st.DataObject) -> None:
+@given(workload=workloads, events=streams(max_size=40, max_time=25), recast=recasts(IN_MS, [0, -5]), data=st.data())
+def test_stream(
+    spark: SparkSession, workload: dict[str, str], events: list[oracle.Event], recast: Recast, data: st.DataObject
+) -> None:
     """In any order of arrival that the lateness allows; ties keep their order, which counts where events are counted."""
     plans = {name: plan_matches(parse(text)) for name, text in workload.items()}
     workload = {name: text for name, text in workload.items() if not (plans[name].waits and plans[name].window.unit == "events")}
-    table = as_table(events)
+    workload = {name: text for name, text in workload.items() if recast.takes(text)}
+    table, end = carried(recast.table(events)), carried(recast.table([END]))
     order = sorted(range(len(events)), key=lambda row: (events[row].ts + data.draw(st.integers(0, 8)) * (row % 3), row))
     arrived = table.take(pa.array(order, pa.int64()))
     folder = Path(tempfile.mkdtemp())
     try:
         ends = [*sorted(data.draw(st.lists(st.integers(0, len(events)), min_size=2, max_size=2))), len(events)]
         pieces = [arrived.slice(start, stop - start) for start, stop in zip([0, *ends], ends, strict=False)]
-        for number, piece in enumerate([*pieces, pa.Table.from_pylist([END], SPARK_SCHEMA)]):
+        for number, piece in enumerate([*pieces, end]):
             (folder / "in").mkdir(exist_ok=True)
             pq.write_table(piece, folder / "in" / f"{number}.parquet")
             os.utime(folder / "in" / f"{number}.parquet", (1_000 + number, 1_000 + number))

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tables import bound_rows, keyed_queries
+from travel import Recast, carried, recasts
 
 import oracle
 import seqube as sq
+from seqube.engine.sequence import LOWEST
 from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.needs import needs_of
@@ -42,18 +44,19 @@ def spread(table: pa.Table, plan: MatchPlan, buckets: np.ndarray[Any, Any], layo
     return pa.Table.from_batches(found, wanted.schema)
 
 
-def cut_anywhere(plan: MatchPlan, bounds: list[int], sizes: list[int], cut: list[int], n_tasks: int) -> Layout:
-    window = ticks(plan.window, "ms")
+def cut_anywhere(plan: MatchPlan, bounds: list[int], sizes: list[int], cut: list[int], n_tasks: int, unit: str = "ms") -> Layout:
+    window = ticks(plan.window, unit)
     return lay_out(0, 0, sizes, dict.fromkeys(cut, bounds), n_tasks, window, window if plan.waits else 0)
 
 
 bounds = st.lists(st.integers(-1, 10), max_size=10)
 
 
-@given(text=queries(durations=False, counted=False), events=streams(), cuts=bounds)
-def test_slices_of_any_length(text: str, events: list[oracle.Event], cuts: list[int]) -> None:
-    plan, table = plan_matches(parse(text)), as_table(events)
-    layout = cut_anywhere(plan, cuts, [len(events)], [0], 1)
+@given(text=queries(durations=False, counted=False), events=streams(), cuts=bounds, recast=recasts())
+def test_slices_of_any_length(text: str, events: list[oracle.Event], cuts: list[int], recast: Recast) -> None:
+    assume(recast.takes(text))
+    plan, table = plan_matches(parse(text)), carried(recast.table(events))
+    layout = cut_anywhere(plan, [recast.tick(cut) for cut in cuts], [len(events)], [0], 1, Events(table).unit)
     found = spread(table, plan, np.zeros(len(events)), layout, {})
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 
@@ -70,18 +73,22 @@ def test_slices_with_negation_at_every_edge(text: str, events: list[oracle.Event
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 
 
-@given(text=keyed_queries(), events=streams(), cuts=bounds, data=st.data())
-def test_buckets_by_key_some_of_them_cut(text: str, events: list[oracle.Event], cuts: list[int], data: st.DataObject) -> None:
-    plan, table = plan_matches(parse(text)), as_table(events)
+@given(text=keyed_queries(), events=streams(), cuts=bounds, recast=recasts(), data=st.data())
+def test_buckets_by_key_some_of_them_cut(
+    text: str, events: list[oracle.Event], cuts: list[int], recast: Recast, data: st.DataObject
+) -> None:
+    assume(recast.takes(text))
+    plan, table = plan_matches(parse(text)), carried(recast.table(events))
     key = needs_of(plan, "ms").key
     n_buckets = data.draw(st.integers(1, 5))
     values = [repr([event.attributes.get(name) for name in key]) for event in events]
     buckets = np.array([hash(value) % n_buckets for value in values], np.int64)
-    counted = plan.window.unit == "events"
+    counted = plan.window.counts_events
     if counted and not key:
         return  # numbered over the whole stream: below
     hot = [] if counted else data.draw(st.lists(st.integers(0, n_buckets - 1), unique=True))
-    layout = cut_anywhere(plan, cuts, np.bincount(buckets, minlength=n_buckets).tolist(), hot, data.draw(st.integers(1, 3)))
+    sizes, ends = np.bincount(buckets, minlength=n_buckets).tolist(), [recast.tick(cut) for cut in cuts]
+    layout = cut_anywhere(plan, ends, sizes, hot, data.draw(st.integers(1, 3)), Events(table).unit)
     found = spread(table, plan, buckets, layout, {SEQUENCE: range(len(events))} if counted else {})
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 
@@ -89,9 +96,9 @@ def test_buckets_by_key_some_of_them_cut(text: str, events: list[oracle.Event], 
 def numbered(table: pa.Table, plan: MatchPlan, ends: list[int], wanted: Answer) -> Iterator[pa.RecordBatch]:
     columns = Columns(Events(table).schema, (SEQUENCE,))
     table = table.append_column(SEQUENCE, pa.array(range(table.num_rows), pa.int64()))
-    times = np.sort(table.column("ts").to_numpy())
+    times = Events(table).times
     ends = [end for end in sorted(set(ends)) if (times <= end).any() and (times > end).any()]
-    ends = [end for last, end in zip([-10, *ends], ends, strict=False) if ((times > last) & (times <= end)).any()]
+    ends = [end for last, end in zip([LOWEST, *ends], ends, strict=False) if ((times > last) & (times <= end)).any()]
     starts = [0, *(int((times <= end).sum()) for end in ends)]
     in_time = lay_out(0, 0, [table.num_rows], {0: ends}, 1, 0, 0)
     ahead = plan.window.length if plan.waits else 0
@@ -103,17 +110,17 @@ def numbered(table: pa.Table, plan: MatchPlan, ends: list[int], wanted: Answer) 
     for batch in number_rows(cells, columns, Numbering(tuple(starts), by_number, plan.types)):
         blobs.setdefault(batch.column(0)[0].as_py(), []).append(batch.column(1)[0].as_py())
     for number, own in blobs.items():
-        events = Events(read_blobs(own))
-        yield from match_task(events, tasks[number], wanted)
+        yield from match_task(Events(read_blobs(own)), tasks[number], wanted)
 
 
-@given(text=queries(durations=False, counted=True), events=streams(), cuts=bounds)
-def test_numbered_slices(text: str, events: list[oracle.Event], cuts: list[int]) -> None:
-    plan, table = plan_matches(parse(text)), as_table(events)
+@given(text=queries(counted=True), events=streams(), cuts=bounds, recast=recasts())
+def test_numbered_slices(text: str, events: list[oracle.Event], cuts: list[int], recast: Recast) -> None:
+    assume(recast.takes(text))
+    plan, table = plan_matches(parse(text)), carried(recast.table(events))
     if plan.partition_by:
         return
     wanted = answer(plan, Events(table).schema)
-    found = pa.Table.from_batches(list(numbered(table, plan, cuts, wanted)), wanted.schema)
+    found = pa.Table.from_batches(list(numbered(table, plan, [recast.tick(cut) for cut in cuts], wanted)), wanted.schema)
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 
 

@@ -172,8 +172,9 @@ def forecast(
     source = ingest.read_source(events, type, time, unit)
     known = read_rules(rules)
     if not events.isStreaming:
+        found = forecasting.forecast(known, source, hierarchy, strategy, slices, limits)
         source.warn()
-        return forecasting.forecast(known, source, hierarchy, strategy, slices, limits)
+        return found
     if not known:
         raise PlanError("there are no rules to watch the stream for\n  hint: give at least one")
     from seqube.spark.streaming.stream import watch_stream
