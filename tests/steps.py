@@ -6,9 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from seqube.engine.aggregates.aggregation import Aggregator
-from seqube.engine.aggregates.state import State as AggregateState
-from seqube.engine.state import Matcher, State
+from seqube.engine.operator import Operator
 from seqube.events import Events
 
 
@@ -18,32 +16,16 @@ def rows(matches: pa.Table) -> list[dict[str, Any]]:
     ]
 
 
-def feed(matcher: Matcher, events: Events, pieces: list[tuple[int, int]], watermarks: bool = False) -> list[dict[str, Any]]:
-    """The rows found by steps over the pieces; the state goes through bytes between any two."""
-    state, found = matcher.start(), []
+def feed(operator: Operator[Any, pa.Table], events: Events, pieces: list[tuple[int, int]], watermarks: bool = False) -> pa.Table:
+    """All that comes of steps over the pieces; the state goes through bytes between any two."""
+    state, found = operator.start(), []
     for start, stop in pieces:
-        piece = events.slice(start, stop)
-        state, matches = matcher.step(state, piece)
-        found += rows(matches)
+        state, table = operator.step(state, events.slice(start, stop))
+        found.append(table)
         if watermarks and stop < len(events):
-            state, more = matcher.finish(state, watermark=int(events.times[stop]))
-            assert more is not None
-            found += rows(more)
-        state = State.from_bytes(state.to_bytes())
-    state, matches_left = matcher.finish(state)
-    return found + (rows(matches_left) if matches_left is not None else [])
-
-
-def feed_reports(aggregator: Aggregator, events: Events, pieces: list[tuple[int, int]], watermarks: bool) -> list[dict[str, Any]]:
-    """The rows reported by steps over the pieces; the state goes through bytes between any two."""
-    state, rows = aggregator.start(), []
-    for start, stop in pieces:
-        state, reported = aggregator.step(state, events.slice(start, stop))
-        rows += reported.to_pylist()
-        if watermarks and stop < len(events):
-            state, more = aggregator.finish(state, watermark=int(events.times[stop]))
-            assert more is not None
-            rows += more.to_pylist()
-        state = AggregateState.from_bytes(state.to_bytes())
-    state, rest = aggregator.finish(state)
-    return rows + (rest.to_pylist() if rest is not None else [])
+            state, more = operator.step(state, None, watermark=int(events.times[stop]))
+            found.append(more)
+        state = operator.restore(state.to_bytes())
+    found.append(operator.finish(state)[1])
+    tables = [table for table in found if table is not None]
+    return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})

@@ -28,7 +28,7 @@ from bench.data import stock_trace
 from bench.measure import Measurement, compare
 from seqube.engine.ecube.adaptation import SharedMatcher
 from seqube.engine.ecube.reuse import compute_shared, matrix, measure
-from seqube.engine.state import Matcher
+from seqube.engine.matching import Matcher
 from seqube.generate import generate
 from seqube.language import parse
 from seqube.plan.chase import STRATEGIES, Estimates, Optimizer, SharedPlan

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import seqube as sq
 from bench.measure import Measurement, spread
 from bench.peers.worker import forget_peak, peak_mb
-from seqube.engine.state import Matcher
+from seqube.engine.matching import Matcher
 from seqube.generate import TICKERS, generate
 from seqube.plan.physical import MatchPlan
 from seqube.query import prepare

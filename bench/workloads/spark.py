@@ -138,7 +138,7 @@ def _sink(frame: DataFrame) -> None:
 
 def keyed(spark: SparkSession, folder: str, n: int, n_keys: int) -> Iterator[dict[str, Any]]:
     import seqube.spark as sqs
-    from seqube.engine.state import Matcher
+    from seqube.engine.matching import Matcher
     from seqube.events import Events
     from seqube.language import parse
     from seqube.plan.planner import plan_matches

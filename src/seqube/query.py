@@ -95,11 +95,10 @@ def run(
     >>> result.table.to_pylist()
     [{'card': 1, 'lag': 90}]
     """
-    from seqube.engine.aggregates.aggregation import Aggregator
     from seqube.engine.aggregates.sharing import SharedAggregator
     from seqube.engine.ecube.reuse import run_shared
+    from seqube.engine.operator import open_plan
     from seqube.engine.results import Result, Results
-    from seqube.engine.state import Matcher
 
     limits = read_limits(limits, named, may_truncate=True)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
@@ -113,9 +112,7 @@ def run(
         tables |= SharedAggregator(counts, aggregates, limits).run(stream)
     results = {}
     for name, plan in plans.items():
-        if isinstance(plan, AggregatePlan) and name not in tables:
-            tables[name] = Aggregator(plan, limits).run(stream)
-        found = partial(Matcher(plan).pieces, stream) if isinstance(plan, MatchPlan) and name not in tables else tables[name]
+        found = tables[name] if name in tables else partial(open_plan(plan, limits).pieces, stream)
         results[name] = Result(found, stream.rejected, limits)
     return Results(results) if isinstance(query, Mapping) else results[""]
 

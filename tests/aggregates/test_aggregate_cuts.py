@@ -13,7 +13,7 @@ from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.aggregates import plan_aggregates
 from seqube.plan.physical import ticks
-from steps import feed_reports
+from steps import feed
 from strategies import cuts, streams, table
 
 
@@ -22,7 +22,7 @@ def test_any_cutting_equals_whole(data: st.DataObject, text: str, events: list[o
     show(text, events)
     aggregator = Aggregator(plan_aggregates(parse(text)))
     pieces = data.draw(cuts(len(events)))
-    assert_same_rows(feed_reports(aggregator, Events(table(events)), pieces, watermarks), expected(text, events))
+    assert_same_rows(feed(aggregator, Events(table(events)), pieces, watermarks).to_pylist(), expected(text, events))
 
 
 @given(text=aggregate_queries(depth=2, counted=False), events=streams(max_time=30))

@@ -17,7 +17,7 @@ from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.aggregates import plan_aggregates
-from steps import feed_reports
+from steps import feed
 from strategies import cuts, streams, table
 
 
@@ -41,7 +41,7 @@ def assert_counted(strategy: str, data: st.DataObject, text: str, events: list[o
     aggregator = Aggregator(replace(plan_aggregates(parse(text)), strategy=strategy))
     stream, wanted = Events(table(events)), expected(text, events)
     assert_same_rows(aggregator.run(stream).to_pylist(), wanted)
-    assert_same_rows(feed_reports(aggregator, stream, data.draw(cuts(len(events))), watermarks=False), wanted)
+    assert_same_rows(feed(aggregator, stream, data.draw(cuts(len(events)))).to_pylist(), wanted)
 
 
 def test_two_negations_at_one_place() -> None:

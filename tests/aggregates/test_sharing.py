@@ -87,7 +87,7 @@ def test_any_cutting_equals_whole(
         state, report = aggregator.step(state, stream.slice(start, stop))
         take(report)
         if watermarks and stop < len(events):
-            state, more = aggregator.finish(state, int(stream.times[stop]))
+            state, more = aggregator.step(state, None, int(stream.times[stop]))
             take(more)
         state = State.from_bytes(state.to_bytes())
         assert state.events is not None

@@ -23,11 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 import seqube as sq
-from seqube.engine.aggregates.aggregation import Aggregator
-from seqube.engine.aggregates.state import State as AggregateState
-from seqube.engine.state import Matcher, State
-from seqube.plan.aggregates import AggregatePlan
-from seqube.plan.physical import MatchPlan
+from seqube.engine.operator import open_plan
 from seqube.predict.forecasts import Forecaster
 from seqube.query import prepare
 
@@ -76,25 +72,18 @@ def run(n_steps: int, every: int = 50, pace: float = 0.0) -> list[Point]:
     """Feed so many seconds to all queries and rules, each in `pace` seconds or more; a point now and then."""
     first = batch(0)
     plans = [prepare(query, first) for query in QUERIES]
-    matching = [Matcher(plan) for plan in plans if isinstance(plan, MatchPlan)]
-    counting = [Aggregator(plan) for plan in plans if isinstance(plan, AggregatePlan)]
-    kept: list[bytes | None] = [None] * len(matching)
-    totals: list[bytes | None] = [None] * len(counting)
+    operators = [open_plan(plan) for plan in plans]
+    kept: list[bytes | None] = [None] * len(operators)
     foreseen: bytes | None = None
     points, rows, began = [], 0, time.monotonic()
     for step in range(n_steps):
         time.sleep(max(0.0, began + step * pace - time.monotonic()))
         events = batch(step)
-        for number, matcher in enumerate(matching):
+        for number, operator in enumerate(operators):
             data = kept[number]
-            state, found = matcher.step(State.from_bytes(data) if data is not None else State(), events)
+            state, found = operator.step(operator.restore(data) if data is not None else operator.start(), events)
             kept[number] = state.to_bytes()
-            rows += found.num_rows
-        for number, aggregator in enumerate(counting):
-            data = totals[number]
-            told, reported = aggregator.step(AggregateState.from_bytes(data) if data is not None else AggregateState(), events)
-            totals[number] = told.to_bytes()
-            rows += reported.num_rows
+            rows += found.num_rows if found is not None else 0
         forecaster = Forecaster(sq.Rules(RULES), first.schema)
         if foreseen is not None:
             forecaster.restore(foreseen)
@@ -102,7 +91,7 @@ def run(n_steps: int, every: int = 50, pace: float = 0.0) -> list[Point]:
         foreseen = forecaster.snapshot()
         if (step + 1) % every == 0:
             gc.collect()
-            held = sum(len(data) for data in [*kept, *totals, foreseen] if data is not None)
+            held = sum(len(data) for data in [*kept, foreseen] if data is not None)
             points.append(Point(step + 1, resident(), held, rows))
     return points
 

@@ -14,8 +14,7 @@ from aggregate_queries import aggregate_queries, assert_same_rows
 from answers import counted, show
 from cube.workloads import workloads
 from seqube.engine.aggregates.aggregation import Aggregator
-from seqube.engine.aggregates.state import State
-from seqube.engine.state import Matcher
+from seqube.engine.matching import Matcher
 from seqube.language import parse
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.chase import STRATEGIES as SHARING
@@ -47,7 +46,7 @@ def test_matches(data: st.DataObject, hierarchy: dict[str, Any] | None, events: 
         assert counted(rows(pa.Table.from_batches(result.batches()))) == expected
         plan = prepare(text, stream, tree, strategy)
         assert isinstance(plan, MatchPlan)
-        assert counted(feed(Matcher(plan), stream, pieces, watermarks=True)) == expected
+        assert counted(rows(feed(Matcher(plan), stream, pieces, watermarks=True))) == expected
 
 
 @given(data=st.data(), hierarchy=hierarchies(), events=streams())
@@ -67,13 +66,7 @@ def test_aggregates(data: st.DataObject, hierarchy: dict[str, Any] | None, event
             continue
         assert isinstance(plan, AggregatePlan)
         assert_same_rows(Aggregator(plan).run(stream).to_pylist(), expected)
-        aggregator, state, found = Aggregator(plan), State(), []
-        for start, stop in pieces:
-            state, reported = aggregator.step(state, stream.slice(start, stop))
-            state = State.from_bytes(state.to_bytes())
-            found += reported.to_pylist()
-        _, rest = aggregator.finish(state)
-        assert_same_rows(found + (rest.to_pylist() if rest is not None else []), expected)
+        assert_same_rows(feed(Aggregator(plan), stream, pieces).to_pylist(), expected)
 
 
 @given(data=st.data(), hierarchy=hierarchies(), events=streams(), is_counted=st.booleans())

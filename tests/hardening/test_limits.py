@@ -19,7 +19,7 @@ from answers import counted
 from seqube.engine import results
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.limits import LIMITS, Limits
-from seqube.engine.state import Matcher
+from seqube.engine.matching import Matcher
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import MatchPlan
 from seqube.query import prepare

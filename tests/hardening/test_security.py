@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import seqube as sq
-from seqube.engine.state import Matcher, State, unseal
+from seqube.engine.matching import Matcher, State
+from seqube.engine.snapshots import unseal
 from seqube.events.documents import MAX_VALUES, parse_yaml
 from seqube.plan.planner import plan_matches
 from seqube.spark.streaming.declaration import read_declaration
@@ -97,7 +98,7 @@ def test_state_is_data() -> None:
     assert b"pickle" not in data
     table, counted = unseal(data)
     assert counted.num_columns == 0
-    assert set(json.loads(table.schema.metadata[b"seqube"])) == {"type", "time", "unit", "decided", "seen", "settled"}
+    assert set(json.loads(table.schema.metadata[b"seqube"])) == {"version", "type", "time", "unit", "decided", "seen", "settled"}
     assert len(State.from_bytes(data).to_bytes()) == len(data)
 
 

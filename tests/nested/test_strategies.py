@@ -16,7 +16,7 @@ import hand_worked
 import oracle
 import seqube as sq
 from answers import counted, show
-from seqube.engine.state import Matcher
+from seqube.engine.matching import Matcher
 from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.language import parse, parse_file
@@ -87,7 +87,7 @@ def test_any_cutting(data: st.DataObject, text: str, events: list[oracle.Event],
     stream = Events(table(events))
     matcher = Matcher(plan(text, strategy, stream))
     whole = counted(oracle.matches(parse(text), events))
-    assert counted(feed(matcher, stream, data.draw(cuts(len(events))), watermarks)) == whole
+    assert counted(rows(feed(matcher, stream, data.draw(cuts(len(events))), watermarks))) == whole
 
 
 @given(data=st.data(), text=queries(words=NESTED), events=streams())

@@ -10,8 +10,8 @@ import pyarrow.csv
 import pytest
 
 from seqube.engine.instances import Batch
+from seqube.engine.matching import Matcher
 from seqube.engine.nesting.iterative import NestedEvaluation
-from seqube.engine.state import Matcher
 from seqube.events import Events
 from seqube.language import parse, parse_file
 from seqube.language.tree import Query

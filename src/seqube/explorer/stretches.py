@@ -14,12 +14,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.limits import Limits
-from seqube.engine.state import Matcher
+from seqube.engine.operator import open_plan
 from seqube.events import Events
-from seqube.plan.aggregates import AggregatePlan
-from seqube.plan.physical import MatchPlan, ticks
+from seqube.plan.needs import Needs, Plan, needs_of
 
 MOST = 100
 SHORTEST = 5_000
@@ -28,62 +26,63 @@ WINDOWS = 4
 Pieces = Iterator[tuple[float | None, pa.Table]]
 
 
-def run_by_stretches(plan: MatchPlan | AggregatePlan, events: Events) -> Pieces:
+def run_by_stretches(plan: Plan, events: Events) -> Pieces:
     """Pieces of the result, at least one, each with the share of the events that is done, where that is known."""
     limits = Limits()
     budget = limits.budget()
-    matches = plan.matches if isinstance(plan, AggregatePlan) else plan
-    length = _length(matches, events)
-    found = _aggregates(plan, events, length, limits) if isinstance(plan, AggregatePlan) else _matches(plan, events, length, limits)
-    for share, piece in found:
+    needs = needs_of(plan, events.unit)
+    length = _length(plan, needs, events)
+    for share, piece in _cut(plan, needs, events, length, limits) if needs.can_be_cut else _fed(plan, events, length, limits):
         budget.find(len(piece))
         budget.hold(piece.nbytes)  # in a file: no more than would be in memory
         budget.check()
         yield share, piece
 
 
-def _length(plan: MatchPlan, events: Events) -> int:
+def _length(plan: Plan, needs: Needs, events: Events) -> int:
     """How many events a stretch has."""
-    if plan.window.counts_events:
-        in_window = len(events) if plan.partition_by else plan.window.length  # each partition has a window of its own
+    if needs.by_position:
+        in_window = len(events) if plan.matches.partition_by else needs.window  # each partition has a window of its own
     else:
         span = max(events.statistics.span, 1)
-        in_window = len(events) * min(ticks(plan.window, events.unit), span) // span
+        in_window = len(events) * min(needs.window, span) // span
     return max(len(events) // MOST, WINDOWS * in_window, SHORTEST)
 
 
-def _aggregates(plan: AggregatePlan, events: Events, length: int, limits: Limits) -> Pieces:
-    aggregator = Aggregator(plan, limits)
-    state = aggregator.start()
+def _fed(plan: Plan, events: Events, length: int, limits: Limits) -> Pieces:
+    """One stretch after the other, what matters of it kept for the next."""
+    operator = open_plan(plan, limits)
+    state = operator.start()
     for begin in range(0, max(len(events), 1), length):
-        state, rows = aggregator.step(state, events.slice(begin, begin + length))
+        state, rows = operator.step(state, events.slice(begin, begin + length))
+        assert rows is not None, "the stream began with its first stretch"
         yield min(begin + length, len(events)) / max(len(events), 1), rows
-    _, rest = aggregator.finish(state)
+    _, rest = operator.finish(state)
     assert rest is not None, "the stream began with its first stretch"
     yield 1.0, rest
 
 
-def _matches(plan: MatchPlan, events: Events, length: int, limits: Limits) -> Pieces:
-    matcher = Matcher(plan)
-    n, times = len(events), events.times
+def _cut(plan: Plan, needs: Needs, events: Events, length: int, limits: Limits) -> Pieces:
+    """Each stretch by itself, with the events around it that it needs."""
+    operator = open_plan(plan)
+    n, times, window = len(events), events.times, needs.window
     if length >= n:
-        for piece in matcher.pieces(events, limits.budget()):
+        for piece in operator.pieces(events, limits.budget()):
             yield None, piece
         return
-    window = ticks(plan.window, events.unit)
-    nothing = next(matcher.pieces(events.slice(0, 0), limits.budget()))
+    nothing = next(operator.pieces(events.slice(0, 0), limits.budget()))
     done, after = 0, int(times[0]) - 1
     while done < n:
         upto = int(times[min(done + length, n) - 1])
         end = int(np.searchsorted(times, upto, "right"))
-        if plan.window.counts_events:
-            low, high = max(done - window, 0), min(end + window, n) if plan.waits else end
+        if needs.by_position:
+            low, high = max(done - window, 0), min(end + needs.ahead, n)
             numbers = np.arange(low, high)
         else:
             low = int(np.searchsorted(times, after - window, "right"))
-            high = int(np.searchsorted(times, upto + window, "right")) if plan.waits else end
+            high = int(np.searchsorted(times, upto + needs.ahead, "right"))
             numbers = None
-        for piece in matcher.within(events.slice(low, high), after, upto, numbers, limits.budget()):
+        for piece in operator.within(events.slice(low, high), after, upto, numbers, limits.budget()):
             yield done / n, piece
         done, after = end, upto
         yield done / n, nothing  # where nothing was found, too, it is told how far it is

@@ -24,11 +24,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.events import Events
 from seqube.events.schema import TIME
-from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan, needs_of
 from seqube.spark import ingest
 from seqube.spark.blobs import gather_batches, read_blobs, write_blob
@@ -153,17 +151,12 @@ def match(
 
 def match_task(events: Events, task: Task, wanted: Answer) -> Iterator[pa.RecordBatch]:
     budget = wanted.limits.budget()
-    if isinstance(wanted.plan, AggregatePlan):
-        table = wanted.rows(Aggregator(wanted.plan, wanted.limits).run(events))
-        budget.find(table.num_rows)
-        yield from table.to_batches()
-        return
     numbers = None
     if NUMBER in events.table.column_names:
         numbers = events.table.column(NUMBER).to_numpy()
         table = events.table.drop_columns([NUMBER])
         events = Events(table, type=events.type_column, time=events.time_column, unit=events.unit)
-    for piece in wanted.matcher.within(events, task.after, task.upto, numbers, budget):
+    for piece in wanted.operator.within(events, task.after, task.upto, numbers, budget):
         budget.find(piece.num_rows)
         budget.pause()  # what Spark does with the rows is its own time
         yield from wanted.rows(piece).to_batches()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.limits import NO_LIMITS, Limits
+from seqube.engine.operator import Operator, open_plan
 from seqube.engine.predicates import Ints
-from seqube.engine.state import Matcher
 from seqube.errors import DataError
 from seqube.events import Events
 from seqube.events.schema import TIME, TYPE, Schema
@@ -84,9 +84,9 @@ class Answer:
     limits: Limits = NO_LIMITS
 
     @property
-    def matcher(self) -> Matcher:
-        plan = self.plan.matches
-        return Matcher(_returning_ids(plan) if self.with_ids and plan.returns else plan, self.limits)
+    def operator(self) -> Operator[Any, pa.Table]:
+        with_ids = self.with_ids and isinstance(self.plan, MatchPlan) and self.plan.returns
+        return open_plan(_returning_ids(self.plan.matches) if with_ids else self.plan, self.limits)
 
     def rows(self, table: pa.Table) -> pa.Table:
         """The engine's rows as the user's: without our own columns, in the declared types, with their id if that is wanted."""
@@ -134,20 +134,16 @@ def _returning_ids(plan: MatchPlan) -> MatchPlan:
 def answer(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = NO_LIMITS) -> Answer:
     """The rows a plan will give, known without a row of input; running it on none also compiles what workers will load."""
     nothing = Events(schema.columns.empty_table(), type=schema.type_column, time=schema.time_column, unit=schema.unit)
-    if isinstance(plan, AggregatePlan):
-        totals = [
-            field if not pa.types.is_null(field.type) else field.with_type(pa.int64())
-            for field in Aggregator(plan).run(nothing).schema
-        ]
-        return Answer(plan, pa.schema(totals), limits=limits)
+    aggregates = isinstance(plan, AggregatePlan)
     fields = []
-    for field in Matcher(plan).run(nothing).schema:
+    for field in open_plan(plan).run(nothing).schema:
         kind = field.type
         if pa.types.is_null(kind):
-            kind = pa.string()
+            kind = pa.int64() if aggregates else pa.string()
         if pa.types.is_decimal256(kind):  # Spark has 38 digits; a value that needs more is an error
             kind = pa.decimal128(38, min(kind.scale, 38))
         fields.append(pa.field(field.name, kind))
+    with_ids = with_ids and not aggregates
     return Answer(plan, pa.schema([pa.field(MATCH_ID, pa.int64()), *fields] if with_ids else fields), with_ids, limits)
 
 

@@ -65,7 +65,17 @@ class Aggregator(Reporter[pa.Table]):
         numbers[order] = np.arange(len(order)) - np.repeat(starts - bases, counts)
         return numbers
 
-    def report(self, state: State, upto: int, final: bool) -> tuple[State, pa.Table]:
+    def wake(self, state: State) -> int | None:
+        """The next multiple of EMIT EVERY, up to the first at or after the last event."""
+        if state.events is None or state.last == LOWEST:
+            return None
+        period = needs_of(self._plan, state.events.unit).period
+        if period is None:
+            return None
+        due = (state.reported // period + 1) * period
+        return due + 1 if due <= -(-state.last // period) * period else None
+
+    def decide(self, state: State, upto: int, final: bool) -> tuple[State, pa.Table]:
         assert state.events is not None
         task = self._task(state, upto, final)
         answer = strategy(self._plan.strategy)(task)
@@ -82,7 +92,7 @@ class Aggregator(Reporter[pa.Table]):
         return self._purge(replace(state, decided=upto, reported=upto, totals=totals), task), _named(task, partial).slice(0, 0)
 
     def report_counts(self, state: State, upto: int, final: bool, counts: Ints) -> pa.Table:
-        """What `report` says of COUNT(*), where another has counted already: a number for every moment that is due."""
+        """What `decide` gives for COUNT(*), where another has counted already: a number for every moment that is due."""
         task = self._task(state, upto, final)
         return write(task, Answer(task.given, {MATCHES: pa.array(counts)}))
 

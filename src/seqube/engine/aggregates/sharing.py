@@ -43,7 +43,10 @@ class SharedAggregator(Reporter[dict[str, pa.Table]]):
     def number(self, events: Events, known: Ints | None) -> None:
         """Windows that count events are not shared."""
 
-    def report(self, state: State, upto: int, final: bool) -> tuple[State, dict[str, pa.Table]]:
+    def wake(self, state: State) -> None:
+        """Reports are made at events."""
+
+    def decide(self, state: State, upto: int, final: bool) -> tuple[State, dict[str, pa.Table]]:
         assert state.events is not None
         events, counts = state.events, dict[str, Floats]()
         if self._sharing.strategy in _WAYS:
@@ -52,7 +55,7 @@ class SharedAggregator(Reporter[dict[str, pa.Table]]):
         tables = {}
         for name, aggregator in self._alone.items():
             if name not in counts or not (counts[name] < EXACT).all():
-                tables[name] = aggregator.report(state, upto, final)[1]
+                tables[name] = aggregator.decide(state, upto, final)[1]
                 continue
             moments = labels.moments(self._sharing.queries[name].pattern[-1])
             due = (moments > state.reported) & (moments <= upto)

@@ -27,12 +27,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.ecube.reuse import Batches, Matches, Sharing, batch_of, write_matches
 from seqube.engine.instances import Batch, minus
+from seqube.engine.operator import Operator, open_plan
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.engine.state import Matcher
 from seqube.errors import DataError, PlanError, did_you_mean
 from seqube.events import Events, Hierarchy, Statistics
 from seqube.language.tree import Query
@@ -265,10 +264,8 @@ class SharedMatcher:
         plan = optimizer.plan(self._strategy, state.pace.estimates(unit, self._units))
         return self.switch(replace(state, optimizer=optimizer), plan)
 
-    def _alone(self, query: Query) -> Any:
-        if query.aggregates:
-            return Aggregator(plan_aggregates(query, self._hierarchy))
-        return Matcher(plan_matches(query, self._hierarchy))
+    def _alone(self, query: Query) -> Operator[Any, pa.Table]:
+        return open_plan((plan_aggregates if query.aggregates else plan_matches)(query, self._hierarchy))
 
 
 def _without(of: Mapping[str, Value], name: str) -> dict[str, Value]:

@@ -31,16 +31,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seqube.engine.aggregates.aggregation import Aggregator
-from seqube.engine.aggregates.state import State as Reports
 from seqube.engine.instances import minus, plus
 from seqube.engine.limits import Limits
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import LOWEST
-from seqube.engine.state import State
 from seqube.events import Events
 from seqube.events.sources import one_chunk
-from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Needs, needs_of
 from seqube.spark.blobs import read_blobs, write_blob
 from seqube.spark.ingest import IDENTITY, KEY, SEQUENCE
@@ -255,32 +251,24 @@ class Watch:
         return self._evaluate(held, before.decided, self._events(picked))
 
     def _evaluate(self, held: Held, decided: int, events: Events) -> tuple[Held, pa.Table | None]:
-        if not isinstance(self.wanted.plan, AggregatePlan):
-            _, found = self.wanted.matcher.finish(State(events, decided=decided), held.decided + 1)
-        else:
-            reported = decided if self.needs.period is None else held.reported
-            state = Reports(events, decided=decided, reported=reported, last=held.last)
-            state, found = Aggregator(self.wanted.plan, self.limits).finish(state, held.decided + 1)
-            held = held if self.needs.period is None else replace(held, reported=state.reported)
+        operator = self.wanted.operator
+        reported = decided if self.needs.period is None else held.reported
+        state = operator.resume(events, decided, reported, held.last)
+        state, found = operator.step(state, None, held.decided + 1)
+        held = held if self.needs.period is None else replace(held, reported=state.reported)
         return held, None if found is None else self.wanted.rows(found)
 
     def _step(self, held: Held, events: Events) -> tuple[Held, pa.Table | None]:
         """The engine's own state, taken further. A count of events must outlive the events."""
         if held.engine is None and not len(events):
             return held, None
-        state: State | Reports
-        if isinstance(self.wanted.plan, AggregatePlan):
-            machine = Aggregator(self.wanted.plan, self.limits)
-            state = Reports() if held.engine is None else Reports.from_bytes(held.engine)
-            state, first = machine.step(state, events)
-            state, rest = machine.finish(state, held.decided + 1)
-            found = pa.concat_tables([first, rest], promote_options="permissive")
-        else:
-            state = State() if held.engine is None else State.from_bytes(held.engine)
-            if state.events is not None:
-                state = replace(state, events=self._as_events(state.events.table))
-            state, found = self.wanted.matcher.advance(state, events, held.decided + 1)
+        operator = self.wanted.operator
+        state = operator.start() if held.engine is None else operator.restore(held.engine)
+        if state.events is not None:
+            state = replace(state, events=self._as_events(state.events.table))
+        state, found = operator.step(state, events, held.decided + 1)
         assert state.events is not None
+        assert found is not None
         return replace(held, engine=state.to_bytes(), engine_rows=len(state.events)), self.wanted.rows(found)
 
     def _touched(

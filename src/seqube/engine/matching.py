@@ -1,8 +1,7 @@
-"""A query as a state machine: feed batches in time order, get each match exactly once, when it is final.
+"""Matches as an operator: feed batches in time order, get each match exactly once, when it is final.
 
-`step` takes a batch and decides every match that ends before the batch's last timestamp (more events may still come at that
-time); `finish` decides what a watermark allows, or, at the end of the stream, everything. A match with a trailing negation is
-decided when the window that began with it is over. However a stream is cut, the same matches come out.
+A match is decided when time has passed its end; one with a trailing negation when the window that began with it is over. However a
+stream is cut, the same matches come out.
 
 Between steps only events remain that a later match can still bind or be cancelled by: those of the plan's types inside the
 window (one more window back where a match waits for its end and a negation looks back from there). The state is a table and a
@@ -13,11 +12,8 @@ Cost of a step: the events kept and the new ones, plus the matches decided.
 
 from __future__ import annotations
 
-import json
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,60 +22,14 @@ from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.nested import Evaluation
 from seqube.engine.nesting.iterative import NestedEvaluation
+from seqube.engine.operator import Operator
 from seqube.engine.output import MatchWriter, read_by_return
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normalise
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.errors import DataError
+from seqube.engine.snapshots import read_state, write_state
 from seqube.events import Events
 from seqube.plan.needs import needs_of
 from seqube.plan.physical import MatchPlan
-
-_NUMBER = "#number"  # the column of event numbers that travels with the kept events of a tuple-count window
-
-
-def seal(*parts: pa.Table) -> bytes:
-    """Tables as Arrow IPC streams, one behind the other, and their checksum; at the end, so that columns stay aligned."""
-    sink = pa.BufferOutputStream()
-    for part in parts:
-        with pa.ipc.new_stream(sink, part.schema) as writer:
-            writer.write_table(part)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data + zlib.crc32(data).to_bytes(4, "big")
-
-
-def unseal(data: bytes) -> list[pa.Table]:
-    """The tables that were sealed, in order."""
-    if zlib.crc32(memoryview(data)[:-4]) != int.from_bytes(data[-4:], "big") or len(data) < 4:
-        raise DataError("this is not the state of a query, or it is damaged\n  hint: begin the stream anew, with a new checkpoint")
-    source = pa.BufferReader(pa.py_buffer(data).slice(0, len(data) - 4))
-    parts = []
-    while source.tell() < source.size():
-        parts.append(pa.ipc.open_stream(source).read_all())
-    return parts
-
-
-def write_state(events: Events | None, numbers: Ints | None, about: Mapping[str, int], beside: pa.Table | None) -> bytes:
-    """A state as Arrow IPC, never pickled: events with their numbers, a few facts, and a table of its own kind."""
-    if events is None:
-        raise DataError("a stream that has not begun has no state to write")
-    schema, table = events.schema, events.table
-    if numbers is not None:
-        table = table.append_column(_NUMBER, pa.array(numbers))
-    facts = {"type": schema.type_column, "time": schema.time_column, "unit": schema.unit, **about}
-    table = table.replace_schema_metadata({b"seqube": json.dumps(facts).encode()})
-    return seal(table, beside if beside is not None else pa.table({}))
-
-
-def read_state(data: bytes) -> tuple[Events, Ints | None, dict[str, Any], pa.Table | None]:
-    """What `write_state` was given."""
-    table, beside = unseal(data)
-    about = json.loads(table.schema.metadata[b"seqube"])
-    numbers = None
-    if _NUMBER in table.column_names:
-        numbers = table.column(_NUMBER).to_numpy()
-        table = table.drop_columns([_NUMBER])
-    events = Events(table.replace_schema_metadata(None), type=about["type"], time=about["time"], unit=about["unit"])
-    return events, numbers, about, beside if beside.num_columns else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +45,10 @@ class State:
     n_settled: int = 0
     counted: pa.Table | None = None
 
+    @property
+    def reported(self) -> int:
+        return self.decided
+
     def to_bytes(self) -> bytes:
         about = {"decided": self.decided, "seen": self.n_seen, "settled": self.n_settled}
         return write_state(self.events, self.numbers, about, self.counted)
@@ -105,8 +59,8 @@ class State:
         return State(events, numbers, about["decided"], about["seen"], about["settled"], counted)
 
 
-class Matcher:
-    """Runs a plan over a stream that comes in batches. The limits are those of a step, or of a whole run."""
+class Matcher(Operator[State, pa.Table]):
+    """Finds the matches of a plan. The limits are those of a step, or of a whole run."""
 
     def __init__(self, plan: MatchPlan, limits: Limits = NO_LIMITS) -> None:
         self._plan = plan
@@ -115,15 +69,19 @@ class Matcher:
     def start(self) -> State:
         return State()
 
-    def run(self, events: Events) -> pa.Table:
-        """The matches of a whole stream."""
-        budget = self._limits.budget()
-        tables = []
-        for piece in self.pieces(events, budget):
-            budget.find(len(piece))
-            budget.hold(piece.nbytes)
-            tables.append(piece)
-        return pa.concat_tables(tables)
+    def restore(self, data: bytes) -> State:
+        return State.from_bytes(data)
+
+    def resume(self, events: Events, decided: int, reported: int, last: int) -> State:
+        return State(events, decided=decided)
+
+    def wake(self, state: State) -> int | None:
+        if state.events is None or not len(state.events) or not self._plan.waits or self._plan.window.counts_events:
+            return None
+        window = needs_of(self._plan, state.events.unit).window
+        ends = plus(state.events.times, window)
+        still_open = ends[ends - 1 > state.decided]
+        return int(still_open.min()) if len(still_open) else None
 
     def pieces(self, events: Events, budget: Budget) -> Iterator[pa.Table]:
         """The matches of a whole stream, in pieces, as they are found; the first piece is empty and tells the columns."""
@@ -138,7 +96,7 @@ class Matcher:
         The events must reach back a window from there and, where the plan waits, a window ahead. With a tuple-count window
         `numbers` are those of the events in the whole stream.
         """
-        state = self._add(self.start(), events)
+        state = self.take(self.start(), events)
         if numbers is not None:
             state = replace(state, numbers=numbers)
         evaluation = _evaluation(self._plan, self._prepare(state, budget)[0], after, upto)
@@ -146,33 +104,9 @@ class Matcher:
         for piece in evaluation.matches():
             yield writer.write(piece)
 
-    def advance(self, state: State, batch: Events, watermark: int) -> tuple[State, pa.Table]:
-        """Take a batch that ends before the watermark, and decide all that ends before it: a step and a finish in one."""
-        return self._decide(self._add(state, batch), max(state.decided, watermark - 1), final=False)
-
-    def step(self, state: State, batch: Events) -> tuple[State, pa.Table]:
-        """Take the next batch, which must not begin before the last one ended."""
-        state = self._add(state, batch)
-        assert state.events is not None
-        newest = int(batch.times[-1]) - 1 if len(batch) else state.decided
-        return self._decide(state, max(state.decided, newest), final=False)
-
-    def finish(self, state: State, watermark: int | None = None) -> tuple[State, pa.Table | None]:
-        """Decide all that ends before the watermark, or, without one, all that is left; None if the stream never began."""
-        if state.events is None:
-            return state, None
-        if watermark is None:
-            return self._decide(state, HIGHEST, final=True)
-        return self._decide(state, max(state.decided, watermark - 1), final=False)
-
     # ------------------------------------------------------------ adding
 
-    def _add(self, state: State, batch: Events) -> State:
-        if state.events is not None and len(batch) and int(batch.times[0]) <= state.decided:
-            raise DataError(
-                f"an event at {int(batch.times[0])} comes after the stream was decided up to {state.decided}\n"
-                "  hint: feed events in time order; late ones belong to the late output"
-            )
+    def take(self, state: State, batch: Events) -> State:
         numbers, counted = self._number(state, batch)
         kept = batch if state.events is None else Events.concat([state.events, batch])
         if state.numbers is not None and numbers is not None:
@@ -212,7 +146,7 @@ class Matcher:
 
     # ------------------------------------------------------------ deciding
 
-    def _decide(self, state: State, upto: int, final: bool) -> tuple[State, pa.Table]:
+    def decide(self, state: State, upto: int, final: bool) -> tuple[State, pa.Table]:
         assert state.events is not None
         plan, batch, progress = self._plan, *self._prepare(state)
         # Where matches wait, their end does not tell when they are final: all are found, and those that are ready now are taken.

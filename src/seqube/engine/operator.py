@@ -1,0 +1,131 @@
+"""The one door of the engine: a plan goes in, an operator comes out, and nobody behind it asks which kind of plan it holds.
+
+    open_plan(plan, limits)           -> operator
+    operator.start()                  -> state
+    operator.step(state, batch, watermark)  -> state, rows     what is final now
+    operator.finish(state)            -> state, rows           what is left at the end of the stream
+    operator.wake(state)              -> when, without any event, there will be something to say
+    operator.restore(bytes)           -> state                 what `state.to_bytes()` wrote
+
+A whole stream at once is `run`, or `pieces` where its rows may be more than fit; a slice of time is `within`. A step decides all
+that ends before the watermark: no event before it is still to come. Without one, it is the newest event's time, at which more may
+come. However a stream is cut into batches, the same rows come out, each once.
+
+Invariant: an event before what was decided is refused, never silently too late.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, assert_never
+
+import pyarrow as pa
+
+from seqube.engine.limits import NO_LIMITS, Budget, Limits
+from seqube.engine.predicates import Ints
+from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.errors import DataError
+from seqube.events import Events
+from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.physical import MatchPlan
+
+if TYPE_CHECKING:
+    from seqube.plan.needs import Plan
+
+
+class State(Protocol):
+    """What must be remembered of a stream."""
+
+    @property
+    def events(self) -> Events | None:
+        """Those that may still matter; None before the first batch."""
+
+    @property
+    def decided(self) -> int:
+        """No event up to here can come any more."""
+
+    @property
+    def reported(self) -> int:
+        """Every row up to here is out."""
+
+    def to_bytes(self) -> bytes: ...
+
+
+S = TypeVar("S", bound=State)
+Rows = TypeVar("Rows")  # what comes out: a table, or one for each query of a workload
+
+
+class Operator(ABC, Generic[S, Rows]):
+    """A plan as a state machine over batches. States are never changed: a step gives a new one."""
+
+    @abstractmethod
+    def start(self) -> S: ...
+
+    @abstractmethod
+    def restore(self, data: bytes) -> S: ...
+
+    @abstractmethod
+    def resume(self, events: Events, decided: int, reported: int, last: int) -> S:
+        """The state of a stream of which these events may still matter and the last came at `last`."""
+
+    @abstractmethod
+    def wake(self, state: S) -> int | None:
+        """The watermark at which, without any event, there may be something to say; None where there is none."""
+
+    @abstractmethod
+    def take(self, state: S, batch: Events) -> S:
+        """Remember a batch, without deciding anything."""
+
+    @abstractmethod
+    def decide(self, state: S, upto: int, final: bool) -> tuple[S, Rows]:
+        """Give what is final when no event up to here can come any more, or (`final`) none at all."""
+
+    def step(self, state: S, batch: Events | None, watermark: int | None = None) -> tuple[S, Rows | None]:
+        """Take the next batch, if there is one, and give what is final; None if the stream has not begun."""
+        newest = LOWEST
+        if batch is not None:
+            if state.events is not None and len(batch) and int(batch.times[0]) <= state.decided:
+                raise DataError(
+                    f"an event at {int(batch.times[0])} comes after the stream was decided up to {state.decided}\n"
+                    "  hint: feed events in time order; late ones belong to the late output"
+                )
+            state = self.take(state, batch)
+            newest = int(batch.times[-1]) - 1 if len(batch) else LOWEST
+        if state.events is None:
+            return state, None
+        return self.decide(state, max(state.decided, newest if watermark is None else watermark - 1), final=False)
+
+    def finish(self, state: S) -> tuple[S, Rows | None]:
+        """Give what is left at the end of the stream; None if it never began."""
+        return (state, None) if state.events is None else self.decide(state, HIGHEST, final=True)
+
+    def run(self, events: Events) -> Rows:
+        """The rows of a whole stream."""
+        return self.decide(self.take(self.start(), events), HIGHEST, final=True)[1]
+
+    def pieces(self, events: Events, budget: Budget) -> Iterator[Rows]:
+        """The rows of a whole stream in pieces, at least one, as they are found."""
+        yield self.run(events)
+
+    def within(
+        self, events: Events, after: int, upto: int, numbers: Ints | None = None, budget: Budget | None = None
+    ) -> Iterator[Rows]:
+        """The rows that a slice of time owns: those that end in (after, upto]. Only some plans can be cut (`needs.can_be_cut`)."""
+        assert (after, upto) == (LOWEST, HIGHEST), "what cannot be cut has one slice"
+        yield self.run(events)
+
+
+def open_plan(plan: Plan, limits: Limits = NO_LIMITS) -> Operator[Any, pa.Table]:
+    """The operator that runs a plan. The limits are those of a step, or of a whole run."""
+    match plan:
+        case MatchPlan():
+            from seqube.engine.matching import Matcher
+
+            return Matcher(plan, limits)
+        case AggregatePlan():
+            from seqube.engine.aggregates.aggregation import Aggregator
+
+            return Aggregator(plan, limits)
+        case _:
+            assert_never(plan)
