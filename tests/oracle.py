@@ -550,10 +550,10 @@ def _aggregate(function: str, argument: tree.Attribute | None, members: list[tup
     if isinstance(values[0], timedelta):
         microseconds = sum(value // MICROSECOND for value in values)
         return timedelta(microseconds=microseconds if function == "SUM" else round(microseconds / len(values)))
-    exact = sum(map(Fraction, values))
-    if function == "AVG":
-        return float(exact / len(values))
-    return _decimal(exact) if isinstance(values[0], Decimal) else int(exact)
+    if isinstance(values[0], int):
+        return sum(values) if function == "SUM" else sum(values) / len(values)
+    exact = sum(map(Fraction, values), Fraction(0))
+    return _decimal(exact) if function == "SUM" else float(exact / len(values))
 
 
 def _column(attribute: tree.Attribute) -> str:
@@ -637,10 +637,12 @@ def _calculate(op: str, left: Any, right: Any) -> Any:
     left, right = _as_sql(left, right)
     if op == "/" or isinstance(left, float) or isinstance(right, float):
         return _in_doubles(op, float(left), float(right))
-    exact = _remainder(left, right) if op == "%" else CALCULATE[op](Fraction(left), Fraction(right))
     if isinstance(left, Decimal):
+        left, right = Fraction(left), Fraction(right)
+    exact = _remainder(left, right) if op == "%" else CALCULATE[op](left, right)
+    if isinstance(left, Fraction):
         return _decimal(exact)
-    return int(exact) if -(2**63) <= exact < 2**63 else _in_doubles(op, float(left), float(right))
+    return exact if -(2**63) <= exact < 2**63 else _in_doubles(op, float(left), float(right))
 
 
 def _in_doubles(op: str, left: float, right: float) -> float | None:
@@ -648,9 +650,9 @@ def _in_doubles(op: str, left: float, right: float) -> float | None:
     return None if math.isnan(result) else float(result)
 
 
-def _remainder(left: Any, right: Any) -> Fraction:
+def _remainder(left: Any, right: Any) -> Any:
     """What a division leaves, with the sign of the dividend."""
-    return abs(Fraction(left)) % abs(Fraction(right)) * (1 if left >= 0 else -1)
+    return abs(left) % abs(right) * (1 if left >= 0 else -1)
 
 
 def _calculate_durations(op: str, left: Any, right: Any) -> Any:
