@@ -5,7 +5,7 @@ predicate a mask that is true where the predicate is true (not false, not unknow
 in: integers are 64-bit, moments are microseconds (rounded down) in their own zone, dictionaries are what they stand for; NaN is no
 number and counts as null. `numbers` calculates and compares; moments and durations are integers that are checked.
 
-Loops compare 64-bit integers only. `rank_pair` turns two columns of any kind into integers that compare like the originals, with
+Loops compare 64-bit integers only. `rank` turns columns of any kind into integers that compare like the originals, with
 `NULL` for null; `code_columns` turns columns into dense codes that are equal where the values are.
 
 Cost: a pass over the candidates per operator of the expression.
