@@ -10,6 +10,7 @@ from hypothesis import note
 
 import oracle
 import seqube as sq
+from oracle_values import MOMENTS
 from seqube.language import parse
 from strategies import Clock, table
 
@@ -33,7 +34,7 @@ def run(text: str, events: Sequence[oracle.Event], hierarchy: Any = None, clock:
 
 def assert_equal_matches(text: str, events: Sequence[oracle.Event], hierarchy: Any = None, clock: Clock | None = None) -> None:
     show(text, events, hierarchy)
-    expected = oracle.matches(parse(text), events, hierarchy, oracle.MOMENTS if clock else "ms")
+    expected = oracle.matches(parse(text), events, hierarchy, MOMENTS if clock else "ms")
     found = run(text, events, hierarchy, clock)
     rows = [{name: event and event["row"] for name, event in row.items() if name not in ("start", "end")} for row in found]
     assert counted(rows) == counted(expected)

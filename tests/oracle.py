@@ -40,25 +40,37 @@ What the page on meaning leaves open is decided here:
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
+from oracle_values import (
+    EPOCH,
+    MICROSECOND,
+    MOMENTS,
+    Period,
+    Written,
+    all_same,
+    all_true,
+    any_true,
+    calculate,
+    compare,
+    decimal_of,
+    inverse,
+    is_number,
+    or_null,
+    ticks,
+    ticks_of,
+    whole,
+)
 from seqube.errors import Span
 from seqube.language import tree
 
 Env = dict[str, "Event"]  # positive variable -> event; for a negated instance x, its variables added to those outside it
 Row = dict[str, Any]
 Condition = Callable[[Sequence["Event"]], bool]
-
-MOMENTS = "moments"  # the unit of times that are points in time: microseconds since 1970
-MICROSECONDS = {
-    "ns": Fraction(1, 1000), "us": Fraction(1), "ms": Fraction(1000), "s": Fraction(1_000_000), MOMENTS: Fraction(1),
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +85,7 @@ class Event:
     def get(self, name: str) -> Any:
         if name == tree.TYPE_ATTRIBUTE:
             return self.type
-        return self.ts if name == tree.TIME_ATTRIBUTE else _or_null(self.attributes.get(name))
+        return self.ts if name == tree.TIME_ATTRIBUTE else or_null(self.attributes.get(name))
 
 
 def stream(*events: tuple[Any, ...]) -> list[Event]:
@@ -116,7 +128,7 @@ def aggregates(query: tree.Query, events: Sequence[Event], hierarchy: Any = None
         rows += _report(query, pairs, _groups(query, pairs), {})
     elif emit.when == "every":
         assert emit.every is not None
-        for t in _multiples(_ticks(emit.every, unit), events):
+        for t in _multiples(ticks(emit.every, unit), events):
             pairs = [(part, env) for part in partitions for env in part.until(t).matches_in_window_ending(t)]
             rows += _report(query, pairs, _groups(query, pairs), {"ts": t})
     else:
@@ -195,7 +207,7 @@ class Partition:
     def __post_init__(self) -> None:
         self.number = {event: number for number, event in enumerate(self.events)}
         self.counted = self.query.window.unit == "events"
-        self.window = self.query.window.length if self.counted else _ticks(self.query.window, self.unit)
+        self.window = self.query.window.length if self.counted else ticks(self.query.window, self.unit)
         self.owned = _assign_predicates(self.query)
         self._instances: dict[tree.Pattern, list[Env]] = {}
 
@@ -326,34 +338,34 @@ class Partition:
 
         match predicate:
             case tree.Comparison(op, left, right):
-                return _compare(op, *self.alike(value(left), value(right)))
+                return compare(op, *self.alike(value(left), value(right)))
             case tree.Among(operand, values, negated):
-                verdict = _any([_compare("=", *self.alike(value(operand), value(v))) for v in values])
-                return _not(verdict) if negated else verdict
+                verdict = any_true([compare("=", *self.alike(value(operand), value(v))) for v in values])
+                return inverse(verdict) if negated else verdict
             case tree.Between(operand, low, high, negated):
                 x = value(operand)
-                verdict = _all([_compare(">=", *self.alike(x, value(low))), _compare("<=", *self.alike(x, value(high)))])
-                return _not(verdict) if negated else verdict
+                verdict = all_true([compare(">=", *self.alike(x, value(low))), compare("<=", *self.alike(x, value(high)))])
+                return inverse(verdict) if negated else verdict
             case tree.IsNull(operand, negated):
                 return (value(operand) is None) != negated
             case tree.IsTrue(operand):
                 x = value(operand)
                 return None if x is None else bool(x)
             case tree.AllOf(parts):
-                return _all([self.truth(part, env, names) for part in parts])
+                return all_true([self.truth(part, env, names) for part in parts])
             case tree.AnyOf(parts):
-                return _any([self.truth(part, env, names) for part in parts])
+                return any_true([self.truth(part, env, names) for part in parts])
             case tree.Inverse(part):
-                return _not(self.truth(part, env, names))
+                return inverse(self.truth(part, env, names))
             case SameAs(attribute, of):
-                return _all_same([event.get(attribute) for node in of for event in _events(node, env)])
+                return all_same([event.get(attribute) for node in of for event in _events(node, env)])
         raise TypeError(f"not a bound predicate: {predicate}")
 
     def value(self, node: tree.Value, env: Env, names: Mapping[str, Any] | None = None) -> Any:
         """A value over the events in `env`; bare names are partition keys, or in HAVING the columns in `names`."""
         match node:
             case tree.Literal(constant):
-                return Written(constant) if isinstance(constant, float) and names is None else _or_null(constant)
+                return Written(constant) if isinstance(constant, float) and names is None else or_null(constant)
             case tree.Duration(microseconds):
                 return Period(microseconds=microseconds)
             case tree.Attribute(None, name):
@@ -365,17 +377,17 @@ class Partition:
                 return env[variable].get(name) if variable in env else None
             case tree.Minus(operand):
                 x = self.value(operand, env, names)
-                return None if x is None else _calculate("-", timedelta(0) if isinstance(x, timedelta) else 0, x)
+                return None if x is None else calculate("-", timedelta(0) if isinstance(x, timedelta) else 0, x)
             case tree.Arithmetic(op, left, right):
-                return _calculate(op, *self.alike(self.value(left, env, names), self.value(right, env, names)))
+                return calculate(op, *self.alike(self.value(left, env, names), self.value(right, env, names)))
         raise TypeError(f"not a value of one match: {node}")
 
     def alike(self, left: Any, right: Any) -> tuple[Any, Any]:
         """A period that meets a number is one, and a text that meets a moment is one."""
-        if isinstance(left, Period) and _is_number(right):
-            return _ticks_of(left, self.unit), right
-        if isinstance(right, Period) and _is_number(left):
-            return left, _ticks_of(right, self.unit)
+        if isinstance(left, Period) and is_number(right):
+            return ticks_of(left, self.unit), right
+        if isinstance(right, Period) and is_number(left):
+            return left, ticks_of(right, self.unit)
         if isinstance(left, datetime) and isinstance(right, str):
             return left, datetime.fromisoformat(right).replace(tzinfo=UTC)
         return left, right
@@ -495,7 +507,7 @@ def _multiples(period: Fraction, events: Sequence[Event]) -> list[int | Fraction
     if not events:
         return []
     first, last = (math.ceil(bound(event.ts for event in events) / period) for bound in (min, max))
-    return [_whole(k * period) for k in range(first, last + 1)]
+    return [whole(k * period) for k in range(first, last + 1)]
 
 
 def _group(query: tree.Query, part: Partition, env: Env) -> tuple[Any, ...]:
@@ -550,133 +562,11 @@ def _aggregate(function: str, argument: tree.Attribute | None, members: list[tup
     if isinstance(values[0], timedelta):
         microseconds = sum(value // MICROSECOND for value in values)
         return timedelta(microseconds=microseconds if function == "SUM" else round(microseconds / len(values)))
-    exact = sum(map(Fraction, values))
-    if function == "AVG":
-        return float(exact / len(values))
-    return _decimal(exact) if isinstance(values[0], Decimal) else int(exact)
+    if isinstance(values[0], int):
+        return sum(values) if function == "SUM" else sum(values) / len(values)
+    exact = sum(map(Fraction, values), Fraction(0))
+    return decimal_of(exact) if function == "SUM" else float(exact / len(values))
 
 
 def _column(attribute: tree.Attribute) -> str:
     return attribute.name if attribute.variable is None else f"{attribute.variable}_{attribute.name}"
-
-
-# ---------------------------------------------------------------- values
-
-
-def _ticks(window: tree.Window, unit: str) -> Fraction:
-    """A length of time in the unit of the timestamps."""
-    assert window.unit != "events", "a number of events is not a length of time"
-    return Fraction(window.length) / (MICROSECONDS[unit] if window.unit == "us" else 1)
-
-
-def _whole(number: Fraction) -> int | Fraction:
-    return number.numerator if number.denominator == 1 else number
-
-
-class Written(float):
-    """A number that stands in the query: next to a decimal it is the decimal that was written."""
-
-
-class Period(timedelta):
-    """A length of time that stands in the query."""
-
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
-
-
-def _ticks_of(period: Period, unit: str) -> int | float:
-    ticks = Fraction(period // MICROSECOND) / MICROSECONDS[unit]
-    return ticks.numerator if ticks.denominator == 1 else float(ticks)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-
-
-def _decimal(value: Fraction) -> Decimal:
-    """A number with an end as the decimal it is."""
-    with localcontext(prec=400):
-        found = Decimal(value.numerator) / Decimal(value.denominator)
-    assert Fraction(found) == value
-    return found
-
-
-def _or_null(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _all_same(values: list[Any]) -> bool:
-    return len(values) < 2 or (None not in values and all(value == values[0] for value in values))
-
-
-def _compare(op: str, left: Any, right: Any) -> bool | None:
-    if left is None or right is None:
-        return None
-    return bool(COMPARE[op](*_as_sql(left, right)))
-
-
-def _as_sql(left: Any, right: Any) -> tuple[Any, Any]:
-    """Two numbers as SQL takes them side by side: where one is a decimal, both are; or both are doubles."""
-    if not (isinstance(left, Decimal) or isinstance(right, Decimal)) or not (_is_number(left) and _is_number(right)):
-        return left, right
-    if any(isinstance(side, float) and not isinstance(side, Written) for side in (left, right)):
-        return float(left), float(right)
-    return Decimal(repr(left) if isinstance(left, float) else left), Decimal(repr(right) if isinstance(right, float) else right)
-
-
-def _calculate(op: str, left: Any, right: Any) -> Any:
-    if left is None or right is None:
-        return None
-    if isinstance(left, datetime) or isinstance(right, datetime):
-        return CALCULATE[op](left, right)
-    if isinstance(left, timedelta) or isinstance(right, timedelta):
-        return _calculate_durations(op, left, right)
-    if op in "/%" and right == 0:
-        return None
-    left, right = _as_sql(left, right)
-    if op == "/" or isinstance(left, float) or isinstance(right, float):
-        return _in_doubles(op, float(left), float(right))
-    exact = _remainder(left, right) if op == "%" else CALCULATE[op](Fraction(left), Fraction(right))
-    if isinstance(left, Decimal):
-        return _decimal(exact)
-    return int(exact) if -(2**63) <= exact < 2**63 else _in_doubles(op, float(left), float(right))
-
-
-def _in_doubles(op: str, left: float, right: float) -> float | None:
-    result = math.fmod(left, right) if op == "%" else CALCULATE[op](left, right)
-    return None if math.isnan(result) else float(result)
-
-
-def _remainder(left: Any, right: Any) -> Fraction:
-    """What a division leaves, with the sign of the dividend."""
-    return abs(Fraction(left)) % abs(Fraction(right)) * (1 if left >= 0 else -1)
-
-
-def _calculate_durations(op: str, left: Any, right: Any) -> Any:
-    both = isinstance(left, timedelta) and isinstance(right, timedelta)
-    numbers = [side // MICROSECOND if isinstance(side, timedelta) else side for side in (left, right)]
-    result = _calculate(op, *numbers)
-    if result is None or (both and op == "/"):
-        return result
-    return timedelta(microseconds=round(result))
-
-
-def _not(verdict: bool | None) -> bool | None:
-    return None if verdict is None else not verdict
-
-
-def _all(verdicts: list[bool | None]) -> bool | None:
-    return False if False in verdicts else None if None in verdicts else True
-
-
-def _any(verdicts: list[bool | None]) -> bool | None:
-    return True if True in verdicts else None if None in verdicts else False
-
-
-COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
-CALCULATE: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-}  # fmt: skip

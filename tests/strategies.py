@@ -22,7 +22,8 @@ from typing import Any, Literal
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from oracle import EPOCH, MICROSECOND, Event, stream
+from oracle import Event, stream
+from oracle_values import EPOCH, MICROSECOND
 
 TYPES = ["A", "B", "C", "D"]
 COMMON = ["A", "A", "B", "B", "C", "C", "D"]  # some types are met more often than others

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from dataclasses import replace
+from decimal import Decimal
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -88,19 +91,35 @@ def test_times_that_are_none_are_set_aside(when: str) -> None:
 
 # ---------------------------------------------------------------- numbers
 
-NUMBERS = [LOWEST, LOWEST + 1, -1, 0, 1, HIGHEST - 1, HIGHEST, None]
+NUMBERS = [LOWEST, LOWEST + 1, -1, 0, 1, 2**53, 2**53 + 1, HIGHEST - 1, HIGHEST, None]
 FLOATS = [NAN, INF, -INF, 0.0, -0.0, 5e-324, 1e308, -1e308, 2.0**63, 2.0**53 + 2, None]
 
 
+PLAIN = ["x", "y", "u"]
+LARGE = ["x + 1", "x - 1", "x * 3", "x * x", "u + 1", "u - x", "u % x", "x % u", "-u", "-x"]  # which leave 64 bits in some rows
+DECIMAL = ["c", "c + x", "c * 0.5", "c % 7", "-c"]
+OPERANDS = st.one_of(*(st.tuples(*map(st.sampled_from, pair)) for pair in ((PLAIN + LARGE,) * 2, (PLAIN + DECIMAL,) * 2)))
+
+
+def extremes(seed: Random) -> dict[str, Any]:
+    unsigned = [2**64 - 1, 2**64 - 2, 2**63, 2**53 + 1, 1, 0, None]
+    decimals = [None, *map(Decimal, ["0.00", "1.00", "0.50", "-90071992547409.93", "90071992547409.92"])]
+    return {"x": seed.choice(NUMBERS), "y": seed.choice(FLOATS), "u": seed.choice(unsigned), "c": seed.choice(decimals)}
+
+
 @given(
-    op=st.sampled_from(["=", "!=", "<", "<=", ">", ">="]),
-    column=st.sampled_from(["x", "y"]),
-    values=st.lists(st.tuples(st.sampled_from(NUMBERS), st.sampled_from(FLOATS)), min_size=2, max_size=6),
+    op=st.sampled_from(["=", "=", "!=", "<", "<=", ">", ">="]),
+    operands=OPERANDS,
+    seed=st.randoms(use_true_random=False),
+    pattern=st.sampled_from(
+        ["SEQ(A a, A b) WHERE {} WITHIN 100", "SEQ(A a, A b, {}) WITHIN 100", "SEQ(A a, !SEQ(A b, A c, {})) WITHIN 9"]
+    ),
 )
-def test_comparisons_of_extreme_numbers(op: str, column: str, values: list[tuple[int | None, float | None]]) -> None:
-    """Whole numbers with whole numbers, doubles with doubles; between the two, SQL's rounding holds."""
-    events = oracle.stream(*(("A", ts, {"x": x, "y": y}) for ts, (x, y) in enumerate(values)))
-    assert_equal_matches(f"SEQ(A a, A b, a.{column} {op} b.{column}) WITHIN 100", events)
+def test_comparisons_of_extreme_numbers(op: str, operands: tuple[str, str], seed: Random, pattern: str) -> None:
+    """Numbers of every type with each other: where all are evaluated, in loops, as keys and tied to a negation."""
+    events = oracle.stream(*(("A", ts, extremes(seed)) for ts in range(7)))
+    sides = [re.sub(r"\b([xyuc])\b", rf"{variable}.\1", side) for variable, side in zip("ab", operands, strict=True)]
+    assert_equal_matches(pattern.format(f"{sides[0]} {op} {sides[1]}"), events)
 
 
 def test_sums_beyond_64_bits_are_exact() -> None:

@@ -15,6 +15,7 @@ import oracle
 import seqube as sq
 from aggregate_queries import assert_same_rows, with_aggregates
 from answers import assert_equal_matches, run, show
+from oracle_values import MOMENTS
 from seqube.language import parse
 from strategies import Clock, clocks, concepts, hierarchies, plain, queries, streams
 
@@ -68,7 +69,7 @@ def test_returned_values(text: str, events: list[oracle.Event]) -> None:
 
 
 def assert_equal_values(text: str, events: Sequence[oracle.Event], clock: Clock | None) -> None:
-    expected = oracle.results(parse(text), events, unit=oracle.MOMENTS if clock else "ms")
+    expected = oracle.results(parse(text), events, unit=MOMENTS if clock else "ms")
     kinds = [{type(row[name]) for row in expected} for name in (expected[0] if expected else ())]
     if any({int, float} <= of_column for of_column in kinds):
         with pytest.raises(sq.DataError, match="is a column of whole numbers"):
@@ -108,7 +109,7 @@ def test_aggregates_of_moments(data: st.DataObject, clock: Clock, events: list[o
     events = clock.moved(events)
     show(f"{text}  -- {clock}", events)
     found = sq.run(text, clock.table(events)).table.to_pylist()
-    assert_same_rows(found, oracle.aggregates(parse(text), events, unit=oracle.MOMENTS))
+    assert_same_rows(found, oracle.aggregates(parse(text), events, unit=MOMENTS))
 
 
 @given(text=queries(), returning=queries(returns=True))

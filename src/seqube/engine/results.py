@@ -10,6 +10,7 @@ Invariant: `truncated` is set exactly when rows are missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from html import escape
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -191,7 +192,7 @@ class Result:
             raise PlanError("there are no times and no numbers to plot\n  hint: leave out RETURN, or return numbers")
         rows = [
             {
-                "value": row[name],
+                "value": float(row[name]) if isinstance(row[name], Decimal) else row[name],
                 "series": ", ".join([name, *(str(row[group]) for group in groups)]),
                 **_times({"ts": row.get("ts")}),
             }
@@ -242,7 +243,7 @@ def _chart(rows: list[dict[str, Any]], mark: str, **channels: Any) -> altair.Cha
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _axis(table: pa.Table, name: str) -> str:
