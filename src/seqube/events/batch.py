@@ -19,18 +19,20 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.errors import SchemaError, did_you_mean
 from seqube.events.files import Malformed
 from seqube.events.schema import TIME, TYPE, Schema
 from seqube.events.sources import load, one_chunk
-from seqube.events.statistics import Statistics
+from seqube.events.statistics import Distinct, Statistics
 from seqube.events.times import Ints, Mask, read_times
 
 Codes = npt.NDArray[np.int32]
 
 NO_TYPE = "no type"
+SAMPLE = 65_536  # events looked at to see how many values a column has
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,11 @@ class Events:
     def statistics(self) -> Statistics:
         first, last = (int(self.times[0]), int(self.times[-1])) if len(self) else (None, None)
         return Statistics(len(self), first, last, dict(zip(self.type_names, self._counts.tolist(), strict=True)))
+
+    @cached_property
+    def distinct(self) -> Distinct:
+        """How many values columns have among the first events: enough to tell few keys from many."""
+        return Distinct(self.schema, lambda name: int(pc.count_distinct(self.column(name).slice(0, SAMPLE)).as_py()))
 
     # ------------------------------------------------------------ pieces
 

@@ -200,7 +200,7 @@ def _how(root: Step) -> str:
     taken, waiting = [], [root]
     while waiting:
         step = waiting.pop(0)
-        taken += [option.name for option in step.options if option.is_taken]
+        taken += [option.strategy for option in step.options if option.is_taken]
         waiting += step.children
     return ", ".join(dict.fromkeys(taken))
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from seqube.language.writer import duration
 from seqube.plan.aggregates import AggregatePlan
-from seqube.plan.explain import Explanation, Step, explain_aggregates, explain_matches
+from seqube.plan.explain import Explanation, Step, explain_plan
 from seqube.plan.physical import ticks
 from seqube.spark import ingest
 from seqube.spark.batch import HALO, SMALL, TASK_ROWS
@@ -31,7 +31,7 @@ def explain(plans: Mapping[str, Plan], source: Source) -> Explanation:
 
 
 def _explain(plan: Plan, source: Source) -> Explanation:
-    inner = explain_aggregates(plan) if isinstance(plan, AggregatePlan) else explain_matches(plan)
+    inner = explain_plan(plan)
     streaming = source.frame.isStreaming
     key = shuffle_key(plan)
     notes = [*(_as_stream(plan, key) if streaming else _as_batch(plan, key, source)), *_before_the_shuffle(plan, source)]

@@ -15,13 +15,12 @@ Invariant: within one query a match is in one piece once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.jit import kernel
@@ -30,9 +29,9 @@ from seqube.engine.nested import PIECE, Evaluation
 from seqube.engine.output import MatchWriter
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normalise
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.events import Events
-from seqube.language.tree import Attribute, Comparison, Query, Window
-from seqube.plan.chase import Estimates, Optimizer, SharedPlan, SharedStep
+from seqube.events import Events, Hierarchy
+from seqube.language.tree import Query, Window
+from seqube.plan.chase import SharedPlan, SharedStep, planned
 from seqube.plan.derivation import Derivation, Dropped, Forbid, Join, Keep, Narrow, Widen
 from seqube.plan.physical import MatchPlan, Scan, ticks
 
@@ -415,30 +414,22 @@ def write_matches(plan: MatchPlan, matches: Matches, events: Events, evaluator: 
     return pa.concat_tables([writer.empty(), *(writer.write(piece) for piece in pieces)])
 
 
-def measure(optimizer: Optimizer, events: Events) -> Estimates:
-    """Estimates for these events: counts by type, values by column and, of a long stream, the matches in a sample of it."""
-    names = {
-        side.name
-        for cuboid in optimizer.cuboids.values()
-        for predicate in cuboid.predicates
-        if isinstance(predicate, Comparison) and predicate.op == "="
-        for side in (predicate.left, predicate.right)
-        if isinstance(side, Attribute)
-    }
-    names |= {name for cuboid in optimizer.cuboids.values() for name in cuboid.query.partition_by}
-    distinct = {name: int(pc.count_distinct(events.column(name).slice(0, SAMPLE)).as_py()) for name in sorted(names)}
+def sample_sizes(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None = None) -> dict[str, float]:
+    """How many matches queries have in a long stream, by the matches in a sample of it; of a short one, nothing."""
+    if len(events) < 10 * SAMPLE:
+        return {}
     sizes: dict[str, float] = {}
-    if len(events) >= 10 * SAMPLE:
-        # Slices from all over the stream: events come in bursts, and one place says little about the others.
-        length = SAMPLE // SLICES
-        starts = [(2 * number + 1) * len(events) // (2 * SLICES) - length // 2 for number in range(SLICES)]
-        slices = [Batches(events.slice(start, start + length)) for start in starts]
-        for name, plan in optimizer.plans.items():
-            batches = [batch.of(optimizer.cuboids[name].query) for batch in slices]
-            if all(_is_long(batch) for batch in batches):
-                found = sum(len(piece) for batch in batches for piece in Evaluation(plan, batch).matches())
-                sizes[name] = max(found, 0.5) * len(events) / SAMPLE
-    return Estimates(events.statistics, events.unit, sizes, distinct)
+    # Slices from all over the stream: events come in bursts, and one place says little about the others.
+    length = SAMPLE // SLICES
+    starts = [(2 * number + 1) * len(events) // (2 * SLICES) - length // 2 for number in range(SLICES)]
+    slices = [Batches(events.slice(start, start + length)) for start in starts]
+    for name, query in queries.items():
+        batches = [batch.of(query) for batch in slices]
+        if all(_is_long(batch) for batch in batches):
+            plan = planned(query, hierarchy)
+            found = sum(len(piece) for batch in batches for piece in Evaluation(plan, batch).matches())
+            sizes[name] = max(found, 0.5) * len(events) / SAMPLE
+    return sizes
 
 
 def _is_long(batch: Batch) -> bool:
