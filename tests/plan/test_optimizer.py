@@ -151,6 +151,22 @@ def test_without_events_nothing_is_shared_by_name() -> None:
     assert optimize({"a": parse(PAIR), "b": parse(PAIR)}).matches is None
 
 
+def test_where_queries_are_evaluated_by_themselves_nothing_is_shared() -> None:
+    counts, pairs = {"a": parse(COUNT), "b": parse(LONGER)}, {"a": parse(PAIR), "b": parse(PAIR)}
+    for strategy, workload in {"chase": pairs, "top-down": pairs, "prefix-tree": counts}.items():
+        with pytest.raises(
+            sq.PlanError, match=f"strategy '{strategy}' does not apply to the query 'a': every query is evaluated by"
+        ):
+            optimize(workload, None, MEASURED, strategy, shares=False)
+    for workload in (counts, pairs):
+        for strategy in ("auto", "independent"):
+            planned = optimize(workload, None, MEASURED, strategy, shares=False)
+            assert (planned.matches, planned.counts) == (None, None)
+            assert planned.plans == {
+                name: optimize({ALONE: query}, None, MEASURED).plans[ALONE] for name, query in workload.items()
+            }
+
+
 def test_a_strategy_is_meant_for_the_queries_of_its_kind() -> None:
     workload = {"pair": PAIR, "longer": "SEQ(DELL a, IPIX b, AMAT c) WITHIN 200 ms", "one": COUNT, "two": LONGER}
     expected = {name: sq.run(text, EVENTS).table.num_rows for name, text in workload.items()}

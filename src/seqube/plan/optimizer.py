@@ -67,9 +67,13 @@ def optimize(
     hierarchy: Hierarchy | None = None,
     measured: Measured | None = None,
     strategy: str = AUTO,
+    shares: bool = True,
 ) -> WorkloadPlan:
-    """The plan of a workload, or of one query under the name ALONE, by the strategy asked for or by the cheapest."""
-    cases = {name: Case(query, hierarchy, measured) for name, query in queries.items()}
+    """The plan of a workload, or of one query under the name ALONE, by the strategy asked for or by the cheapest.
+
+    Without `shares`, for whoever evaluates every query by itself, nothing is shared.
+    """
+    cases = {name: Case(query, hierarchy, measured, shares) for name, query in queries.items()}
     for name, case in cases.items():
         if case.unknown is not None:
             raise PlanError(f"{_the(name)} cannot be evaluated: {case.unknown}")
@@ -78,7 +82,7 @@ def optimize(
         hint = f"one of {', '.join(apply)}" if len(apply) > 1 else "auto does"
         raise PlanError(f"{refused}\n  hint: {hint}")
     plans = {name: _plan(case, strategy) for name, case in cases.items()}
-    if ALONE in cases or measured is None:
+    if ALONE in cases or measured is None or not shares:
         return WorkloadPlan(plans, strategy)
     matching = {name: case.query for name, case in cases.items() if not case.query.aggregates}
     counting = {name: case.counted for name, case in cases.items() if isinstance(case.counted, Counted)}

@@ -51,6 +51,14 @@ class Case:
     query: Query
     hierarchy: Hierarchy | None = None
     measured: Measured | None = None
+    shares: bool = True  # whether queries can be evaluated together where it is run
+
+    @property
+    def apart(self) -> str | None:
+        """Why it cannot share with any query; None where that depends on the query."""
+        if not self.shares:
+            return "every query is evaluated by itself here"
+        return "nothing is known about the events" if self.measured is None else None
 
     @cached_property
     def plan(self) -> MatchPlan | AggregatePlan:
@@ -178,15 +186,11 @@ def _by_counters(case: Case) -> str | None:
 
 
 def _from_another(case: Case) -> str | None:
-    if case.measured is None:
-        return "nothing is known about the events"
-    return None if isinstance(case.cuboid, Cuboid) else case.cuboid
+    return case.apart or (None if isinstance(case.cuboid, Cuboid) else case.cuboid)
 
 
 def _counted_together(case: Case) -> str | None:
-    if case.measured is None:
-        return "nothing is known about the events"
-    return None if isinstance(case.counted, Counted) else case.counted
+    return case.apart or (None if isinstance(case.counted, Counted) else case.counted)
 
 
 # ---------------------------------------------------------------- what evaluating a sub-query costs

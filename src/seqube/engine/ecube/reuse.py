@@ -160,7 +160,8 @@ class Sharing:
 
     def _join(self, part: Join, rows: Ints, have: list[int], names: list[str], lookups: _Lookups) -> Ints:
         # Only the last component must be new: what comes before it may have been there when the matches before were found.
-        members = self._scan(part.scan, ends_here=part.slot == len(names) - 1)
+        ends_here = part.slot == len(names) - 1
+        members = self._scan(part.scan, ends_here)
         columns = dict(zip(have, rows, strict=True))
         asked = None
         if part.key or self._batch.partitions is not None:
@@ -171,9 +172,9 @@ class Sharing:
                 outer.append(pa.array(self._batch.partitions[rows[0]]))
                 inner.append(pa.array(self._batch.partitions[members]))
             (asked, codes), n_codes = code_columns([outer, inner])
-            series = _Series.grouped(members, codes, n_codes)
+            series = _Series.grouped(members, (part.scan, ends_here), codes, n_codes)
         else:
-            series = _Series(members)
+            series = _Series(members, (part.scan, ends_here))
         if part.left is None:
             begins = lookups.find(series, "window start", rows[-1], asked)
         else:
@@ -191,9 +192,9 @@ class Sharing:
         members = self._scan(part.scan)
         partitions = self._batch.partitions
         asked = None
-        series = _Series(members)
+        series = _Series(members, (part.scan, False))
         if partitions is not None:
-            series = _Series.grouped(members, partitions[members], int(partitions.max(initial=-1)) + 1)
+            series = _Series.grouped(members, series.members, partitions[members], int(partitions.max(initial=-1)) + 1)
             asked = partitions[rows[0]]
         columns = dict(zip(have, rows, strict=True))
         left = None if part.gap == 0 else columns[part.gap - 1]
@@ -237,7 +238,7 @@ class Sharing:
         return _pieces(pieces)
 
     def _nearest(self, dropped: Dropped, slots: Sequence[int], source: Matches) -> Matches:
-        series = _Series(self._scan(dropped.scan))
+        series = _Series(self._scan(dropped.scan), (dropped.scan, False))
         lookups = _Lookups(self._batch, many=len(source) > len(self._times) // 16)
         found = []
         for piece in source.pieces:
@@ -261,20 +262,23 @@ def _distinct(slots: Sequence[int], source: Matches) -> Matches:
 
 # ---------------------------------------------------------------- ranges of events
 
+_Members = tuple[Scan, bool]  # which rows: those of a scan, of the whole batch or only of the times that are being decided
+
 
 @dataclass(frozen=True, slots=True)
 class _Series:
     """Rows of one component in time order; with keys, key after key, those of key k from groups[k]."""
 
     rows: Ints
+    members: _Members
     groups: Ints | None = None
 
     @staticmethod
-    def grouped(rows: Ints, codes: Ints, n_codes: int) -> _Series:
+    def grouped(rows: Ints, members: _Members, codes: Ints, n_codes: int) -> _Series:
         usable = codes >= 0
         rows, codes = rows[usable], codes[usable]
         groups = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=n_codes)))).astype(np.int64)
-        return _Series(rows[np.argsort(codes, kind="stable")], groups)
+        return _Series(rows[np.argsort(codes, kind="stable")], members, groups)
 
 
 @dataclass(slots=True)
@@ -286,7 +290,7 @@ class _Lookups:
 
     batch: Batch
     many: bool
-    _tables: dict[tuple[int, int, Place], tuple[Ints, Ints]] = field(default_factory=dict)
+    _tables: dict[tuple[_Members, Place], Ints] = field(default_factory=dict)
 
     def find(self, series: _Series, place: Place, rows: Ints, asked: Ints | None = None) -> Ints:
         if series.groups is not None:
@@ -296,11 +300,10 @@ class _Lookups:
         if not self.many:
             values, bounds, right = self._question(series, place, rows)
             return np.searchsorted(values, bounds, "right" if right else "left")
-        key = (series.rows.ctypes.data, len(series.rows), place)
+        key = (series.members, place)
         if key not in self._tables:
-            # The rows are kept beside their table, so that their address stays theirs.
-            self._tables[key] = series.rows, merge_positions(*self._question(series, place, slice(None)))
-        return self._tables[key][1][rows]
+            self._tables[key] = merge_positions(*self._question(series, place, slice(None)))
+        return self._tables[key][rows]
 
     def _question(self, series: _Series, place: Place, rows: Ints | slice) -> tuple[Ints, Ints, bool]:
         times, clocks = self.batch.events.times, self.batch.clocks
