@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -45,6 +46,13 @@ def test_every_strategy_is_a_row_of_the_table() -> None:
     assert strategies.names("shared matches") == ("independent", "top-down", "bottom-up", "chase") == tuple(chase.DIRECTIONS)
     assert strategies.names("shared counts") == ("independent", "prefix-tree", "chop-connect")
     assert len(strategies.names()) == len(set(strategies.names())) == 14
+
+
+def test_the_list_of_algorithms_has_every_strategy_with_its_paper() -> None:
+    page = Path(__file__).resolve().parent.parent.parent / "docs" / "algorithms" / "index.md"
+    for row in strategies.STRATEGIES:
+        lines = [line for line in page.read_text(encoding="utf-8").splitlines() if f"`{row.name}`" in line]
+        assert any(row.paper is None or row.paper in line for line in lines), row.name
 
 
 def test_costs_are_seconds_everywhere() -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from seqube.errors import PlanError
 from seqube.events import Hierarchy
@@ -171,56 +172,67 @@ def _plan_matches(case: Case, flat: MatchPlan, strategy: str) -> MatchPlan:
     if strategy == AUTO:
         return _cheapest(case, flat)
     if strategy == OWN_STRATEGY:
-        return _by_itself(flat, case.known)
+        return _by_itself(case, flat)
     nested = case.nested
-    ways = [_way(part.node, strategy, _weigh(nested, part, case.known)) for part in subqueries(nested)]
-    return replace(nested, ways=tuple(ways or [_way(nested.pattern, strategy, _weigh_whole(nested, case.known, strategy))]))
+    ways = [_way(part.node, strategy, _weigh(case, nested, part)) for part in subqueries(nested)]
+    return replace(nested, ways=tuple(ways or [_way(nested.pattern, strategy, _weigh_whole(case, nested, strategy))]))
 
 
 def _cheapest(case: Case, flat: MatchPlan) -> MatchPlan:
     """For every sub-query the strategy that costs least; the flat plan if the sum of its sub-queries does."""
-    own = _by_itself(flat, case.known)
-    if case.known is None or not any(subqueries(flat)) or MATCHING[0].applies(case) is not None:
+    own = _by_itself(case, flat)
+    if case.known is None or not any(subqueries(flat)):
+        return own
+    loops = [row.name for row in MATCHING if row.name in LOOPS and row.applies(case) is None]
+    if not loops:
         return own
     ways = []
     for part in subqueries(case.nested):
-        options = _weigh(case.nested, part, case.known)
-        ways.append(_way(part.node, _least([option for option in options if option.strategy in LOOPS]), options))
+        options = _weigh(case, case.nested, part)
+        ways.append(_way(part.node, _least([option for option in options if option.strategy in loops]), options))
     by_itself = {way.subquery: way for way in own.ways}
     if _seconds(ways) < _seconds([by_itself[part.node] for part in subqueries(flat)]):
         return replace(case.nested, ways=tuple(ways))
     return own
 
 
-def _by_itself(flat: MatchPlan, measured: Measured | None) -> MatchPlan:
+def _by_itself(case: Case, flat: MatchPlan) -> MatchPlan:
     """The flat plan with the matcher's own way for each of its parts, beside what the others would cost."""
-    if measured is None:
+    if case.known is None:
         return flat
     nested = list(subqueries(flat))
-    weighed = [(part.node, _weigh(flat, part, measured)) for part in (*nested, *negated_events(flat))]
+    weighed = [(part.node, _weigh(case, flat, part)) for part in (*nested, *negated_events(flat))]
     if not nested:
-        weighed.append((flat.pattern, _weigh_whole(flat, measured, LOOPS[0])))
-    loops = [row.name for row in MATCHING if row.name != OWN_STRATEGY]
-    own = [
-        (node, next(option.strategy for option in options if option.strategy not in loops), options) for node, options in weighed
-    ]
-    return replace(flat, ways=tuple(_way(*way) for way in own))
+        weighed.append((flat.pattern, _weigh_whole(case, flat, LOOPS[0])))
+    own = [next(option.strategy for option in options if option.strategy not in LOOPS) for _, options in weighed]
+    return replace(flat, ways=tuple(_way(node, name, options) for name, (node, options) in zip(own, weighed, strict=True)))
 
 
-def _weigh(plan: MatchPlan, part: Subquery, measured: Measured | None) -> tuple[Option, ...]:
+def _weigh(case: Case, plan: MatchPlan, part: Subquery) -> tuple[Option, ...]:
     """What a sub-query costs by each strategy, cheapest first; the matcher's own way under the name of what it does there."""
-    if measured is None:
+    if case.known is None:
         return ()
-    weighed = Costs.of(plan, measured).weigh(part)
-    own_first = sorted(MATCHING, key=lambda row: row.name != OWN_STRATEGY)
-    options = [Option(weighed.own if row.name == OWN_STRATEGY else row.name, row.cost(weighed)) for row in own_first]
-    return tuple(sorted(options, key=lambda option: option.seconds or 0.0))
+    weighed = Costs.of(plan, case.known).weigh(part)
+    options = []
+    for row in sorted(MATCHING, key=lambda row: row.name != OWN_STRATEGY):
+        if row.name == OWN_STRATEGY:
+            options.append(Option(weighed.own, row.cost(weighed)))
+        elif (reason := row.applies(case)) is not None:
+            options.append(Option(row.name, reason=reason))
+        else:
+            options.append(Option(row.name, row.cost(weighed)))
+    return tuple(sorted(options, key=lambda option: inf if option.seconds is None else option.seconds))
 
 
-def _weigh_whole(plan: MatchPlan, measured: Measured | None, loop: str) -> tuple[Option, ...]:
-    if measured is None:
+def _weigh_whole(case: Case, plan: MatchPlan, loop: str) -> tuple[Option, ...]:
+    """What a pattern without sub-queries costs by the matcher's own way, and by one of the loops for nested ones."""
+    if case.known is None:
         return ()
-    return tuple(Option(name, seconds) for name, seconds in Costs.of(plan, measured).weigh_whole(plan.pattern, loop).items())
+    costs = Costs.of(plan, case.known).weigh_whole(plan.pattern, loop)
+    reasons = {row.name: row.applies(case) for row in MATCHING if row.name == loop}
+    return tuple(
+        Option(name, reason=reason) if (reason := reasons.get(name)) else Option(name, seconds) for name, seconds in costs.items()
+    )
 
 
 def _way(node: Node, strategy: str, options: tuple[Option, ...]) -> Way:

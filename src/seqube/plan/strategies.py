@@ -26,13 +26,13 @@ from typing import Any, Generic, TypeVar
 from typing import Literal as OneOf
 
 from seqube.events import Hierarchy
-from seqube.language.tree import Query
+from seqube.language.tree import Predicate, Query
 from seqube.language.writer import write_predicate
 from seqube.plan.aggregates import AggregatePlan, Aggregation, Chain, chain_of, looked_up, plan_aggregates
 from seqube.plan.chase import Chase, Estimates, SharedPlan
 from seqube.plan.ecube import Cuboid, cuboid_of
 from seqube.plan.measured import Measured
-from seqube.plan.physical import MatchPlan, Node
+from seqube.plan.physical import MatchPlan, Node, walk
 from seqube.plan.planner import plan_matches, plan_nested
 from seqube.plan.sharing import Counted, Counting, counted
 from seqube.plan.views import FLAT, INSTANCE, OWN, Weighed, equated, untestable
@@ -73,6 +73,12 @@ class Case:
     def nested(self) -> MatchPlan:
         """The plan with its sub-queries as they were written."""
         return plan_nested(self.query, self.hierarchy)
+
+    @cached_property
+    def untestable(self) -> Predicate | None:
+        """A predicate of a negation that no loop over nested sub-queries can test."""
+        negates = self.matches.checks or any(node.absent for node in walk(self.matches))
+        return untestable(self.nested) if negates else None
 
     @cached_property
     def chain(self) -> Chain | str:
@@ -172,7 +178,7 @@ def _always(_: Case) -> str | None:
 
 
 def _by_loops(case: Case) -> str | None:
-    predicate = untestable(case.nested)
+    predicate = case.untestable
     return None if predicate is None else f"{write_predicate(predicate)}, under a negation, computes with several events"
 
 
@@ -225,7 +231,7 @@ def _own(part: Weighed) -> float:
 # ---------------------------------------------------------------- the table
 
 OWN_STRATEGY = "latest-start"  # what the matcher does by itself
-NEEL, VIEWS, A_SEQ, E_CUBE = "nested queries (NEEL)", "continuous sliding views", "A-Seq", "E-Cube"
+NEEL, VIEWS, A_SEQ, E_CUBE = "NEEL", "continuous sliding views", "A-Seq", "E-Cube"
 
 MATCHING: tuple[Strategy[Weighed], ...] = (
     Strategy("iterative", "matches", NEEL, _by_loops, _iterative),

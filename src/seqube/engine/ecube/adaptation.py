@@ -36,10 +36,11 @@ from seqube.engine.state import Matcher
 from seqube.errors import DataError, PlanError, did_you_mean
 from seqube.events import Events, Hierarchy, Statistics
 from seqube.language.tree import Query
-from seqube.plan.aggregates import plan_aggregates
+from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.chase import UNIT_COSTS, Chase, Estimates, SharedPlan, SharedStep, Units
 from seqube.plan.derivation import Narrow
 from seqube.plan.measured import Measured
+from seqube.plan.optimizer import plan_query
 from seqube.plan.physical import ticks
 from seqube.plan.planner import plan_matches
 
@@ -268,9 +269,8 @@ class SharedMatcher:
         return self.switch(replace(state, optimizer=optimizer), plan)
 
     def _alone(self, query: Query) -> Any:
-        if query.aggregates:
-            return Aggregator(plan_aggregates(query, self._hierarchy))
-        return Matcher(plan_matches(query, self._hierarchy))
+        plan = plan_query(query, self._hierarchy)
+        return Aggregator(plan) if isinstance(plan, AggregatePlan) else Matcher(plan)
 
 
 def _without(of: Mapping[str, Value], name: str) -> dict[str, Value]:
