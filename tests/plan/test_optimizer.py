@@ -186,6 +186,14 @@ def test_a_strategy_is_meant_for_the_queries_of_its_kind() -> None:
         assert {name: result.table.num_rows for name, result in found.items()} == expected, strategy
 
 
+def test_a_query_of_a_workload_may_have_an_empty_name() -> None:
+    workload = {"": "SEQ(Computer a, IPIX b) WITHIN 200 ms", "finer": PAIR, "equal": "SEQ(Computer x, IPIX y) WITHIN 200 ms"}
+    expected = {name: len(sq.run(text, EVENTS, hierarchy=CONCEPTS)) for name, text in workload.items()}
+    for strategy in ("auto", *strategies.names("shared matches")):
+        found = sq.run(workload, EVENTS, hierarchy=CONCEPTS, strategy=strategy)
+        assert {name: len(result) for name, result in found.items()} == expected, strategy
+
+
 # ---------------------------------------------------------------- what nobody knows
 
 

@@ -36,7 +36,7 @@ from seqube.plan.measured import Measured
 from seqube.plan.physical import MatchPlan, Option, ticks
 from seqube.plan.planner import plan_matches
 
-GROUND = ""
+GROUND = "\0"  # no query is called that
 # Whether a strategy goes down, from coarser queries to finer ones, and up.
 DIRECTIONS = {"independent": (False, False), "top-down": (True, False), "bottom-up": (False, True), "chase": (True, True)}
 WORTHWHILE = 0.97  # reuse is taken when it is expected to cost less than this share of computing alone

@@ -83,7 +83,7 @@ def optimize(
         hint = f"one of {', '.join(apply)}" if len(apply) > 1 else "auto does"
         raise PlanError(f"{refused}\n  hint: {hint}")
     plans = {name: _plan(case, strategy) for name, case in cases.items()}
-    if ALONE in cases or measured is None or not shares:
+    if set(cases) == {ALONE} or measured is None or not shares:
         return WorkloadPlan(plans, strategy)
     matching = {name: case.query for name, case in cases.items() if not case.query.aggregates}
     counting = {name: case.counted for name, case in cases.items() if isinstance(case.counted, Counted)}
@@ -119,11 +119,12 @@ def _refusal(strategy: str, cases: Mapping[str, Case]) -> str | None:
     rows = [row for row in STRATEGIES if row.name == strategy]
     if not rows:
         return f"there is no strategy {strategy!r}"
-    if ALONE in cases:
+    is_alone = set(cases) == {ALONE}
+    if is_alone:
         rows = [row for row in rows if row.kind in ("matches", "aggregates")]
         if not rows:
             return f"strategy {strategy!r} does not apply to this query: it is for several queries at once, given by their names"
-    reasons = {name: row.applies(case) for row in rows for name, case in cases.items() if ALONE in cases or row.is_for(case)}
+    reasons = {name: row.applies(case) for row in rows for name, case in cases.items() if is_alone or row.is_for(case)}
     if not reasons:
         return f"strategy {strategy!r} does not apply to this workload: no query of it returns {rows[0].returns}"
     against = {name: reason for name, reason in reasons.items() if reason is not None}
