@@ -32,6 +32,7 @@ from seqube.plan.strategies import (
     COUNTING,
     LOOPS,
     MATCHING,
+    NOTHING_KNOWN,
     OWN_STRATEGY,
     SHARING,
     STRATEGIES,
@@ -46,7 +47,6 @@ Plan = MatchPlan | AggregatePlan
 
 AUTO = "auto"
 ALONE = ""  # the name of a query that is no workload
-NOTHING_KNOWN = "nothing is known about the events"
 
 
 @dataclass(frozen=True)
@@ -149,18 +149,15 @@ def _plan(case: Case, asked: str) -> Plan:
 
 def _plan_aggregates(case: Case, plan: AggregatePlan, strategy: str) -> AggregatePlan:
     """The plan with the strategy asked for, or the cheapest; without measurements, the last that applies."""
-    options = []
-    for row in AGGREGATING:
-        if (reason := row.applies(case)) is not None:
-            options.append(Option(row.name, reason=reason))
-        elif case.known is None:
-            options.append(Option(row.name, reason=NOTHING_KNOWN))
-        else:
-            options.append(Option(row.name, row.cost(Aggregation(plan, case.chain, case.known))))
+    refused = [Option(row.name, reason=reason) for row in AGGREGATING if (reason := row.applies(case)) is not None]
+    rows = [row for row in AGGREGATING if row.applies(case) is None]
+    if case.known is None:
+        weighed = [Option(row.name, reason=NOTHING_KNOWN) for row in rows]
+    else:
+        weighed = [Option(row.name, row.cost(Aggregation(plan, case.chain, case.known))) for row in rows]
     if strategy == AUTO:
-        possible = [option for option in options if option.seconds is not None or option.reason == NOTHING_KNOWN]
-        strategy = possible[-1].strategy if case.known is None else _least(possible)
-    return replace(plan, strategy=strategy, options=taking(strategy, options))
+        strategy = weighed[-1].strategy if case.known is None else _least(weighed)
+    return replace(plan, strategy=strategy, options=taking(strategy, [*weighed, *refused]))
 
 
 def _least(options: list[Option]) -> str:

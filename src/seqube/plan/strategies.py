@@ -39,6 +39,7 @@ from seqube.plan.views import FLAT, INSTANCE, OWN, Weighed, equated, untestable
 
 Kind = OneOf["matches", "aggregates", "shared matches", "shared counts"]
 
+NOTHING_KNOWN = "nothing is known about the events"
 KNOWN_MEASURES = frozenset({"COUNT", "SUM", "MIN", "MAX"})
 
 Priced = TypeVar("Priced")
@@ -58,7 +59,7 @@ class Case:
         """Why it cannot share with any query; None where that depends on the query."""
         if not self.shares:
             return "every query is evaluated by itself here"
-        return "nothing is known about the events" if self.measured is None else None
+        return NOTHING_KNOWN if self.measured is None else None
 
     @cached_property
     def plan(self) -> MatchPlan | AggregatePlan:
