@@ -14,7 +14,7 @@ import seqube as sq
 from seqube.generate import generate, hierarchy
 from seqube.language import parse
 from seqube.plan import chase, strategies
-from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.aggregates import AggregatePlan, chain_of
 from seqube.plan.explain import explain
 from seqube.plan.measured import Measured
 from seqube.plan.optimizer import ALONE, optimize
@@ -236,6 +236,13 @@ def test_run_and_explain_decide_once_and_alike(monkeypatch: pytest.MonkeyPatch) 
     told = sq.explain(workload, EVENTS, strategy="prefix-tree")
     assert len(made) == 2
     assert [str(explain(each, EVENTS.statistics)) for each in made] == [str(told)] * 2
+
+
+def test_a_pattern_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = []
+    monkeypatch.setattr(strategies, "chain_of", lambda plan: looked_at.append(plan) or chain_of(plan))
+    plan({"one": COUNT, "two": LONGER, "keyed": UNSHAREABLE["keyed"][0], "pair": PAIR}, EVENTS)
+    assert len(looked_at) == 3
 
 
 def test_a_query_has_the_same_plan_in_a_workload() -> None:
