@@ -31,18 +31,18 @@ from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.aggregates.sharing import SharedAggregator
 from seqube.events import Statistics
 from seqube.language import parse
-from seqube.plan.aggregates import choose, plan_aggregates
+from seqube.plan.aggregates import plan_aggregates
+from seqube.plan.measured import Measured
+from seqube.plan.optimizer import optimize
 from seqube.plan.sharing import (
     Candidate,
     Counted,
     Frequencies,
     Label,
-    counted,
     exhaustive,
     find_candidates,
     find_conflicts,
     greedy,
-    plan_sharing,
 )
 
 if TYPE_CHECKING:
@@ -149,10 +149,10 @@ def sweep(events: sq.Events, repetitions: int, longest: int) -> Iterator[Measure
 
 def together(workload: Mapping[str, str], events: sq.Events, strategy: str) -> Callable[[], list[tuple[int, int]]]:
     """Runs a workload by a plan for all of it, made beforehand like those of single queries."""
-    plans = {name: choose(plan_aggregates(parse(text)), "auto", events.statistics, events.unit) for name, text in workload.items()}
-    queries = {name: query for name, plan in plans.items() if (query := counted(plan, events.unit)) is not None}
-    sharing = plan_sharing(queries, events.statistics, strategy)
-    aggregator = SharedAggregator(sharing, plans)
+    queries = {name: parse(text) for name, text in workload.items()}
+    planned = optimize(queries, None, Measured(events.statistics, events.unit), strategy)
+    assert planned.counts is not None
+    aggregator = SharedAggregator(planned.counts, planned.aggregates)
     return lambda: [digest(table) for table in aggregator.run(events).values()]
 
 

@@ -27,14 +27,16 @@ from bench.charts import panels
 from bench.data import stock_trace
 from bench.measure import Measurement, compare
 from seqube.engine.ecube.adaptation import SharedMatcher
-from seqube.engine.ecube.reuse import compute_shared, matrix, measure
+from seqube.engine.ecube.reuse import compute_shared, matrix, sample_sizes
 from seqube.engine.matching import Matcher
 from seqube.generate import generate
 from seqube.language import parse
-from seqube.plan.chase import STRATEGIES, Estimates, Optimizer, SharedPlan
+from seqube.plan.chase import Chase, Estimates, SharedPlan
 from seqube.plan.ecube import Cuboid
+from seqube.plan.measured import Measured
 from seqube.plan.physical import ticks
 from seqube.plan.planner import plan_matches
+from seqube.plan.strategies import names
 
 if TYPE_CHECKING:
     import altair
@@ -129,14 +131,16 @@ def in_the_trace(pattern: str) -> str:
 def strategies(
     task: str, queries: dict[str, str], events: sq.Events, hierarchy: sq.Hierarchy, repetitions: int, stack_join: bool = False
 ) -> Iterator[Measurement]:
-    optimizer = Optimizer({name: parse(text) for name, text in queries.items()}, hierarchy)
-    estimates = measure(optimizer, events)
-    plans = {strategy: optimizer.plan(strategy, estimates) for strategy in STRATEGIES}
+    bound = {name: parse(text) for name, text in queries.items()}
+    chase = Chase(bound, hierarchy)
+    sizes = sample_sizes(bound, events, hierarchy)
+    estimates = Estimates(Measured(events.statistics, events.unit, events.distinct, sizes))
+    plans = {strategy: chase.plan(strategy, estimates) for strategy in names("shared matches")}
     contenders: dict[str, Callable[[], int]] = {}
     if stack_join:
-        sizes = {step.name: len(matches) for step, matches in compute_shared(plans["independent"], events)}
-        contenders["stack join, as published"] = lambda: joined(optimizer, events, sizes)
-        check_rows(optimizer, plans["independent"], events, sizes)
+        found = {step.name: len(matches) for step, matches in compute_shared(plans["independent"], events)}
+        contenders["stack join, as published"] = lambda: joined(chase, events, found)
+        check_rows(chase, plans["independent"], events, found)
     for strategy, plan in plans.items():
         check_against(plans["independent"], plan, events)
         contenders[strategy] = lambda plan=plan: sum(len(matches) for _, matches in compute_shared(plan, events))
@@ -152,8 +156,8 @@ def strategies(
         yield replace(measured, note=note)
 
 
-def joined(optimizer: Optimizer, events: sq.Events, sizes: dict[str, int]) -> int:
-    return sum(join(cuboid, events, sizes[name]).shape[1] for name, cuboid in optimizer.cuboids.items())
+def joined(chase: Chase, events: sq.Events, sizes: dict[str, int]) -> int:
+    return sum(join(cuboid, events, sizes[name]).shape[1] for name, cuboid in chase.cuboids.items())
 
 
 def fingerprints(plan: SharedPlan, events: sq.Events) -> dict[str, int]:
@@ -177,9 +181,9 @@ def check_against(truth: SharedPlan, plan: SharedPlan, events: sq.Events) -> Non
         raise AssertionError(f"{plan.strategy} finds other matches")
 
 
-def check_rows(optimizer: Optimizer, plan: SharedPlan, events: sq.Events, sizes: dict[str, int]) -> None:
+def check_rows(chase: Chase, plan: SharedPlan, events: sq.Events, sizes: dict[str, int]) -> None:
     truth = fingerprints(plan, events)
-    for name, cuboid in optimizer.cuboids.items():
+    for name, cuboid in chase.cuboids.items():
         if fingerprint(join(cuboid, events, sizes[name])) & 0xFFFFFFFF != truth[name]:
             raise AssertionError(f"the stack join finds other matches for {cuboid}")
 
@@ -210,7 +214,7 @@ def latency(
         return found
 
     contenders: dict[str, Callable[[], int]] = {"one matcher for each": apart}
-    contenders |= {strategy: lambda strategy=strategy: shared(strategy) for strategy in STRATEGIES}
+    contenders |= {strategy: lambda strategy=strategy: shared(strategy) for strategy in names("shared matches")}
     for measured in compare(WORKLOAD, f"workload {number}, as a stream", sum(map(len, pieces)), contenders, repetitions):
         wall = measured.wall_s or 0.0
         yield replace(measured, note=f"{1e3 * wall / len(pieces):.2f} ms from the arrival of a batch to its results")
@@ -232,8 +236,7 @@ def optimizer_time(events: sq.Events, hierarchy: sq.Hierarchy) -> Iterator[Measu
     queries = {name: parse(text) for name, text in workload([", ".join(pattern) for pattern in patterns], 100).items()}
 
     def plan() -> int:
-        optimizer = Optimizer(queries, hierarchy)
-        return len(optimizer.plan("chase", Estimates(events.statistics, events.unit)).steps)
+        return len(Chase(queries, hierarchy).plan("chase", Estimates(Measured(events.statistics, events.unit))).steps)
 
     yield from compare(WORKLOAD, "optimizing 100 queries", len(queries), {"chase": plan})
 

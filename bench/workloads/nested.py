@@ -26,7 +26,8 @@ from bench.measure import Measurement, compare
 from seqube.engine.instances import Batch
 from seqube.engine.nesting.iterative import NestedEvaluation
 from seqube.language import parse
-from seqube.plan.planner import plan_matches
+from seqube.plan.optimizer import plan_query
+from seqube.plan.physical import MatchPlan
 
 if TYPE_CHECKING:
     import altair
@@ -208,7 +209,8 @@ def memory(events: sq.Events) -> Iterator[Measurement]:
 
 
 def peak_kilobytes(text: str, events: sq.Events, strategy: str) -> float:
-    plan = plan_matches(parse(text), strategy=strategy)
+    plan = plan_query(parse(text), strategy=strategy)
+    assert isinstance(plan, MatchPlan)
     clocks = pa.array(range(len(events))).to_numpy()
     evaluation = NestedEvaluation(plan, Batch(events, plan.window.length, clocks))
     for _ in evaluation.matches():

@@ -264,7 +264,7 @@ def _run_on_spark(
     totals: dict[str, int] = {}
     tables: dict[str, pa.Table] = {}
     with err.status(f"Matching {n_events:,} events"), spark_errors(events):
-        plans = {name: ingest.prepare(query, source, concepts, strategy) for name, query in queries.items()}
+        plans = ingest.prepare_all(queries, source, concepts, strategy)
         found = batch.find(plans, source, limits=limits)
         for name in queries:
             totals[name], tables[name] = _take(found[name], places.get(name), limit, None)

@@ -13,24 +13,21 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from seqube.engine.limits import Limits, Named, read_limits
-from seqube.errors import PlanError, Problem, QueryError
+from seqube.errors import Problem, QueryError
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
 from seqube.language.tree import leaves
-from seqube.plan.aggregates import AggregatePlan, choose, looked_up, plan_aggregates
-from seqube.plan.chase import STRATEGIES as SHARING
-from seqube.plan.chase import Optimizer, SharedPlan, explain_shared
-from seqube.plan.explain import Explanation, explain_aggregates, explain_matches
+from seqube.plan import explain as words
+from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.explain import Explanation
+from seqube.plan.measured import Measured
+from seqube.plan.optimizer import ALONE, WorkloadPlan, optimize
 from seqube.plan.physical import MatchPlan
-from seqube.plan.planner import plan_matches
-from seqube.plan.sharing import STRATEGIES as COUNTING
-from seqube.plan.sharing import SharingPlan, counted, explain_sharing, plan_sharing
-from seqube.plan.views import STRATEGIES as NESTED
-from seqube.plan.views import Measured, equated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,8 +35,6 @@ if TYPE_CHECKING:
     from seqube.engine.results import Result, Results
 
 Workload = Mapping[str, str | Query]
-
-STRATEGIES = ("auto", *NESTED)
 
 
 @overload
@@ -102,19 +97,17 @@ def run(
 
     limits = read_limits(limits, named, may_truncate=True)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    alone = "auto" if isinstance(query, Mapping) and strategy in (*SHARING, *COUNTING) else strategy
-    plans = {name: prepare(text, stream, hierarchy, alone) for name, text in _by_name(query).items()}
+    workload = plan(query, stream, hierarchy, strategy)
     tables: dict[str, pa.Table] = {}
-    if isinstance(query, Mapping) and (shared := _share(query, stream, hierarchy, strategy)) is not None:
-        tables |= run_shared(shared, stream, limits)
-    if isinstance(query, Mapping) and (counts := _share_counts(plans, stream, strategy)) is not None:
-        aggregates = {name: plan for name, plan in plans.items() if isinstance(plan, AggregatePlan)}
-        tables |= SharedAggregator(counts, aggregates, limits).run(stream)
+    if workload.matches is not None:
+        tables |= run_shared(workload.matches, stream, limits)
+    if workload.counts is not None:
+        tables |= SharedAggregator(workload.counts, workload.aggregates, limits).run(stream)
     results = {}
-    for name, plan in plans.items():
-        found = tables[name] if name in tables else partial(open_plan(plan, limits).pieces, stream)
+    for name, each in workload.plans.items():
+        found = tables[name] if name in tables else partial(open_plan(each, limits).pieces, stream)
         results[name] = Result(found, stream.rejected, limits)
-    return Results(results) if isinstance(query, Mapping) else results[""]
+    return Results(results) if isinstance(query, Mapping) else results[ALONE]
 
 
 def explain(
@@ -141,82 +134,50 @@ def explain(
        └─ scan B as b
     """
     stream = events if events is None or isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    statistics = stream.statistics if stream is not None else None
-    alone = "auto" if isinstance(query, Mapping) and strategy in (*SHARING, *COUNTING) else strategy
-    plans = {name: prepare(text, stream, hierarchy, alone) for name, text in _by_name(query).items()}
-    together: dict[str, Explanation] = {}
-    if isinstance(query, Mapping) and stream is not None:
-        if (shared := _share(query, stream, hierarchy, strategy)) is not None and (shared.reuses or strategy in SHARING):
-            together["matches"] = explain_shared(shared)
-            if strategy in SHARING:
-                return together["matches"]
-            plans = {name: plan for name, plan in plans.items() if name not in shared.sources}
-        if (counts := _share_counts(plans, stream, strategy)) is not None:
-            together["counts"] = explain_sharing(counts)
-            plans = {name: plan for name, plan in plans.items() if name not in counts.queries}
-    return Explanation.join(
-        together
-        | {
-            name: explain_aggregates(plan, statistics) if isinstance(plan, AggregatePlan) else explain_matches(plan, statistics)
-            for name, plan in plans.items()
-        }
-    )
+    return words.explain(plan(query, stream, hierarchy, strategy), stream.statistics if stream is not None else None)
+
+
+def plan(
+    query: str | Query | Workload, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto"
+) -> WorkloadPlan:
+    """One query or several, checked against the events they are for, and planned."""
+    queries = {name: bind(text, events, hierarchy) for name, text in _by_name(query).items()}
+    return optimize(queries, hierarchy, _measure(queries, events, hierarchy) if events is not None else None, strategy)
 
 
 def prepare(
     query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto"
 ) -> MatchPlan | AggregatePlan:
-    """A query checked against the events it is for, and planned."""
-    bound = parse(query, events.schema if events is not None else None) if isinstance(query, str) else query
-    if not isinstance(bound, Query):
-        raise QueryError(Problem(f"a query is a text or a parsed Query, not a {type(bound).__name__}"))
-    if strategy not in STRATEGIES and not bound.aggregates:
-        raise PlanError(f"strategy {strategy!r} does not apply to this query\n  hint: one of {', '.join(STRATEGIES)}")
+    """One query, checked and planned."""
+    return plan(query, events, hierarchy, strategy).plans[ALONE]
+
+
+def bind(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None) -> Query:
+    """A query, checked against the columns and the types of the events it is for."""
+    schema = events.schema if events is not None else None
+    if not isinstance(query, str | Query):
+        raise QueryError(Problem(f"a query is a text or a parsed Query, not a {type(query).__name__}"))
+    bound = parse(query, schema) if isinstance(query, str) else query
     if events is not None:
-        check(bound, events.schema)
+        if bound is query:
+            check(bound, schema)
         check_types(bound, events.type_names, hierarchy)
-    if not bound.aggregates:
-        if events is None:
-            return plan_matches(bound, hierarchy, strategy)
-        measured = Measured(events.statistics, events.unit, _distinct(events, equated(bound.pattern)))
-        return plan_matches(bound, hierarchy, strategy, measured)
-    plan = plan_aggregates(bound, hierarchy)
-    if events is None:
-        return choose(plan, strategy)
-    return choose(plan, strategy, events.statistics, events.unit, _distinct(events, looked_up(plan)))
+    return bound
 
 
-def _distinct(events: Events, names: Iterable[str]) -> dict[str, int]:
-    """How many values columns have among the first events: enough to tell few keys from many."""
-    from seqube.engine.predicates import code_columns
+def _measure(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None) -> Measured:
+    """What is known of the events; for several queries that may share their matches, also how many those are, by a sample."""
+    measured = Measured(events.statistics, events.unit, events.distinct)
+    matching = {name: query for name, query in queries.items() if not query.aggregates}
+    if len(matching) < 2:
+        return measured
+    from seqube.engine.ecube.reuse import sample_sizes
 
-    return {name: code_columns([[events.column(name).slice(0, 65_536)]])[1] for name in names}
-
-
-def _share(workload: Workload, events: Events, hierarchy: Hierarchy | None, strategy: str) -> SharedPlan | None:
-    """How the queries of a workload are computed from each other's matches; None where they are not."""
-    from seqube.engine.ecube.reuse import measure
-
-    if strategy not in ("auto", *SHARING):
-        return None
-    queries = {name: parse(text) if isinstance(text, str) else text for name, text in workload.items()}
-    if strategy == "auto" and sum(not query.aggregates for query in queries.values()) < 2:
-        return None
-    optimizer = Optimizer(queries, hierarchy)
-    return optimizer.plan("chase" if strategy == "auto" else strategy, measure(optimizer, events))
-
-
-def _share_counts(plans: Mapping[str, MatchPlan | AggregatePlan], events: Events, strategy: str) -> SharingPlan | None:
-    """How the queries of a workload that count plain sequences are counted together; None where there are not two of them."""
-    found = {name: counted(plan, events.unit) for name, plan in plans.items() if isinstance(plan, AggregatePlan)}
-    queries = {name: query for name, query in found.items() if query is not None}
-    if len(queries) < 2 or strategy not in ("auto", *COUNTING):
-        return None
-    return plan_sharing(queries, events.statistics, strategy)
+    return replace(measured, sizes=sample_sizes(matching, events, hierarchy))
 
 
 def _by_name(query: str | Query | Workload) -> Workload:
-    return query if isinstance(query, Mapping) else {"": query}
+    return query if isinstance(query, Mapping) else {ALONE: query}
 
 
 # ---------------------------------------------------------------- misspelt types

@@ -16,7 +16,9 @@ from seqube.engine.aggregates.sharing import SharedAggregator
 from seqube.engine.aggregates.state import State
 from seqube.events import Events, Statistics
 from seqube.language import parse
-from seqube.plan.aggregates import plan_aggregates
+from seqube.plan.aggregates import chain_of, plan_aggregates
+from seqube.plan.measured import Measured
+from seqube.plan.optimizer import share_counts
 from seqube.plan.sharing import (
     Candidate,
     Counted,
@@ -29,7 +31,6 @@ from seqube.plan.sharing import (
     find_candidates,
     find_conflicts,
     greedy,
-    plan_sharing,
 )
 from strategies import cuts, streams, table
 
@@ -72,10 +73,9 @@ def test_any_cutting_equals_whole(
     note(str(workload))
     stream = Events(table(events))
     plans = {name: plan_aggregates(parse(text)) for name, text in workload.items()}
-    queries = {name: counted(plan, stream.unit) for name, plan in plans.items()}
-    aggregator = SharedAggregator(
-        plan_sharing({name: query for name, query in queries.items() if query is not None}, stream.statistics, strategy), plans
-    )
+    found_queries = {name: counted(plan, chain_of(plan), stream.unit) for name, plan in plans.items()}
+    queries = {name: query for name, query in found_queries.items() if isinstance(query, Counted)}
+    aggregator = SharedAggregator(share_counts(queries, Measured(stream.statistics), strategy), plans)
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in workload}
 
     def take(report: dict[str, pa.Table] | None) -> None:
@@ -225,17 +225,25 @@ def test_explain_names_candidates_benefits_and_conflicts() -> None:
 
 
 def test_only_plain_counts_are_shared() -> None:
-    assert counted(plan_aggregates(parse("SEQ(A, B) WITHIN 9 AGG COUNT(*)")), "ms") == query("AB", 9)
-    for text in (
-        "SEQ(A, !C, B) WITHIN 9 AGG COUNT(*)",
-        "SEQ(A a, B b) WITHIN 9 AGG SUM(a.x)",
-        "SEQ(A, B) WITHIN 9 AGG COUNT(*) EMIT TOTAL",
-    ):
-        assert counted(plan_aggregates(parse(text)), "ms") is None
+    plan = plan_aggregates(parse("SEQ(A, B) WITHIN 9 AGG COUNT(*)"))
+    assert counted(plan, chain_of(plan), "ms") == query("AB", 9)
+    reasons = {
+        "SEQ(A, !C, B) WITHIN 9 AGG COUNT(*)": "it has a negation",
+        "SEQ(A a, B b, [id]) WITHIN 9 AGG COUNT(*)": "it counts by a key",
+        "SEQ(A, B) WITHIN 9 PARTITION BY id AGG COUNT(*)": "it counts by a key",
+        "SEQ(A a, B b) WITHIN 9 AGG COUNT(*) GROUP BY a.id": "it counts by groups",
+        "SEQ(A a, B b) WITHIN 9 AGG SUM(a.x)": "it asks for more than COUNT(*)",
+        "SEQ(A, B) WITHIN 9 AGG COUNT(*) EMIT TOTAL": "it does not report ON TRIGGER",
+        "SEQ(A, B) WITHIN 9 EVENTS AGG COUNT(*)": "its window counts events",
+        "AND(A, B) WITHIN 9 AGG COUNT(*)": "the pattern is not a SEQ",
+    }
+    for text, reason in reasons.items():
+        plan = plan_aggregates(parse(text))
+        assert counted(plan, chain_of(plan), "ms") == reason, text
 
 
 def test_sharing_plan_takes_the_cheapest() -> None:
     queries = {f"q{i}": query("ABCDEF"[: 3 + i % 4], 100) for i in range(20)}
-    plan = plan_sharing(queries, Statistics(100_000, 0, 100_000, dict.fromkeys("ABCDEF", 5_000)))
-    costs = {choice.strategy: choice.seconds for choice in plan.choices}
+    plan = share_counts(queries, Measured(Statistics(100_000, 0, 100_000, dict.fromkeys("ABCDEF", 5_000))))
+    costs = {option.strategy: option.seconds for option in plan.options}
     assert plan.strategy == min(costs, key=lambda name: costs[name] or 0.0)

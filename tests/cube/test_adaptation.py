@@ -18,8 +18,9 @@ from seqube.engine.ecube.adaptation import SharedMatcher, SharedState
 from seqube.engine.sequence import LOWEST
 from seqube.events import Events
 from seqube.language import parse
-from seqube.plan.chase import STRATEGIES, Units
+from seqube.plan.chase import Units
 from seqube.plan.physical import ticks
+from seqube.plan.strategies import names
 from strategies import cuts, hierarchies, streams, table
 
 
@@ -41,7 +42,7 @@ class Collected:
 
 
 @settings(max_examples=settings.default.max_examples // 2)
-@given(data=st.data(), tree=hierarchies(), events=streams(max_time=12), strategy=st.sampled_from(STRATEGIES))
+@given(data=st.data(), tree=hierarchies(), events=streams(max_time=12), strategy=st.sampled_from(names("shared matches")))
 def test_any_cutting_and_any_switching(data: st.DataObject, tree: Any, events: list[oracle.Event], strategy: str) -> None:
     texts = data.draw(workloads(tree, counted=data.draw(st.sampled_from([False, False, False, True]))))
     show("\n".join(texts.values()), events, tree)
@@ -51,7 +52,7 @@ def test_any_cutting_and_any_switching(data: st.DataObject, tree: Any, events: l
     for start, stop in data.draw(cuts(len(events))):
         state = found.take(matcher.step(state, stream.slice(start, stop)))
         if data.draw(st.booleans()):
-            other = data.draw(st.sampled_from(STRATEGIES))
+            other = data.draw(st.sampled_from(names("shared matches")))
             state = matcher.switch(state, state.optimizer.plan(other, state.pace.estimates("ms")))
     found.take(matcher.finish(state))
     for name, text in texts.items():
@@ -115,7 +116,7 @@ def test_drifting_rates_change_the_plan_and_lose_nothing() -> None:
     }
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", names("shared matches"))
 def test_nothing_older_than_the_window_is_kept(strategy: str) -> None:
     stream, matcher = random_stream(400, "ABCDE"), SharedMatcher(TREE, strategy)
     queries = {name: parse(text.replace("2000", "200")) for name, text in TEXTS.items()}

@@ -18,7 +18,9 @@ from cube.workloads import workloads
 from seqube.events import Events, Statistics
 from seqube.generate import generate
 from seqube.language import parse
-from seqube.plan.chase import STRATEGIES, Edge, Estimates, Optimizer, cheapest
+from seqube.plan.chase import Chase, Edge, Estimates, cheapest
+from seqube.plan.measured import Measured
+from seqube.plan.strategies import names
 from strategies import hierarchies, streams, table
 
 COMPANIES = sq.Hierarchy.from_dict(
@@ -49,7 +51,7 @@ def test_every_strategy_equals_the_oracle(data: st.DataObject, tree: Any, events
     show("\n".join(texts.values()), events, tree)
     hierarchy = sq.Hierarchy.from_dict(tree) if tree else None
     expected = {name: counted(oracle.matches(parse(text), events, tree)) for name, text in texts.items()}
-    for strategy in STRATEGIES:
+    for strategy in names("shared matches"):
         results = sq.run(texts, table(events), hierarchy=hierarchy, strategy=strategy)
         assert {name: counted(rows(result)) for name, result in results.items()} == expected, strategy
 
@@ -63,7 +65,7 @@ def test_a_workload_may_mix_in_what_cannot_share() -> None:
         "count": "SEQ(A, B) AGG COUNT(*) WITHIN 9 EMIT TOTAL",
         "returns": "SEQ(A a, B b) WITHIN 3 RETURN b.ts - a.ts AS lag",
     }
-    for strategy in STRATEGIES:
+    for strategy in names("shared matches"):
         results = sq.run(texts, events, strategy=strategy)
         assert list(results) == list(texts)
         assert [len(results[name]) for name in ("pair", "longer", "both")] == [3, 1, 2]
@@ -136,13 +138,13 @@ def test_large_graphs_cost_what_networkx_says(seed: int) -> None:
 def estimates(**rates: int) -> Estimates:
     names = [name for name in COMPANIES.names if not COMPANIES.children(name)]
     counts = {name: rates.get(name, 10_000) for name in names}
-    return Estimates(Statistics(sum(counts.values()), 0, 1_000_000, counts))
+    return Estimates(Measured(Statistics(sum(counts.values()), 0, 1_000_000, counts)))
 
 
 def test_chase_is_the_cheapest_of_the_strategies_by_its_own_costs() -> None:
     queries = {name: parse(f"{text} WITHIN 100 ms") for name, text in WORKLOAD_7.items()}
-    optimizer = Optimizer(queries, COMPANIES)
-    plans = {strategy: optimizer.plan(strategy, estimates()) for strategy in STRATEGIES}
+    chase = Chase(queries, COMPANIES)
+    plans = {strategy: chase.plan(strategy, estimates()) for strategy in names("shared matches")}
     assert all(plans["chase"].seconds <= plan.seconds + 1e-12 for plan in plans.values())
     assert set(plans["independent"].sources.values()) == {None}
     assert plans["top-down"].sources["q21"] is not None
@@ -157,13 +159,13 @@ def test_chase_is_the_cheapest_of_the_strategies_by_its_own_costs() -> None:
 
 def test_chase_prices_plans_by_the_statistics() -> None:
     texts = {"wide": "SEQ(Computer, Finance) WITHIN 1 s", "fine": "SEQ(DELL, QQQ) WITHIN 1 s"}
-    optimizer = Optimizer({name: parse(text) for name, text in texts.items()}, COMPANIES)
+    chase = Chase({name: parse(text) for name, text in texts.items()}, COMPANIES)
     rare = estimates(DELL=10, QQQ=10)
-    plan = optimizer.plan("chase", rare)
+    plan = chase.plan("chase", rare)
     assert plan.sources["fine"] is None  # filtering millions of matches for a handful is no gain
-    assert optimizer.cost(optimizer.plan("top-down", rare), rare) > optimizer.cost(plan, rare)
+    assert chase.cost(chase.plan("top-down", rare), rare) > chase.cost(plan, rare)
     mostly = estimates(DELL=100_000, QQQ=100_000, INTC=10, MSFT=10, FCF=10, ROM=10)
-    assert optimizer.plan("chase", mostly).sources != {"wide": None, "fine": None}  # nearly all matches are shared
+    assert chase.plan("chase", mostly).sources != {"wide": None, "fine": None}  # nearly all matches are shared
 
 
 def test_explained_in_text_and_as_a_graph() -> None:

@@ -11,7 +11,7 @@ import pytest
 import seqube as sq
 from answers import bag
 from seqube.language import parse_file
-from seqube.plan.chase import STRATEGIES
+from seqube.plan.strategies import names
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FOLDERS = ["ecube-figure-1", *sorted(path.name for path in EXAMPLES.glob("cube-*"))]
@@ -24,7 +24,7 @@ def read(name: str) -> tuple[dict[str, sq.Query], sq.Events, sq.Hierarchy, dict[
     return queries, sq.Events(str(folder / "events.csv")), sq.Hierarchy.load(folder / "hierarchy.yaml"), expected
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", names("shared matches"))
 @pytest.mark.parametrize("name", FOLDERS)
 def test_by_every_strategy(name: str, strategy: str) -> None:
     queries, events, hierarchy, expected = read(name)

@@ -14,6 +14,7 @@ Cost: about a thousand inputs a second. Invariant: case k of a seed is always th
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import os
 import random
@@ -34,9 +35,8 @@ import yaml
 from seqube.errors import PlanError, SequbeError
 from seqube.events import Hierarchy
 from seqube.language import Query, parse, parse_file
-from seqube.plan.aggregates import choose, plan_aggregates
-from seqube.plan.explain import explain_aggregates, explain_matches
-from seqube.plan.planner import plan_matches
+from seqube.plan.explain import explain
+from seqube.plan.optimizer import ALONE, optimize
 from seqube.predict.rules import Rules
 from seqube.spark.streaming.declaration import read_declaration
 
@@ -123,13 +123,8 @@ def read_queries(data: bytes, _: Path) -> None:
 def use(query: Query) -> None:
     again = parse(str(query))
     assert again == query, "a query that is written does not read as itself"
-    try:
-        if query.aggregates:
-            explain_aggregates(choose(plan_aggregates(query)), None)
-        else:
-            explain_matches(plan_matches(query), None)
-    except PlanError:
-        pass
+    with contextlib.suppress(PlanError):
+        explain(optimize({ALONE: query}))
 
 
 def read_hierarchy(data: bytes, file: Path) -> None:

@@ -17,14 +17,11 @@ from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.matching import Matcher
 from seqube.language import parse
 from seqube.plan.aggregates import AggregatePlan
-from seqube.plan.chase import STRATEGIES as SHARING
 from seqube.plan.physical import MatchPlan
-from seqube.plan.views import STRATEGIES as NESTED
+from seqube.plan.strategies import names
 from seqube.query import prepare
 from steps import feed, rows
 from strategies import concepts, cuts, hierarchies, queries, streams, table
-
-AGGREGATING = ("two-step", "per-start", "window-product")
 
 
 @given(data=st.data(), hierarchy=hierarchies(), events=streams())
@@ -35,7 +32,7 @@ def test_matches(data: st.DataObject, hierarchy: dict[str, Any] | None, events: 
     stream = sq.Events(table(events))
     expected = counted(oracle.matches(parse(text), events, hierarchy))
     pieces = data.draw(cuts(len(events)))
-    for strategy in ("auto", *NESTED):
+    for strategy in ("auto", *names("matches")):
         note(strategy)
         try:
             result = sq.run(text, stream, hierarchy=tree, strategy=strategy)
@@ -57,7 +54,7 @@ def test_aggregates(data: st.DataObject, hierarchy: dict[str, Any] | None, event
     stream = sq.Events(table(events))
     expected = oracle.aggregates(parse(text), events, hierarchy)
     pieces = data.draw(cuts(len(events)))
-    for strategy in ("auto", *AGGREGATING):
+    for strategy in ("auto", *names("aggregates")):
         note(strategy)
         try:
             plan = prepare(text, stream, tree, strategy)
@@ -75,7 +72,7 @@ def test_workloads(data: st.DataObject, hierarchy: dict[str, Any] | None, events
     show("\n".join(texts.values()), events, hierarchy)
     tree = sq.Hierarchy.from_dict(hierarchy) if hierarchy else None
     expected = {name: counted(oracle.matches(parse(text), events, hierarchy)) for name, text in texts.items()}
-    for strategy in ("auto", *SHARING):
+    for strategy in ("auto", *names("shared matches")):
         note(strategy)
         found = sq.run(texts, table(events), hierarchy=tree, strategy=strategy)
         assert {name: counted(rows(result.table)) for name, result in found.items()} == expected

@@ -20,10 +20,11 @@ from seqube.engine.matching import Matcher
 from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.language import parse, parse_file
-from seqube.plan.explain import explain_matches
+from seqube.plan.explain import explain_plan
+from seqube.plan.measured import Measured
+from seqube.plan.optimizer import plan_query
 from seqube.plan.physical import MatchPlan
-from seqube.plan.planner import plan_matches
-from seqube.plan.views import LOOPS, STRATEGIES, Measured
+from seqube.plan.strategies import LOOPS, names
 from steps import feed, rows
 from strategies import cuts, queries, streams, table
 
@@ -33,10 +34,12 @@ NESTED = ("SEQ", "SEQ", "SEQ", "AND", "OR")
 
 def plan(text: str, strategy: str, events: Events) -> MatchPlan:
     try:
-        return plan_matches(parse(text), strategy=strategy, measured=Measured(events.statistics))
+        planned = plan_query(parse(text), None, Measured(events.statistics), strategy)
     except PlanError as error:
         assume(False)
         raise AssertionError from error
+    assert isinstance(planned, MatchPlan)
+    return planned
 
 
 def assert_right(text: str, events: list[oracle.Event], strategy: str) -> None:
@@ -53,7 +56,7 @@ def test_hand_worked_cases(query: str, text: str, expected: list[str], strategy:
     events = hand_worked.events(text)
     names = {event.row: f"{event.type}{event.ts}" for event in events}
     stream = Events(table(events))
-    found = rows(Matcher(plan_matches(parse(query), strategy=strategy)).run(stream))
+    found = rows(Matcher(plan_query(parse(query), None, Measured(stream.statistics), strategy)).run(stream))
     assert sorted(" ".join(names.get(row, "-") for row in match.values()) for match in found) == sorted(expected)
 
 
@@ -79,7 +82,7 @@ def test_ties(strategy: str, text: str, events: list[oracle.Event]) -> None:
     data=st.data(),
     text=queries(words=NESTED),
     events=streams(),
-    strategy=st.sampled_from((*STRATEGIES, "auto")),
+    strategy=st.sampled_from((*names("matches"), "auto")),
     watermarks=st.booleans(),
 )
 def test_any_cutting(data: st.DataObject, text: str, events: list[oracle.Event], strategy: str, watermarks: bool) -> None:
@@ -102,11 +105,11 @@ def test_strategies_may_differ_from_subquery_to_subquery(data: st.DataObject, te
 @given(text=queries(words=NESTED), events=streams())
 def test_costs_decide_and_are_shown(text: str, events: list[oracle.Event]) -> None:
     stream = Events(table(events))
-    chosen = plan_matches(parse(text), measured=Measured(stream.statistics))
-    shown = str(explain_matches(chosen, stream.statistics))
+    chosen = plan(text, "auto", stream)
+    shown = str(explain_plan(chosen, stream.statistics))
     for way in chosen.ways:
         assert f"taken: {way.strategy}, about" in shown
-        assert {name for name, _ in way.costs} > ({"iterative"} if way.subquery == chosen.pattern else set(LOOPS))
+        assert {option.strategy for option in way.options} > ({"iterative"} if way.subquery == chosen.pattern else set(LOOPS))
     assert counted(rows(Matcher(chosen).run(stream))) == counted(oracle.matches(parse(text), events))
 
 
@@ -127,9 +130,9 @@ def test_costs_of_no_events() -> None:
 
 def test_a_strategy_that_does_not_apply_says_which_do() -> None:
     with pytest.raises(PlanError, match="hint: one of auto, iterative, aggressive, passive, balanced"):
-        plan_matches(parse("SEQ(A a, !SEQ(B b, C c, b.x < a.x), D d) WITHIN 5"), strategy="latest-start")
+        plan_query(parse("SEQ(A a, !SEQ(B b, C c, b.x < a.x), D d) WITHIN 5"), strategy="latest-start")
     with pytest.raises(PlanError, match=r"a\.x \+ b\.x > 3.*\n.*hint: auto does"):
-        plan_matches(parse("SEQ(A a, !SEQ(B b, C c, a.x + b.x > 3), D d) WITHIN 5"), strategy="passive")
+        plan_query(parse("SEQ(A a, !SEQ(B b, C c, a.x + b.x > 3), D d) WITHIN 5"), strategy="passive")
 
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"

@@ -15,8 +15,9 @@ from seqube.engine.nesting.iterative import NestedEvaluation
 from seqube.events import Events
 from seqube.language import parse, parse_file
 from seqube.language.tree import Query
-from seqube.plan.planner import plan_matches
-from seqube.plan.views import STRATEGIES
+from seqube.plan.optimizer import plan_query
+from seqube.plan.physical import MatchPlan
+from seqube.plan.strategies import names
 
 VIEWS = ("aggressive", "passive", "balanced")
 PATTERNS = (
@@ -34,7 +35,8 @@ def stream(n: int) -> Events:
 
 
 def peak_words(query: Query, events: Events, strategy: str) -> int:
-    plan = plan_matches(query, strategy=strategy)
+    plan = plan_query(query, strategy=strategy)
+    assert isinstance(plan, MatchPlan)
     evaluation = NestedEvaluation(plan, Batch(events, plan.window.length, events.times))
     assert sum(len(piece) for piece in evaluation.matches()) > 0
     return evaluation.peak_words
@@ -54,10 +56,12 @@ def test_views_grow_with_the_window(strategy: str) -> None:
     assert wide > 4 * narrow
 
 
-@pytest.mark.parametrize("strategy", [*STRATEGIES, "auto"])
+@pytest.mark.parametrize("strategy", [*names("matches"), "auto"])
 def test_the_state_of_a_stream_does_not_grow(strategy: str) -> None:
     events = stream(4_000)
-    matcher = Matcher(plan_matches(parse(f"{PATTERNS[0]} WITHIN 60"), strategy=strategy))
+    plan = plan_query(parse(f"{PATTERNS[0]} WITHIN 60"), strategy=strategy)
+    assert isinstance(plan, MatchPlan)
+    matcher = Matcher(plan)
     state, sizes, n_matches = matcher.start(), [], 0
     for start in range(0, len(events), 100):
         state, found = matcher.step(state, events.slice(start, start + 100))

@@ -257,3 +257,5 @@ def test_wrong_queries_and_columns_fail_at_once(frame: DataFrame) -> None:
         sqs.run("SEQ(Wash w) WITHIN 1 min", frame, type="kind")
     with pytest.raises(sq.PlanError, match="strategy"):
         sqs.run("SEQ(Wash w) WITHIN 1 min", frame, strategy="magic")
+    with pytest.raises(sq.PlanError, match="'chase' does not apply to the query 'washed': every query is evaluated by itself here"):
+        sqs.run({"washed": "SEQ(Wash w) WITHIN 1 min"}, frame, strategy="chase")

@@ -25,12 +25,13 @@ from seqube.errors import SchemaError, did_you_mean
 from seqube.events.files import Malformed
 from seqube.events.schema import TIME, TYPE, Schema
 from seqube.events.sources import load, one_chunk
-from seqube.events.statistics import Statistics
+from seqube.events.statistics import Distinct, Statistics
 from seqube.events.times import Ints, Mask, read_times
 
 Codes = npt.NDArray[np.int32]
 
 NO_TYPE = "no type"
+SAMPLE = 65_536  # events looked at to see how many values a column has
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +191,11 @@ class Events:
         """How many events of each type there are, and over which time."""
         first, last = (int(self.times[0]), int(self.times[-1])) if len(self) else (None, None)
         return Statistics(len(self), first, last, dict(zip(self.type_names, self._counts.tolist(), strict=True)))
+
+    @cached_property
+    def distinct(self) -> Distinct:
+        """How many values columns have among the first events: enough to tell few keys from many."""
+        return Distinct(self.schema, lambda name: len(self.column(name).slice(0, SAMPLE).drop_null().unique()))
 
     # ------------------------------------------------------------ pieces
 

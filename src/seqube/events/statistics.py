@@ -1,8 +1,8 @@
-"""How many events of which type, over how long: what the cost model asks."""
+"""How many events of which type, over how long, and how many values columns have: what the cost models ask."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 
@@ -31,3 +31,27 @@ class Statistics:
     @property
     def rates(self) -> dict[str, float]:
         return {name: self.rate(name) for name in self.counts}
+
+
+class Distinct(Mapping[str, int]):
+    """How many values columns have; each is counted when it is first asked for."""
+
+    def __init__(self, names: Iterable[str], count: Callable[[str], int]) -> None:
+        self._names, self._count = frozenset(names), count
+        self._counted: dict[str, int] = {}
+
+    def __getitem__(self, name: str) -> int:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._counted:
+            self._counted[name] = self._count(name)
+        return self._counted[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._names))
+
+    def __len__(self) -> int:
+        return len(self._names)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from seqube.explorer.jobs import Around, Cuboid
 from seqube.explorer.results import ResultFile, to_axis
 from seqube.plan.explain import Explanation, Step
+from seqube.plan.physical import milliseconds
 
 Spec = dict[str, Any]
 
@@ -430,23 +431,23 @@ def size_plan(step: Step) -> tuple[int, int]:
 
 def weighed(step: Step) -> list[Step]:
     """The steps for which the costs of several ways are known."""
-    own = [step] if sum(option.cost is not None for option in step.options) > 1 else []
+    own = [step] if sum(option.seconds is not None for option in step.options) > 1 else []
     return own + [found for child in step.children for found in weighed(child)]
 
 
 def draw_options(step: Step) -> Spec:
     """What each way was expected to cost, the taken one in colour."""
-    options = [option for option in step.options if option.cost is not None]
+    options = [option for option in step.options if option.seconds is not None]
     bars = [
-        {"value": max(option.cost or 0.0, 0.01), "itemStyle": {"color": HIT if option.is_taken else "#cbd5e1"}}
+        {"value": max(1e3 * (option.seconds or 0.0), 1e-4), "itemStyle": {"color": HIT if option.is_taken else "#cbd5e1"}}
         for option in options
     ]
-    labels = [_as_label(f"{option.cost or 0:,.{1 if option.unit == 'ms' else 0}f}") for option in options]
+    labels = [_as_label(milliseconds(option.seconds or 0.0)) for option in options]
     return _base(
-        title={"text": step.title, "subtext": options[0].unit, "textStyle": {"fontSize": 12}, "subtextStyle": {"fontSize": 11}},
-        grid={"left": 10, "right": 70, "top": 46, "bottom": 6, "containLabel": True},
+        title={"text": step.title, "textStyle": {"fontSize": 12}},
+        grid={"left": 10, "right": 90, "top": 34, "bottom": 6, "containLabel": True},
         xAxis={"type": "log", "show": False},
-        yAxis={"type": "category", "data": [option.name for option in options], "inverse": True, "axisTick": {"show": False}},
+        yAxis={"type": "category", "data": [option.strategy for option in options], "inverse": True, "axisTick": {"show": False}},
         series=[
             {
                 "type": "bar",

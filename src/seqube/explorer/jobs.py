@@ -18,10 +18,11 @@ import seqube as sq
 from seqube.events import Events
 from seqube.explorer.sources import Source, window_for
 from seqube.explorer.stretches import run_by_stretches
-from seqube.language import Query, parse
-from seqube.plan.explain import Explanation, Step
+from seqube.language import parse
+from seqube.plan.explain import Explanation, Step, explain
+from seqube.plan.optimizer import ALONE, WorkloadPlan
 from seqube.predict import forecast
-from seqube.query import prepare
+from seqube.query import plan
 
 MAX_NEIGHBOURS = 60
 WARM_UP = 200
@@ -112,29 +113,31 @@ class Desk:
         concepts = self._source.concepts
         sq.run(query, events.slice(0, WARM_UP), hierarchy=concepts, strategy=strategy)  # the first run of a kind compiles its loops
         before = time.perf_counter()
-        n_rows = self._find(query, strategy, out)
+        planned = plan(query, events, concepts, strategy)
+        n_rows = self._find(planned, out)
         seconds = time.perf_counter() - before
-        plan = sq.explain(query, events, hierarchy=concepts, strategy=strategy)
-        return Ran(str(query), n_rows, bool(query.aggregates), seconds, plan, _how(plan.root))
+        explained = explain(planned, events.statistics)
+        return Ran(str(query), n_rows, bool(query.aggregates), seconds, explained, _how(explained.root))
 
     def matches(self, text: str, out: Path) -> int:
         """The matches of a query with their events, whatever it returns."""
-        return self._find(replace(parse(text, self._read().schema), returns=()), "auto", out)
+        events = self._read()
+        return self._find(plan(replace(parse(text, events.schema), returns=()), events, self._source.concepts), out)
 
-    def _find(self, query: Query, strategy: str, out: Path) -> int:
+    def _find(self, planned: WorkloadPlan, out: Path) -> int:
         """The rows of a query, to the file as they are found."""
         events = self._read()
         n_rows = 0
 
         def pieces() -> Iterable[pa.Table]:
             nonlocal n_rows
-            for share, piece in run_by_stretches(prepare(query, events, self._source.concepts, strategy), events):
+            for share, piece in run_by_stretches(planned.plans[ALONE], events):
                 n_rows += len(piece)
                 self._tell(Progress(share, n_rows))
                 yield piece
 
         # A number that outgrows 64 bits changes the type of its column, from then on: aggregates are written together.
-        _write([pa.concat_tables(pieces(), promote_options="permissive")] if query.aggregates else pieces(), out)
+        _write([pa.concat_tables(pieces(), promote_options="permissive")] if planned.aggregates else pieces(), out)
         return n_rows
 
     # ------------------------------------------------------------ the cube
@@ -200,7 +203,7 @@ def _how(root: Step) -> str:
     taken, waiting = [], [root]
     while waiting:
         step = waiting.pop(0)
-        taken += [option.name for option in step.options if option.is_taken]
+        taken += [option.strategy for option in step.options if option.is_taken]
         waiting += step.children
     return ", ".join(dict.fromkeys(taken))
 

@@ -27,9 +27,10 @@ from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeli
 from seqube.explorer.results import ResultFile
 from seqube.explorer.sources import ENDINGS, Source
 from seqube.explorer.worker import Worker
+from seqube.plan.strategies import names
 from seqube.query import prepare
 
-STRATEGIES = ("auto", "iterative", "aggressive", "passive", "balanced", "latest-start", "two-step", "per-start", "window-product")
+STRATEGIES = ("auto", *names("matches", "aggregates"))
 VIEWS = ("query", "cube", "forecast", "live")
 DETAILS = {"query": ("show", "between"), "cube": ("pivot",), "forecast": ("at",)}  # what else an address says of a view
 LARGEST_UPLOAD = 512 * 2**20

@@ -13,15 +13,15 @@ single events, with negated single events between them, tied together by nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from math import factorial, prod
 from typing import Literal as OneOf
 
-from seqube.errors import PlanError
-from seqube.events import Hierarchy, Statistics
+from seqube.events import Hierarchy
 from seqube.language.tree import Aggregate, Attribute, Emit, Not, Output, Predicate, Query, Same, Seq, Type, variables_of, walk
-from seqube.plan.physical import Gap, KeyColumn, MatchPlan, MatchSequence, Scan, ticks
+from seqube.plan.measured import Measured
+from seqube.plan.physical import Gap, KeyColumn, MatchPlan, MatchSequence, Option, Scan, ticks
 from seqube.plan.planner import plan_matches
 from seqube.plan.rewrite import conjuncts
 
@@ -40,15 +40,6 @@ MATCHES = Measure("COUNT")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A strategy that was considered: its estimated cost in seconds, or why it does not apply."""
-
-    strategy: str
-    seconds: float | None = None
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class AggregatePlan:
     """A query that returns aggregates."""
 
@@ -59,7 +50,7 @@ class AggregatePlan:
     having: tuple[Predicate, ...] = ()
     trigger: Scan | None = None  # the events that ON TRIGGER reports at; None: wherever matches end
     strategy: str = "two-step"
-    choices: tuple[Choice, ...] = ()
+    options: tuple[Option, ...] = ()
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -152,9 +143,7 @@ def chain_of(plan: AggregatePlan) -> Chain | str:
     return found
 
 
-# ---------------------------------------------------------------- which strategy
-
-STRATEGIES = ("two-step", "per-start", "window-product")
+# ---------------------------------------------------------------- costs
 
 # Seconds, measured on one core: what an event costs to lay out (in time order, or sorted by key), a map to multiply, a live counter
 # to update, a match to build and to add.
@@ -163,86 +152,65 @@ MULTIPLY, PER_SLOT = 14e-9, 8e-9
 UPDATE, TOUCH = 12e-9, 0.5e-9
 MATCH, ADD = 8e-9, 12e-9
 ANEW = 400e-6  # matching one window again, where a trailing negation asks for it
-ASSUMED_VALUES = 100  # of a key or group whose column was not looked at
-
-
-def choose(
-    plan: AggregatePlan,
-    strategy: str = "auto",
-    statistics: Statistics | None = None,
-    unit: str = "ms",
-    distinct: Mapping[str, int] | None = None,
-) -> AggregatePlan:
-    """The plan with the strategy asked for, or the cheapest; `distinct` counts the values of columns that are keys or groups."""
-    chain = chain_of(plan)
-    applicable = STRATEGIES if isinstance(chain, Chain) else ("two-step",)
-    if strategy != "auto" and strategy not in applicable:
-        reason = f": {chain}" if strategy in STRATEGIES and isinstance(chain, str) else ""
-        raise PlanError(f"strategy {strategy!r} does not apply to this query{reason}\n  hint: one of auto, {', '.join(applicable)}")
-    choices = []
-    for name in STRATEGIES:
-        if name not in applicable:
-            choices.append(Choice(name, None, str(chain)))
-        elif statistics is None:
-            choices.append(Choice(name, None, "nothing is known about the events"))
-        else:
-            choices.append(Choice(name, _Estimate(plan, statistics, unit, distinct or {}).seconds(name)))
-    if strategy == "auto":
-        known = [choice for choice in choices if choice.seconds is not None]
-        strategy = min(known, key=lambda choice: choice.seconds or 0.0).strategy if known else applicable[-1]
-    return replace(plan, strategy=strategy, choices=tuple(choices))
+MANY_VALUES = 100  # of a key or group whose column was not looked at
 
 
 @dataclass(frozen=True, slots=True)
-class _Estimate:
-    """What a strategy costs, from the frequencies of types. Events of a type are taken to be spread evenly."""
+class Aggregation:
+    """A query to be priced, from the frequencies of types. Events of a type are taken to be spread evenly."""
 
     plan: AggregatePlan
-    statistics: Statistics
-    unit: str
-    distinct: Mapping[str, int]
+    chain: Chain | str
+    measured: Measured
 
-    def seconds(self, strategy: str) -> float:
-        chain = chain_of(self.plan)
-        look = SCAN * self.statistics.n
-        if strategy == "two-step" or not isinstance(chain, Chain):
-            return look + self._two_step()
-        keys = self._values([*_key_names(chain.key), *self.plan.matches.partition_by])
-        free = [key for key in self.plan.group_by if key.variable is not None and not any(key in column for column in chain.key)]
-        copies = self._values(key.name for key in free)
-        scans = [*chain.slots, *(gap.instance for gap in chain.absences if isinstance(gap.instance, Scan))]
-        maps = sum(self.statistics.count(scan.types) for scan in scans)
-        maps *= copies
-        layout = maps * (LAY_OUT if keys * copies == 1 and not self.plan.group_by else SORT)
-        if strategy == "window-product":
-            each = MULTIPLY + PER_SLOT * len(chain.slots)
-        else:
-            each = UPDATE + TOUCH * self._per_window(chain.slots[0].types) / keys
-        return look + layout + maps * each * len(self.plan.measures)
-
-    def _two_step(self) -> float:
-        node = self.plan.matches.pattern
+    def two_step(self) -> float:
+        """Seconds to build all matches, and to add them up."""
+        statistics, node = self.measured.statistics, self.plan.matches.pattern
         slots = [slot for slot in node.slots if isinstance(slot, Scan)] if isinstance(node, MatchSequence) else []
         if len(slots) < 2:
-            matches = float(self.statistics.n)
+            matches = float(statistics.n)
         else:
             keys = self._values([*_key_names(node.key if isinstance(node, MatchSequence) else ()), *self.plan.matches.partition_by])
             before = prod(self._per_window(slot.types) / keys for slot in slots[:-1]) / factorial(len(slots) - 1)
-            matches = self.statistics.count(slots[-1].types) * before
-        anew = ANEW * self.statistics.n if self.plan.matches.waits and self.plan.emit.when != "total" else 0.0
-        return LAY_OUT * self.statistics.n + matches * (MATCH + ADD * len(self.plan.measures)) + anew
+            matches = statistics.count(slots[-1].types) * before
+        anew = ANEW * statistics.n if self.plan.matches.waits and self.plan.emit.when != "total" else 0.0
+        return (SCAN + LAY_OUT) * statistics.n + matches * (MATCH + ADD * len(self.plan.measures)) + anew
+
+    def per_start(self) -> float:
+        """Seconds with a row of counters for every event that begins a match."""
+        assert isinstance(self.chain, Chain)
+        return self._counted(UPDATE + TOUCH * self._per_window(self.chain.slots[0].types) / self._keys(self.chain))
+
+    def window_product(self) -> float:
+        """Seconds with one product of maps for the window."""
+        assert isinstance(self.chain, Chain)
+        return self._counted(MULTIPLY + PER_SLOT * len(self.chain.slots))
+
+    def _counted(self, each: float) -> float:
+        """What counters cost, each of whose maps costs so much."""
+        chain, statistics = self.chain, self.measured.statistics
+        assert isinstance(chain, Chain)
+        free = [key for key in self.plan.group_by if key.variable is not None and not any(key in column for column in chain.key)]
+        copies = self._values(key.name for key in free)
+        scans = [*chain.slots, *(gap.instance for gap in chain.absences if isinstance(gap.instance, Scan))]
+        maps = sum(statistics.count(scan.types) for scan in scans) * copies
+        layout = maps * (LAY_OUT if self._keys(chain) * copies == 1 and not self.plan.group_by else SORT)
+        return SCAN * statistics.n + layout + maps * each * len(self.plan.measures)
+
+    def _keys(self, chain: Chain) -> int:
+        return self._values([*_key_names(chain.key), *self.plan.matches.partition_by])
 
     def _per_window(self, types: frozenset[str]) -> float:
         """How many events of these types a window holds."""
-        window = self.plan.matches.window
+        window, statistics = self.plan.matches.window, self.measured.statistics
         if window.counts_events:
-            share = window.length / max(self.statistics.n, 1)
+            share = window.length / max(statistics.n, 1)
         else:
-            share = ticks(window, self.unit) / max(self.statistics.span, 1)
-        return self.statistics.count(types) * min(share, 1.0)
+            share = ticks(window, self.measured.unit) / max(statistics.span, 1)
+        return statistics.count(types) * min(share, 1.0)
 
     def _values(self, names: Iterable[str]) -> int:
-        return prod(max(self.distinct.get(name, ASSUMED_VALUES), 1) for name in names)  # no events, no values
+        return prod(self.measured.values(name, MANY_VALUES) for name in names)
 
 
 def _key_names(key: tuple[KeyColumn, ...]) -> list[str]:
@@ -250,8 +218,7 @@ def _key_names(key: tuple[KeyColumn, ...]) -> list[str]:
     return [column[0].name for column in key if isinstance(column[0], Attribute)]
 
 
-def looked_up(plan: AggregatePlan) -> frozenset[str]:
+def looked_up(plan: AggregatePlan, chain: Chain | str) -> frozenset[str]:
     """The columns whose number of values the cost depends on: keys, partitions and groups."""
-    chain = chain_of(plan)
     keys = _key_names(chain.key) if isinstance(chain, Chain) else []
     return frozenset([*keys, *plan.matches.partition_by, *(key.name for key in plan.group_by)])

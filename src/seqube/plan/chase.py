@@ -28,16 +28,17 @@ from itertools import permutations
 from typing import NamedTuple
 
 from seqube.errors import PlanError
-from seqube.events import Hierarchy, Statistics
+from seqube.events import Hierarchy
 from seqube.language.tree import Attribute, Comparison, Predicate, Query, variables_of
 from seqube.plan.derivation import Delta, Derivation, Forbid, Join, Keep, Narrow, Widen, narrow, waits, widen
 from seqube.plan.ecube import Component, Cuboid, Label, Lattice, cuboid_of
-from seqube.plan.explain import Explanation, Step
-from seqube.plan.physical import MatchPlan, ticks
+from seqube.plan.measured import Measured
+from seqube.plan.physical import MatchPlan, Option, ticks
 from seqube.plan.planner import plan_matches
 
-GROUND = ""
-STRATEGIES = ("independent", "top-down", "bottom-up", "chase")
+GROUND = "\0"  # no query is called that
+# Whether a strategy goes down, from coarser queries to finer ones, and up.
+DIRECTIONS = {"independent": (False, False), "top-down": (True, False), "bottom-up": (False, True), "chase": (True, True)}
 WORTHWHILE = 0.97  # reuse is taken when it is expected to cost less than this share of computing alone
 
 
@@ -63,34 +64,31 @@ UNIT_COSTS = Units()
 
 @dataclass
 class Estimates:
-    """Sizes and costs for one stream. `measured` has sizes of queries' results, `distinct` numbers of values of columns."""
+    """Sizes and costs for one stream."""
 
-    statistics: Statistics
-    unit: str = "ms"
-    measured: Mapping[str, float] = field(default_factory=dict)
-    distinct: Mapping[str, int] = field(default_factory=dict)
+    measured: Measured
     units: Units = UNIT_COSTS
     _counts: dict[frozenset[str], int] = field(default_factory=dict)
-    _sizes: dict[int, tuple[float, Cuboid]] = field(default_factory=dict)
+    _sizes: dict[Cuboid, float] = field(default_factory=dict)
 
     def count(self, types: frozenset[str]) -> int:
         if types not in self._counts:
-            self._counts[types] = self.statistics.count(types)
+            self._counts[types] = self.measured.statistics.count(types)
         return self._counts[types]
 
     def size(self, cuboid: Cuboid, components: Sequence[Component] | None = None) -> float:
         """How many matches to expect, of all components or of some."""
         if components is not None:
             return self._expected(cuboid, components)
-        known = self._sizes.get(id(cuboid))
-        if known is None:
-            known = self._sizes[id(cuboid)] = (self._expected(cuboid, cuboid.components), cuboid)  # kept: its id stays its own
-        return known[0]
+        if cuboid not in self._sizes:
+            self._sizes[cuboid] = self._expected(cuboid, cuboid.components)
+        return self._sizes[cuboid]
 
     def _expected(self, cuboid: Cuboid, parts: Sequence[Component]) -> float:
         window = cuboid.query.window
-        span = float(max(self.statistics.n if window.counts_events else self.statistics.span, 1))
-        length = min(float(ticks(window, self.unit)), span)
+        statistics = self.measured.statistics
+        span = float(max(statistics.n if window.counts_events else statistics.span, 1))
+        length = min(float(ticks(window, self.measured.unit)), span)
         positives = [part for part in parts if not part.negated]
         n = len(positives)
         expected = span * length ** (n - 1) / math.factorial(n - 1)
@@ -101,7 +99,7 @@ class Estimates:
             else:
                 expected *= rate
         for name in cuboid.query.partition_by:
-            expected /= self._values(name) ** (n - 1)
+            expected /= self.measured.values(name) ** (n - 1)
         if cuboid.predicates:
             bound = {part.variable for part in positives}
             for predicate in cuboid.predicates:
@@ -113,11 +111,12 @@ class Estimates:
         """The share of matches that meet a predicate."""
         if isinstance(predicate, Comparison) and predicate.op == "=":
             name = next((side.name for side in (predicate.left, predicate.right) if isinstance(side, Attribute)), "")
-            return 1 / self._values(name)
+            return 1 / self.measured.values(name)
         return 0.5 if len(variables_of(predicate)) > 1 else 0.3
 
-    def _values(self, name: str) -> int:
-        return max(1, self.distinct.get(name, 10))
+    def all_sizes(self, cuboids: Mapping[str, Cuboid]) -> dict[str, float]:
+        """The sizes of some queries' results: measured, where they were."""
+        return {name: self.measured.sizes.get(name, self.size(cuboid)) for name, cuboid in cuboids.items()}
 
     def alone(self, cuboid: Cuboid, size: float | None = None) -> float:
         """Seconds to compute a query by itself."""
@@ -174,14 +173,14 @@ class Estimates:
         for part in step.steps:
             match part:
                 case Join():
-                    cost += units.step + 2 * (min(size, self.statistics.n) + size) * units.lookup
+                    cost += units.step + 2 * (min(size, self.measured.statistics.n) + size) * units.lookup
                     if part.key or cuboid.query.partition_by:
                         cost += (size + self.count(part.scan.types)) * units.key * 2
                     have = sorted([*have, part.slot])
                     size = scale * self.size(cuboid, [*settled, *(cuboid.positives[slot] for slot in have)])
                     cost += size * len(have) * units.copy
                 case Forbid():
-                    cost += units.step + 2 * (min(size, self.statistics.n) + size) * units.lookup + size * units.test
+                    cost += units.step + 2 * (min(size, self.measured.statistics.n) + size) * units.lookup + size * units.test
                     cost += target_size * len(have) * units.copy
                 case Keep():
                     cost += units.step + size * units.predicate
@@ -212,7 +211,7 @@ def _ratio(measured: float, expected: float) -> float:
 # ---------------------------------------------------------------- plans of a workload
 
 
-_planned = lru_cache(maxsize=1024)(plan_matches)
+planned = lru_cache(maxsize=1024)(plan_matches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +228,7 @@ class SharedStep:
 
     @property
     def plan(self) -> MatchPlan:
-        return _planned(self.query, self.hierarchy)
+        return planned(self.query, self.hierarchy)
 
     @property
     def how(self) -> str:
@@ -247,10 +246,16 @@ class SharedPlan:
     steps: tuple[SharedStep, ...]
     lattice: Lattice
     apart: Mapping[str, str] = field(default_factory=dict)  # queries that cannot share, and why
+    options: tuple[Option, ...] = ()
 
     @property
     def seconds(self) -> float:
         return sum(step.seconds for step in self.steps)
+
+    @property
+    def alone(self) -> float:
+        """Seconds if every query were computed by itself."""
+        return sum(step.alone for step in self.steps)
 
     @property
     def reuses(self) -> bool:
@@ -270,7 +275,7 @@ class Edge(NamedTuple):
     seconds: float
 
 
-class Optimizer:
+class Chase:
     """Plans one workload again and again, as statistics change; what does not hang on them is worked out once."""
 
     def __init__(self, queries: Mapping[str, Query], hierarchy: Hierarchy | None = None, streaming: bool = False) -> None:
@@ -288,10 +293,6 @@ class Optimizer:
         self.lattice = Lattice.of(self.cuboids, hierarchy)
         self._ways: dict[tuple[str, str, bool], tuple[list[Derivation], Iterator[Derivation]]] = {}
         self._pairs = list(self._related())
-
-    @property
-    def plans(self) -> dict[str, MatchPlan]:
-        return {name: _planned(cuboid.query, self.hierarchy) for name, cuboid in self.cuboids.items()}
 
     def _related(self) -> Iterator[tuple[str, str, Label | None]]:
         """Coarser and finer queries; of those with equal patterns, each with each (windows and predicates may differ)."""
@@ -316,18 +317,20 @@ class Optimizer:
                 yield way
 
     def plan(self, strategy: str, estimates: Estimates) -> SharedPlan:
-        if strategy not in STRATEGIES:
-            raise PlanError(f"strategy {strategy!r} does not apply to a workload\n  hint: one of {', '.join(STRATEGIES)}")
-        sizes = {name: estimates.measured.get(name, estimates.size(cuboid)) for name, cuboid in self.cuboids.items()}
+        """The plan of a strategy, whatever it costs."""
+        if strategy not in DIRECTIONS:
+            raise PlanError(f"there is no strategy {strategy!r} to share matches by\n  hint: one of {', '.join(DIRECTIONS)}")
+        goes_down, goes_up = DIRECTIONS[strategy]
+        sizes = estimates.all_sizes(self.cuboids)
         alone = {name: estimates.alone(cuboid, sizes[name]) for name, cuboid in self.cuboids.items()}
         edges: list[Edge] = []
-        for coarse, fine, label in self._pairs if strategy != "independent" else ():
+        for coarse, fine, label in self._pairs if goes_down or goes_up else ():
             down, up = sizes[coarse], sizes[fine]
             limits = {name: WORTHWHILE * alone[name] if strategy == "chase" else math.inf for name in (coarse, fine)}
             upper, lower = self.cuboids[coarse], self.cuboids[fine]
-            if strategy != "bottom-up" and estimates.least_down(down) < limits[fine]:
+            if goes_down and estimates.least_down(down) < limits[fine]:
                 edges += self._cheapest_way(coarse, fine, True, estimates, sizes, limits[fine])
-            if strategy != "top-down" and estimates.least_up(lower, upper, label, up, alone[coarse]) < limits[coarse]:
+            if goes_up and estimates.least_up(lower, upper, label, up, alone[coarse]) < limits[coarse]:
                 edges += self._cheapest_way(fine, coarse, False, estimates, sizes, limits[coarse])
         chosen = cheapest(alone, edges) if strategy == "chase" else _one_way(list(alone), edges)
         return SharedPlan(strategy, self._steps(chosen, alone), self.lattice, self.apart)
@@ -348,7 +351,7 @@ class Optimizer:
 
     def cost(self, plan: SharedPlan, estimates: Estimates) -> float:
         """What a plan is expected to cost under other statistics."""
-        sizes = {name: estimates.measured.get(name, estimates.size(cuboid)) for name, cuboid in self.cuboids.items()}
+        sizes = estimates.all_sizes(self.cuboids)
         total = 0.0
         for step in plan.steps:
             if step.source is None:
@@ -444,28 +447,3 @@ def _is_acyclic(sources: Mapping[str, str]) -> bool:
             name = sources[name]
         grounded.update(path)
     return True
-
-
-# ---------------------------------------------------------------- in words
-
-
-def explain_shared(plan: SharedPlan) -> Explanation:
-    """The order of computation with its reasons, and the E-Cube hierarchy."""
-    steps = []
-    for step in plan.steps:
-        notes = [str(plan.lattice.cuboids[step.name]), f"estimated {_ms(step.seconds)}"]
-        if step.source is not None:
-            notes[-1] += f"; by itself {_ms(step.alone)}"
-        steps.append(Step(f"{step.name}: {step.how}", tuple(notes)))
-    steps += [Step(f"{name}: by itself", (why,)) for name, why in plan.apart.items()]
-    hierarchy = Step("E-Cube hierarchy", tuple(plan.lattice.lines()))
-    title = f"workload of {len(steps)}, {plan.strategy}: estimated {_ms(plan.seconds)}"
-    graph = plan.lattice.graph
-    sources = plan.sources
-    for node in graph["nodes"]:
-        node["source"] = sources[node["id"]]
-    return Explanation(Step(title, (), (*steps, hierarchy)), graph)
-
-
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:,.1f} ms"

@@ -45,7 +45,7 @@ class Component:
         return "!" * self.negated + quote(self.name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # each is itself only: a key of what is known of it, without looking through all of it
 class Cuboid:
     """A query as a flat SEQ. `predicates` are conjuncts over its variables, each naming at most one negated one."""
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, assert_never
 from seqube.events import Statistics
 from seqube.language.tree import Value, Window
 from seqube.language.writer import duration, write_predicate, write_value
-from seqube.plan.aggregates import AggregatePlan, Choice
+from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.chase import SharedPlan
+from seqube.plan.optimizer import ALONE, Plan, WorkloadPlan
 from seqube.plan.physical import (
     Absence,
     Clause,
@@ -24,29 +26,16 @@ from seqube.plan.physical import (
     MatchPlan,
     MatchSequence,
     Node,
+    Option,
     Scan,
     Scope,
     Way,
+    milliseconds,
 )
+from seqube.plan.sharing import Pattern, SharingPlan
 
 if TYPE_CHECKING:
     import altair
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A way that was taken or rejected: what it is expected to cost, or why that cannot be said."""
-
-    name: str
-    is_taken: bool
-    cost: float | None = None
-    unit: str = "instances touched"
-    reason: str = ""
-
-    def __str__(self) -> str:
-        digits = 1 if self.unit == "ms" else 0
-        cost = self.reason if self.cost is None else f"about {self.cost:,.{digits}f} {self.unit}"
-        return f"{'taken' if self.is_taken else 'rejected'}: {self.name}" + (f", {cost}" if cost else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +145,85 @@ class Explanation:
         return {"nodes": nodes, "edges": edges}
 
     @staticmethod
-    def join(parts: Mapping[str, Explanation]) -> Explanation:
-        """The explanations of a workload as one; a single unnamed one stays as it is."""
-        if set(parts) == {""}:
-            return parts[""]
-        return Explanation(Step("workload", (), tuple(Step(f"query {name}", (), (part.root,)) for name, part in parts.items())))
+    def join(parts: Mapping[str, Explanation], options: tuple[Option, ...] = ()) -> Explanation:
+        """The explanations of a workload as one; that of a query by itself stays as it is."""
+        if set(parts) == {ALONE}:
+            return parts[ALONE]
+        steps = tuple(Step(f"query {name}", (), (part.root,)) for name, part in parts.items())
+        return Explanation(Step("workload", (), steps, options))
 
 
-def explain_matches(plan: MatchPlan, statistics: Statistics | None = None, is_built: bool = True) -> Explanation:
+# ---------------------------------------------------------------- workloads
+
+
+def explain(workload: WorkloadPlan, statistics: Statistics | None = None) -> Explanation:
+    """How a workload is evaluated: what is shared, then every query that is evaluated by itself."""
+    together: dict[str, Explanation] = {}
+    rest = dict(workload.plans)
+    shared, counts = workload.matches, workload.counts
+    if shared is not None and (shared.reuses or shared.strategy == workload.strategy):
+        together["matches"] = _explain_shared_matches(shared)
+        rest = {name: plan for name, plan in rest.items() if name not in shared.sources}
+    if counts is not None:
+        together["counts"] = _explain_shared_counts(counts)
+        rest = {name: plan for name, plan in rest.items() if name not in counts.queries}
+    if len(together) == 1 and not rest:
+        return next(iter(together.values()))
+    options = shared.options if shared is not None and "matches" not in together else ()
+    joined = Explanation.join(together | {name: explain_plan(plan, statistics) for name, plan in rest.items()}, options)
+    is_asked = shared is not None and shared.strategy == workload.strategy
+    return replace(joined, drawn=together["matches"].drawn) if is_asked else joined
+
+
+def _explain_shared_matches(plan: SharedPlan) -> Explanation:
+    """The order of computation with its reasons, and the E-Cube hierarchy."""
+    steps = []
+    for step in plan.steps:
+        notes = [str(plan.lattice.cuboids[step.name]), f"estimated {milliseconds(step.seconds)}"]
+        if step.source is not None:
+            notes[-1] += f"; by itself {milliseconds(step.alone)}"
+        steps.append(Step(f"{step.name}: {step.how}", tuple(notes)))
+    steps += [Step(f"{name}: by itself", (why,)) for name, why in plan.apart.items()]
+    hierarchy = Step("E-Cube hierarchy", tuple(plan.lattice.lines()))
+    title = f"workload of {len(steps)}, {plan.strategy}: estimated {milliseconds(plan.seconds)}"
+    graph = plan.lattice.graph
+    for node in graph["nodes"]:
+        node["source"] = plan.sources[node["id"]]
+    return Explanation(Step(title, (), (*steps, hierarchy), plan.options), graph)
+
+
+def _explain_shared_counts(plan: SharingPlan) -> Explanation:
+    """Candidates, benefits, conflicts, the plan, and what the other ways would have cost."""
+    notes = []
+    for number, candidate in enumerate(plan.candidates):
+        against = [j if i == number else i for i, j in plan.conflicts if number in (i, j)]
+        conflict = f", in conflict with {', '.join(_piece(plan.candidates[i].piece) for i in against)}" if against else ""
+        taken = "chosen" if candidate in plan.chosen else "candidate"
+        notes.append(
+            f"{taken}: {_piece(candidate.piece)} in {', '.join(sorted(candidate.queries))}, "
+            f"benefit {milliseconds(candidate.benefit)}{conflict}"
+        )
+    steps = tuple(
+        Step(f"query {name}", (" + ".join(_piece(piece) for piece in plan.pieces[name]), f"window {query.window:,} ticks"))
+        for name, query in plan.queries.items()
+    )
+    how = "each by itself" if plan.strategy == "independent" else f"together by {plan.strategy}"
+    return Explanation(Step(f"count {len(plan.queries)} sequences {how}", tuple(notes), steps, plan.options))
+
+
+def _piece(piece: Pattern) -> str:
+    return f"({', '.join(label.name for label in piece)})"
+
+
+# ---------------------------------------------------------------- one query
+
+
+def explain_plan(plan: Plan, statistics: Statistics | None = None) -> Explanation:
+    """How one query is evaluated by itself."""
+    return Explanation(_aggregates(plan, statistics) if isinstance(plan, AggregatePlan) else _matches(plan, statistics))
+
+
+def _matches(plan: MatchPlan, statistics: Statistics | None, is_built: bool = True) -> Step:
     """How matches are found, or, where they are only counted, what is counted."""
     notes = [f"window: {_window(plan.window)}"]
     if plan.partition_by:
@@ -173,10 +233,10 @@ def explain_matches(plan: MatchPlan, statistics: Statistics | None = None, is_bu
     known = _Known(statistics, {way.subquery: way for way in plan.ways}, plan.is_nested, is_built)
     children = [_step(plan.pattern, known), *(_absence(check, known) for check in plan.checks)]
     title = "return matches" if not plan.returns else f"return {', '.join(str(item.name) for item in plan.returns)}"
-    return Explanation(Step(title if is_built else "matches, counted without being built", tuple(notes), tuple(children)))
+    return Step(title if is_built else "matches, counted without being built", tuple(notes), tuple(children))
 
 
-def explain_aggregates(plan: AggregatePlan, statistics: Statistics | None = None) -> Explanation:
+def _aggregates(plan: AggregatePlan, statistics: Statistics | None) -> Step:
     """What is reported when, the strategy taken, and what the others would have cost."""
     when = {"trigger": "at every trigger", "every": "at every multiple of the period", "total": "once, at the end"}[plan.emit.when]
     notes = [f"reported {when}"]
@@ -184,16 +244,8 @@ def explain_aggregates(plan: AggregatePlan, statistics: Statistics | None = None
         notes.append(f"grouped by {', '.join(write_value(key) for key in plan.group_by)}")
     notes += [f"having {write_predicate(predicate)}" for predicate in plan.having]
     title = f"aggregate {', '.join(str(output.name) for output in plan.aggregates)} by {plan.strategy}"
-    below = explain_matches(plan.matches, statistics, is_built=plan.strategy == "two-step").root
-    return Explanation(Step(title, tuple(notes), (below,), weigh(plan.choices, plan.strategy)))
-
-
-def weigh(choices: Iterable[Choice], taken: str) -> tuple[Option, ...]:
-    """The ways to aggregate, with what they are expected to cost."""
-    return tuple(
-        Option(choice.strategy, choice.strategy == taken, choice.seconds and choice.seconds * 1e3, "ms", choice.reason)
-        for choice in choices
-    )
+    below = _matches(plan.matches, statistics, is_built=plan.strategy == "two-step")
+    return Step(title, tuple(notes), (below,), plan.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +259,8 @@ class _Known:
 
 
 def _step(node: Node, known: _Known) -> Step:
-    step = _plain_step(node, known)
-    way = known.ways.get(node)
-    if way is None:
-        return step
-    costs = way.costs or ((way.strategy, None),)
-    return replace(step, options=tuple(Option(name, name == way.strategy, cost) for name, cost in costs))
+    step, way = _plain_step(node, known), known.ways.get(node)
+    return step if way is None else replace(step, options=way.options)
 
 
 def _plain_step(node: Node, known: _Known) -> Step:

@@ -21,7 +21,7 @@ Every node says the same five things of itself, so that nobody has to ask which 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import assert_never
@@ -267,12 +267,37 @@ def _joining(node: MatchSequence | MatchConjunction) -> tuple[Predicate, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """A strategy that was weighed: its expected cost, or why there is none (it does not apply, say), and whether it was taken."""
+
+    strategy: str
+    seconds: float | None = None
+    reason: str = ""
+    is_taken: bool = False
+
+    def __str__(self) -> str:
+        cost = [] if self.seconds is None else [f"about {milliseconds(self.seconds)}"]
+        told = [f"{'taken' if self.is_taken else 'rejected'}: {self.strategy}", *cost, *([self.reason] if self.reason else [])]
+        return ", ".join(told)
+
+
+def taking(strategy: str, options: Iterable[Option]) -> tuple[Option, ...]:
+    """The options, of which this one is taken."""
+    return tuple(replace(option, is_taken=option.strategy == strategy) for option in options)
+
+
+def milliseconds(seconds: float) -> str:
+    """A cost for people: to a tenth of a millisecond, what is shorter than one to a microsecond."""
+    return f"{1e3 * seconds:,.{1 if abs(seconds) >= 1e-3 else 3}f} ms"
+
+
+@dataclass(frozen=True, slots=True)
 class Way:
-    """How a sub-query, or the whole, is evaluated, and what each way was estimated to cost (in instances touched), where known."""
+    """How a sub-query, or the whole, is evaluated, and what else was weighed, where something was."""
 
     subquery: Node
     strategy: str
-    costs: tuple[tuple[str, float], ...] = ()
+    options: tuple[Option, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

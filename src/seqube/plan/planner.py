@@ -50,18 +50,17 @@ from seqube.plan.physical import (
     Scope,
 )
 from seqube.plan.rewrite import conjuncts, negated_variables, rooted
-from seqube.plan.views import Measured, choose_ways, nested_root
+from seqube.plan.views import nested_root
 
 
-def plan_matches(
-    query: Query,
-    hierarchy: Hierarchy | None = None,
-    strategy: str = "auto",
-    measured: Measured | None = None,
-) -> MatchPlan:
-    """The plan that finds the matches of a query, its nested sub-queries by one strategy or by the cheapest for each."""
-    flat = _plan(query, rooted(query), hierarchy)
-    return choose_ways(flat, lambda: _plan(query, nested_root(query), hierarchy), strategy, measured)
+def plan_matches(query: Query, hierarchy: Hierarchy | None = None) -> MatchPlan:
+    """The plan by which the matcher finds the matches of a query by itself: right for every pattern."""
+    return _plan(query, rooted(query), hierarchy)
+
+
+def plan_nested(query: Query, hierarchy: Hierarchy | None = None) -> MatchPlan:
+    """The plan with operators nested as they were written, for strategies that evaluate sub-queries outer first."""
+    return _plan(query, nested_root(query), hierarchy)
 
 
 def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchPlan:

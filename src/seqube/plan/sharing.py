@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from seqube.errors import PlanError
@@ -37,13 +38,9 @@ from seqube.plan.aggregates import (
     UPDATE,
     AggregatePlan,
     Chain,
-    Choice,
-    chain_of,
 )
-from seqube.plan.explain import Explanation, Step, weigh
-from seqube.plan.physical import Scan, ticks
+from seqube.plan.physical import Option, Scan, ticks
 
-STRATEGIES = ("independent", "prefix-tree", "chop-connect")
 MOST_CANDIDATES = 24  # of an exhaustive search, which is exponential in them
 MOST_STARTS = 2_048  # live starts of a piece: a snapshot has a number for every pair of starts
 
@@ -87,19 +84,29 @@ class SharingPlan:
     candidates: tuple[Candidate, ...] = ()
     chosen: tuple[Candidate, ...] = ()
     conflicts: tuple[tuple[int, int], ...] = ()  # positions in `candidates`
-    choices: tuple[Choice, ...] = ()
+    options: tuple[Option, ...] = ()
 
 
-def counted(plan: AggregatePlan, unit: str) -> Counted | None:
-    """The query as one whose counters can be shared; None where they cannot."""
-    chain, window = chain_of(plan), plan.matches.window
-    if not isinstance(chain, Chain) or chain.key or chain.absences or plan.matches.partition_by or plan.group_by:
-        return None
-    if plan.measures != (MATCHES,) or plan.trigger is None or window.counts_events:
-        return None
+def counted(plan: AggregatePlan, chain: Chain | str, unit: str) -> Counted | str:
+    """The query as one whose counters can be shared, or why they cannot."""
+    window = plan.matches.window
+    if not isinstance(chain, Chain):
+        return chain
+    if chain.key or plan.matches.partition_by:
+        return "it counts by a key"
+    if plan.group_by:
+        return "it counts by groups"
+    if chain.absences:
+        return "it has a negation"
+    if plan.measures != (MATCHES,):
+        return "it asks for more than COUNT(*)"
+    if plan.trigger is None:
+        return "it does not report ON TRIGGER"
+    if window.counts_events:
+        return "its window counts events"
     last = chain.slots[-1]
     if (plan.trigger.types, frozenset(plan.trigger.filters)) != (last.types, frozenset(last.filters)):
-        return None
+        return "it also reports at events that end no match"
     return Counted(tuple(_label(slot) for slot in chain.slots), ticks(window, unit))
 
 
@@ -267,50 +274,60 @@ def chop(pattern: Pattern, shared: Sequence[Pattern]) -> tuple[Pattern, ...]:
 # ---------------------------------------------------------------- the plan
 
 
-def plan_sharing(queries: Mapping[str, Counted], statistics: Statistics, strategy: str = "auto") -> SharingPlan:
-    """The cheapest way to count these queries together, or the one asked for."""
-    frequencies = Frequencies(statistics)
-    candidates = find_candidates(queries, frequencies)
-    conflicts = find_conflicts(queries, candidates)
-    chosen = tuple(candidates[i] for i in greedy(candidates, conflicts))
-    if strategy == "chop-connect" and not chosen and candidates:
-        chosen = (candidates[0],)  # asked for, though it does not pay
-    whole = {name: (query.pattern,) for name, query in queries.items()}
-    pieces = {
-        name: chop(query.pattern, [candidate.piece for candidate in chosen if name in candidate.queries])
-        for name, query in queries.items()
-    }
-    costs = {
-        "independent": sum(map(frequencies.alone, queries.values())),
-        "prefix-tree": frequencies.tree(queries),
-        "chop-connect": frequencies.chopped(queries, pieces),
-    }
-    choices = tuple(Choice(name, seconds) for name, seconds in costs.items())
-    starts = max((frequencies.live(q.pattern[0], q.window) for q in queries.values()), default=0.0)
-    if strategy == "auto":
-        possible = [name for name in STRATEGIES if name != "chop-connect" or (chosen and starts < MOST_STARTS)]
-        strategy = min(possible, key=lambda name: costs[name])
-    return SharingPlan(queries, strategy, pieces if strategy == "chop-connect" else whole, candidates, chosen, conflicts, choices)
+@dataclass(frozen=True)
+class Counting:
+    """A workload of counts to be priced and planned; `must_chop`: a piece is shared even if that does not pay."""
 
+    queries: Mapping[str, Counted]
+    statistics: Statistics
+    must_chop: bool = False
 
-def explain_sharing(plan: SharingPlan) -> Explanation:
-    """Candidates, benefits, conflicts, the plan, and what the other ways would have cost."""
-    notes = []
-    for number, candidate in enumerate(plan.candidates):
-        against = [j if i == number else i for i, j in plan.conflicts if number in (i, j)]
-        conflict = f", in conflict with {', '.join(_text(plan.candidates[i].piece) for i in against)}" if against else ""
-        taken = "chosen" if candidate in plan.chosen else "candidate"
-        notes.append(
-            f"{taken}: {_text(candidate.piece)} in {', '.join(sorted(candidate.queries))}, "
-            f"benefit {candidate.benefit * 1e3:,.1f} ms{conflict}"
-        )
-    steps = tuple(
-        Step(f"query {name}", (" + ".join(_text(piece) for piece in plan.pieces[name]), f"window {query.window:,} ticks"))
-        for name, query in plan.queries.items()
-    )
-    title = f"count {len(plan.queries)} sequences together by {plan.strategy}"
-    return Explanation(Step(title, tuple(notes), steps, weigh(plan.choices, plan.strategy)))
+    @cached_property
+    def frequencies(self) -> Frequencies:
+        return Frequencies(self.statistics)
 
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        return find_candidates(self.queries, self.frequencies)
 
-def _text(piece: Pattern) -> str:
-    return f"({', '.join(label.name for label in piece)})"
+    @cached_property
+    def conflicts(self) -> tuple[tuple[int, int], ...]:
+        return find_conflicts(self.queries, self.candidates)
+
+    @cached_property
+    def chosen(self) -> tuple[Candidate, ...]:
+        chosen = tuple(self.candidates[i] for i in greedy(self.candidates, self.conflicts))
+        return self.candidates[:1] if self.must_chop and not chosen else chosen
+
+    @cached_property
+    def pieces(self) -> dict[str, tuple[Pattern, ...]]:
+        return {
+            name: chop(query.pattern, [candidate.piece for candidate in self.chosen if name in candidate.queries])
+            for name, query in self.queries.items()
+        }
+
+    @property
+    def starts(self) -> float:
+        """The most live starts of a query."""
+        return max((self.frequencies.live(query.pattern[0], query.window) for query in self.queries.values()), default=0.0)
+
+    def independent(self) -> float:
+        """Seconds with every query by itself."""
+        return sum(map(self.frequencies.alone, self.queries.values()))
+
+    def by_tree(self) -> float:
+        return self.frequencies.tree(self.queries)
+
+    def by_pieces(self) -> float:
+        return self.frequencies.chopped(self.queries, self.pieces)
+
+    def why_not_chopped(self) -> str:
+        """Why nobody would chop without being asked to; nothing where it may pay."""
+        if not self.chosen:
+            return "sharing no piece pays"
+        return "a snapshot would have a number for too many pairs of starts" if self.starts >= MOST_STARTS else ""
+
+    def plan(self, strategy: str, options: tuple[Option, ...] = ()) -> SharingPlan:
+        whole = {name: (query.pattern,) for name, query in self.queries.items()}
+        pieces = self.pieces if strategy == "chop-connect" else whole
+        return SharingPlan(self.queries, strategy, pieces, self.candidates, self.chosen, self.conflicts, options)

@@ -1,20 +1,18 @@
-"""How nested sub-queries are evaluated: which strategies there are, where each applies, what each costs.
+"""Nested sub-queries as the optimizer sees them: what they are, which predicates a loop can test, and the numbers of each.
 
 `latest-start` (and, for positive sub-queries, building them once) is what the matcher does by itself on a flattened plan. The
 published strategies `iterative`, `aggressive`, `passive` and `balanced` need the tree as it was written (`nested_root`) and
-predicates that a loop can test on single events (`clauses`); `plan_nested` gives such a plan, with one way per sub-query.
+predicates that a loop can test on single events (`clauses`). What each costs, in the numbers given here, is in `strategies`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import factorial, log2, prod
+from math import factorial, prod
 from typing import assert_never
 
-from seqube.errors import PlanError
-from seqube.events import Statistics
 from seqube.language.tree import (
     AllOf,
     And,
@@ -35,7 +33,7 @@ from seqube.language.tree import (
     Value,
     attributes,
 )
-from seqube.language.writer import write_predicate
+from seqube.plan.measured import Measured
 from seqube.plan.physical import (
     Absence,
     Atom,
@@ -45,15 +43,11 @@ from seqube.plan.physical import (
     MatchSequence,
     Node,
     Scan,
-    Way,
     all_checks,
     ticks,
     walk,
 )
 from seqube.plan.rewrite import conjuncts, spread_same
-
-LOOPS = ("iterative", "aggressive", "passive", "balanced")
-STRATEGIES = (*LOOPS, "latest-start")
 
 
 def nested_root(query: Query) -> Pattern:
@@ -165,7 +159,7 @@ def subqueries(plan: MatchPlan) -> Iterator[Subquery]:
         yield from _negated(check, plan.pattern)
 
 
-def _negated_events(plan: MatchPlan) -> Iterator[Subquery]:
+def negated_events(plan: MatchPlan) -> Iterator[Subquery]:
     """The single events that must not be there: the smallest of sub-queries, for which there is nothing to choose."""
     yield from (Subquery(node, plan.pattern, negated=True) for node in plan.pattern.absent if isinstance(node, Scan))
     for check in plan.checks:
@@ -192,7 +186,7 @@ def _negated(absence: Absence, parent: Node) -> Iterator[Subquery]:
         yield from _negated(check, absence.instance)
 
 
-def _refused(plan: MatchPlan) -> Predicate | None:
+def untestable(plan: MatchPlan) -> Predicate | None:
     """A predicate that belongs to a negation and that no loop can test."""
     negated = [node for check in plan.checks for node in walk(check)]
     negated += [node for outer in walk(plan.pattern) for inner in outer.absent for node in walk(inner)]
@@ -204,23 +198,39 @@ def _refused(plan: MatchPlan) -> Predicate | None:
 # ---------------------------------------------------------------- costs
 
 
+# Seconds for an instance that a loop over nested sub-queries touches (the median of 56 runs; half of them lay between 0.15 and 0.65
+# us), and the share of that which one in the flat matcher's loops takes.
+INSTANCE = 4e-7
+FLAT = 0.12
+
+# What the matcher's own loops do for each kind of pattern that nests no other.
+OWN: dict[type[Node], str] = {
+    Scan: "scan",
+    MatchSequence: "array-stacks",
+    MatchConjunction: "time-join",
+    MatchAlternatives: "merge",
+}
+
+
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What is known of the events: how many of which type over how long, and how many values the attributes in equalities have."""
+class Weighed:
+    """A sub-query in numbers: what its costs by any strategy are made of, over the whole stream."""
 
-    statistics: Statistics
-    unit: str = "ms"
-    distinct: Mapping[str, int] = field(default_factory=dict)
-
-    def share(self, left: Value, right: Value) -> float:
-        """The share of pairs of events that agree on two values."""
-        names = {attribute.name for value in (left, right) for attribute in attributes(value)}
-        return 1 / max(1, *([self.distinct[name] for name in names if name in self.distinct] or [10]))
+    own: str  # what the matcher does for it by itself
+    negated: bool
+    events: float  # that it looks at
+    triggers: float  # events that complete an outer result
+    outer: float  # outer results it is evaluated for
+    everything: float  # its instances
+    in_interval: float  # those in the interval of one outer result
+    tied: float  # and those of them that agree with that result
+    steps: float  # what a walk touches to find the instances of an interval
+    intervals: float  # that differ
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The cost model of the sliding-views paper (section 7), in instances touched over the whole stream.
+    """The cost model of the sliding-views paper (section 7): instances over the whole stream.
 
     Paper            | Here
     |Si|             | `_in_window`: events of a type in one window
@@ -238,36 +248,32 @@ class Costs:
     def of(plan: MatchPlan, measured: Measured) -> Costs:
         return Costs(measured, float(ticks(plan.window, measured.unit)), plan.window.counts_events)
 
-    def estimate(self, asked: Subquery) -> tuple[tuple[str, float], ...]:
-        """What each strategy costs for one sub-query, cheapest first."""
+    def weigh(self, asked: Subquery) -> Weighed:
+        """The numbers of one sub-query."""
         subquery, parent, negated = asked.node, asked.parent, asked.negated
         own = [slot for slot in parent.parts if isinstance(slot, Scan)]
         share = 1 / max(len(own), 1)  # of the window: the expected interval between two neighbours among the own events
         triggers = self._in_stream(own[-1]) if own else self._in_stream(subquery)
         outer = triggers * self._product(own[:-1], 1.0) / factorial(max(len(own) - 1, 0)) * self._kept(parent)
         outer = max(outer, 1.0)
-        everything = self._windows() * self._found(subquery, 1.0)
         in_interval = self._found(subquery, share)
-        tied = in_interval * self._tied(parent, subquery)  # those that agree with the outer result
         first = min((self._found(part, share) for part in subquery.parts), default=in_interval)
         steps = self._steps(subquery, share)
-        steps = min(steps, first + steps * self._tied(parent, subquery))
-        intervals = min(outer, triggers * self._product(own[:-1], share) + 1)  # distinct intervals
-        if negated and not asked.tied:
-            flat = ("latest-start", self._in_stream(subquery) + outer)
-        else:
-            flat = ("candidates" if negated else "once", everything + outer * (1 + in_interval))
-        costs = {
-            flat[0]: FLAT * flat[1],
-            "iterative": outer * (steps + (0 if negated else tied)),
-            "aggressive": triggers + everything + outer * (log2(2 + everything) + (1 if negated else 1 + tied)),
-            "passive": intervals * (log2(2 + intervals) + (1 if negated else tied)) + outer * (1 if negated else 1 + tied),
-            "balanced": min(everything, intervals * tied) + outer * (2 if negated else 2 + tied),
-        }
-        return tuple(sorted(costs.items(), key=lambda item: item[1]))
+        return Weighed(
+            own=("candidates" if asked.tied else "latest-start") if negated else "once",
+            negated=negated,
+            events=self._in_stream(subquery),
+            triggers=triggers,
+            outer=outer,
+            everything=self._windows() * self._found(subquery, 1.0),
+            in_interval=in_interval,
+            tied=in_interval * self._tied(parent, subquery),
+            steps=min(steps, first + steps * self._tied(parent, subquery)),
+            intervals=min(outer, triggers * self._product(own[:-1], share) + 1),
+        )
 
-    def estimate_whole(self, pattern: Node, loop: str = LOOPS[0]) -> tuple[tuple[str, float], ...]:
-        """What a pattern without sub-queries costs: in the matcher's own loops, without its key, and trigger by trigger."""
+    def weigh_whole(self, pattern: Node, loop: str) -> dict[str, float]:
+        """Seconds for a pattern without sub-queries: in the matcher's own loops, without its key, and trigger by trigger."""
         events = self._in_stream(pattern)
         found = self._windows() * self._found(pattern, 1.0)
         steps = self._windows() * self._steps(pattern, 1.0)
@@ -275,7 +281,7 @@ class Costs:
         if isinstance(pattern, MatchSequence | MatchConjunction) and pattern.key:
             costs["equality in the loop, no key"] = FLAT * (events + max(steps, found))
         costs[loop] = events + max(steps, found)
-        return tuple(costs.items())
+        return {name: INSTANCE * touched for name, touched in costs.items()}
 
     def _in_stream(self, node: Node) -> float:
         if isinstance(node, Scan):
@@ -342,75 +348,3 @@ class Costs:
             chains *= self._found(slot, share) / (n if isinstance(node, MatchSequence) else 1)
             total += chains
         return total + sum(self._steps(slot, share) for slot in node.slots if not isinstance(slot, Scan))
-
-
-# What the matcher's own loops do for each kind of pattern that nests no other.
-OWN: dict[type[Node], str] = {
-    Scan: "scan",
-    MatchSequence: "array-stacks",
-    MatchConjunction: "time-join",
-    MatchAlternatives: "merge",
-}
-FLAT = 0.12  # an instance in the flat matcher's loops, beside one on the arena of the nested ones: measured
-
-
-# ---------------------------------------------------------------- choosing
-
-
-def choose_ways(flat: MatchPlan, make_nested: Callable[[], MatchPlan], strategy: str, measured: Measured | None) -> MatchPlan:
-    """The flat plan where the matcher's own way is asked for or cheapest, else the nested one with a way for every sub-query."""
-    if strategy == "auto":
-        return _cheapest(flat, make_nested, measured)
-    if strategy == "latest-start":
-        if any(check.filters or check.checks for check in flat.checks):
-            raise PlanError(
-                "strategy 'latest-start' does not apply: a negation is tied to outer events by more than equalities\n"
-                f"  hint: one of {', '.join(('auto', *(LOOPS if _refused(make_nested()) is None else ())))}"
-            )
-        return _with_reasons(flat, measured)
-    nested = make_nested()
-    if (refused := _refused(nested)) is not None:
-        raise PlanError(
-            f"strategy {strategy!r} does not apply: {write_predicate(refused)}, under a negation, computes with several events\n"
-            "  hint: auto does"
-        )
-    ways = [Way(subquery.node, strategy, _costs(nested, subquery, measured)) for subquery in subqueries(nested)]
-    if not ways:
-        costs = Costs.of(nested, measured).estimate_whole(nested.pattern, strategy) if measured is not None else ()
-        ways = [Way(nested.pattern, strategy, costs)]
-    return replace(nested, ways=tuple(ways))
-
-
-def _cheapest(flat: MatchPlan, make_nested: Callable[[], MatchPlan], measured: Measured | None) -> MatchPlan:
-    """For every sub-query the strategy that costs least; the flat plan if the sum of its sub-queries does."""
-    if measured is None or not any(subqueries(flat)):
-        return _with_reasons(flat, measured)
-    estimates = [_costs(flat, subquery, measured) for subquery in subqueries(flat)]
-    own = [next(cost for name, cost in costs if name not in LOOPS) for costs in estimates]
-    flat = _with_reasons(flat, measured)
-    nested = make_nested()
-    if _refused(nested) is not None:
-        return flat
-    loops = []
-    for subquery in subqueries(nested):
-        costs = _costs(nested, subquery, measured)
-        name, cost = next(item for item in costs if item[0] in LOOPS)
-        loops.append((Way(subquery.node, name, costs), cost))
-    if sum(cost for _, cost in loops) < sum(own):
-        return replace(nested, ways=tuple(way for way, _ in loops))
-    return flat
-
-
-def _with_reasons(flat: MatchPlan, measured: Measured | None) -> MatchPlan:
-    """The flat plan with the matcher's own way for each of its parts, beside what the others would cost."""
-    if measured is None:
-        return flat
-    nested = list(subqueries(flat))
-    ways = [(subquery.node, _costs(flat, subquery, measured)) for subquery in (*nested, *_negated_events(flat))]
-    if not nested:
-        ways.append((flat.pattern, Costs.of(flat, measured).estimate_whole(flat.pattern)))
-    return replace(flat, ways=tuple(Way(node, next(name for name, _ in costs if name not in LOOPS), costs) for node, costs in ways))
-
-
-def _costs(plan: MatchPlan, subquery: Subquery, measured: Measured | None) -> tuple[tuple[str, float], ...]:
-    return Costs.of(plan, measured).estimate(subquery) if measured is not None else ()

@@ -94,7 +94,7 @@ def run(
     limits = read_limits(limits, named)
     source = ingest.read_source(events, type, time, unit)
     queries = query if isinstance(query, Mapping) else {"": query}
-    plans = {name: ingest.prepare(text, source, hierarchy, strategy) for name, text in queries.items()}
+    plans = ingest.prepare_all(queries, source, hierarchy, strategy)
     if events.isStreaming:
         watched = {
             name: stream.watch_stream({name: plan}, source, lateness, with_ids=ids, limits=limits) for name, plan in plans.items()
@@ -133,7 +133,7 @@ def explain(
 
     source = ingest.read_source(events, type, time, unit)
     queries = query if isinstance(query, Mapping) else {"": query}
-    return explanation.explain({name: ingest.prepare(text, source, hierarchy, strategy) for name, text in queries.items()}, source)
+    return explanation.explain(ingest.prepare_all(queries, source, hierarchy, strategy), source)
 
 
 def forecast(

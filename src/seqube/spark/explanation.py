@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from seqube.language.writer import duration
-from seqube.plan.aggregates import AggregatePlan
-from seqube.plan.explain import Explanation, Step, explain_aggregates, explain_matches
+from seqube.plan.explain import Explanation, Step, explain_plan
 from seqube.plan.needs import Needs, Plan, needs_of
 from seqube.plan.physical import ticks
 from seqube.spark import ingest
@@ -31,7 +30,7 @@ def explain(plans: Mapping[str, Plan], source: Source) -> Explanation:
 
 
 def _explain(plan: Plan, source: Source) -> Explanation:
-    inner = explain_aggregates(plan) if isinstance(plan, AggregatePlan) else explain_matches(plan)
+    inner = explain_plan(plan)
     streaming = source.frame.isStreaming
     needs = needs_of(plan, source.schema.unit)
     notes = [*(_as_stream(needs) if streaming else _as_batch(plan, needs, source)), *_before_the_shuffle(plan, source)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
@@ -28,7 +28,9 @@ from seqube.events.schema import TYPE, UNITS, Schema
 from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE, TEXT_TIME
 from seqube.language import Query, check, parse
 from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Comparison, IsNull, IsTrue, Literal, Predicate
+from seqube.plan.measured import Measured
 from seqube.plan.needs import Plan, needs_of, together
+from seqube.plan.optimizer import ALONE, optimize
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -240,12 +242,25 @@ def column(name: str) -> Column:
 
 
 def prepare(query: str | Query, source: Source, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> Plan:
-    """A query checked against the columns it is for, and planned. Which types there are is not known before the rows are read."""
-    from seqube.query import prepare as plan
+    """A query checked against the columns it is for, and planned."""
+    return prepare_all({ALONE: query}, source, hierarchy, strategy)[ALONE]
 
-    bound = parse(query) if isinstance(query, str) else query
-    check(bound, source.schema)
-    return plan(bound, None, hierarchy, strategy)
+
+def prepare_all(
+    queries: Mapping[str, str | Query],
+    source: Source,
+    hierarchy: Hierarchy | None = None,
+    strategy: str = "auto",
+    measured: Measured | None = None,
+) -> dict[str, Plan]:
+    """Queries checked against the columns they are for, and planned, each for itself.
+
+    Nothing is read for it, so which types there are, and how many events of each, is known only where it is said (`measured`).
+    """
+    bound = {name: parse(query) if isinstance(query, str) else query for name, query in queries.items()}
+    for query in bound.values():
+        check(query, source.schema)
+    return dict(optimize(bound, hierarchy, measured, strategy, shares=False).plans)
 
 
 def check_types(query: Query, present: Sequence[str], hierarchy: Hierarchy | None) -> None:

@@ -35,9 +35,10 @@ from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError, PlanError, did_you_mean
 from seqube.events import Events, Hierarchy, Statistics
 from seqube.language.tree import Query
-from seqube.plan.aggregates import plan_aggregates
-from seqube.plan.chase import UNIT_COSTS, Estimates, Optimizer, SharedPlan, SharedStep, Units
+from seqube.plan.chase import UNIT_COSTS, Chase, Estimates, SharedPlan, SharedStep, Units
 from seqube.plan.derivation import Narrow
+from seqube.plan.measured import Measured
+from seqube.plan.optimizer import plan_query
 from seqube.plan.physical import ticks
 from seqube.plan.planner import plan_matches
 
@@ -74,7 +75,8 @@ class Pace:
         # What is paid whatever the size is paid for every batch.
         n_batches = max(1.0, self.n_batches)
         units = units._replace(query=units.query * n_batches, step=units.step * n_batches)
-        return Estimates(statistics, unit, {name: max(found, 0.5) for name, found in self.matches.items()}, units=units)
+        sizes = {name: max(found, 0.5) for name, found in self.matches.items()}
+        return Estimates(Measured(statistics, unit, sizes=sizes), units)
 
     def drifted(self, since: Pace, threshold: float) -> bool:
         """Whether the rate of a type that is not rare has changed by more than the threshold."""
@@ -94,7 +96,7 @@ class SharedState:
     """What must be remembered of a stream for a workload: events in the window, and matches that others are made from."""
 
     queries: Mapping[str, Query]
-    optimizer: Optimizer
+    optimizer: Chase
     plan: SharedPlan
     events: Events | None = None
     arrivals: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # of the kept events, counted from the beginning
@@ -122,7 +124,7 @@ class SharedMatcher:
         self._hierarchy, self._strategy, self._drift, self._gain, self._units = hierarchy, strategy, drift, gain, units
 
     def start(self, queries: Mapping[str, Query]) -> SharedState:
-        optimizer = Optimizer(queries, self._hierarchy, streaming=True)
+        optimizer = Chase(queries, self._hierarchy, streaming=True)
         plan = optimizer.plan(self._strategy, Pace().estimates("ms", self._units))
         apart = {name: self._alone(queries[name]).start() for name in optimizer.apart}
         return SharedState(dict(queries), optimizer, plan, apart=apart)
@@ -162,7 +164,7 @@ class SharedMatcher:
         """Another query, for the events that arrive from now on."""
         if name in state.queries:
             raise PlanError(f"there is a query {name!r} already\n  hint: remove it first, or take another name")
-        optimizer = Optimizer({name: query}, self._hierarchy, streaming=True)
+        optimizer = Chase({name: query}, self._hierarchy, streaming=True)
         queries = {**state.queries, name: query}
         if name in optimizer.apart:
             return replace(state, queries=queries, apart={**state.apart, name: self._alone(query).start()})
@@ -259,13 +261,13 @@ class SharedMatcher:
     def _replanned(self, state: SharedState) -> SharedState:
         """A plan for the queries that there are now."""
         sharing = {name: query for name, query in state.queries.items() if name not in state.young and name not in state.apart}
-        optimizer = Optimizer(sharing, self._hierarchy, streaming=True)
+        optimizer = Chase(sharing, self._hierarchy, streaming=True)
         unit = state.events.unit if state.events is not None else "ms"
         plan = optimizer.plan(self._strategy, state.pace.estimates(unit, self._units))
         return self.switch(replace(state, optimizer=optimizer), plan)
 
     def _alone(self, query: Query) -> Operator[Any, pa.Table]:
-        return open_plan((plan_aggregates if query.aggregates else plan_matches)(query, self._hierarchy))
+        return open_plan(plan_query(query, self._hierarchy))
 
 
 def _without(of: Mapping[str, Value], name: str) -> dict[str, Value]:

@@ -15,13 +15,12 @@ Invariant: within one query a match is in one piece once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.jit import kernel
@@ -30,9 +29,9 @@ from seqube.engine.nested import PIECE, Evaluation
 from seqube.engine.output import MatchWriter
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normalise
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.events import Events
-from seqube.language.tree import Attribute, Comparison, Query, Window
-from seqube.plan.chase import Estimates, Optimizer, SharedPlan, SharedStep
+from seqube.events import Events, Hierarchy
+from seqube.language.tree import Query, Window
+from seqube.plan.chase import SharedPlan, SharedStep, planned
 from seqube.plan.derivation import Derivation, Dropped, Forbid, Join, Keep, Narrow, Widen
 from seqube.plan.physical import MatchPlan, Scan, ticks
 
@@ -161,7 +160,8 @@ class Sharing:
 
     def _join(self, part: Join, rows: Ints, have: list[int], names: list[str], lookups: _Lookups) -> Ints:
         # Only the last component must be new: what comes before it may have been there when the matches before were found.
-        members = self._scan(part.scan, ends_here=part.slot == len(names) - 1)
+        ends_here = part.slot == len(names) - 1
+        members = self._scan(part.scan, ends_here)
         columns = dict(zip(have, rows, strict=True))
         asked = None
         if part.key or self._batch.partitions is not None:
@@ -172,9 +172,9 @@ class Sharing:
                 outer.append(pa.array(self._batch.partitions[rows[0]]))
                 inner.append(pa.array(self._batch.partitions[members]))
             (asked, codes), n_codes = code_columns([outer, inner])
-            series = _Series.grouped(members, codes, n_codes)
+            series = _Series.grouped(members, (part.scan, ends_here), codes, n_codes)
         else:
-            series = _Series(members)
+            series = _Series(members, (part.scan, ends_here))
         if part.left is None:
             begins = lookups.find(series, "window start", rows[-1], asked)
         else:
@@ -192,9 +192,9 @@ class Sharing:
         members = self._scan(part.scan)
         partitions = self._batch.partitions
         asked = None
-        series = _Series(members)
+        series = _Series(members, (part.scan, False))
         if partitions is not None:
-            series = _Series.grouped(members, partitions[members], int(partitions.max(initial=-1)) + 1)
+            series = _Series.grouped(members, series.members, partitions[members], int(partitions.max(initial=-1)) + 1)
             asked = partitions[rows[0]]
         columns = dict(zip(have, rows, strict=True))
         left = None if part.gap == 0 else columns[part.gap - 1]
@@ -238,7 +238,7 @@ class Sharing:
         return _pieces(pieces)
 
     def _nearest(self, dropped: Dropped, slots: Sequence[int], source: Matches) -> Matches:
-        series = _Series(self._scan(dropped.scan))
+        series = _Series(self._scan(dropped.scan), (dropped.scan, False))
         lookups = _Lookups(self._batch, many=len(source) > len(self._times) // 16)
         found = []
         for piece in source.pieces:
@@ -262,20 +262,23 @@ def _distinct(slots: Sequence[int], source: Matches) -> Matches:
 
 # ---------------------------------------------------------------- ranges of events
 
+_Members = tuple[Scan, bool]  # which rows: those of a scan, of the whole batch or only of the times that are being decided
+
 
 @dataclass(frozen=True, slots=True)
 class _Series:
     """Rows of one component in time order; with keys, key after key, those of key k from groups[k]."""
 
     rows: Ints
+    members: _Members
     groups: Ints | None = None
 
     @staticmethod
-    def grouped(rows: Ints, codes: Ints, n_codes: int) -> _Series:
+    def grouped(rows: Ints, members: _Members, codes: Ints, n_codes: int) -> _Series:
         usable = codes >= 0
         rows, codes = rows[usable], codes[usable]
         groups = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=n_codes)))).astype(np.int64)
-        return _Series(rows[np.argsort(codes, kind="stable")], groups)
+        return _Series(rows[np.argsort(codes, kind="stable")], members, groups)
 
 
 @dataclass(slots=True)
@@ -287,7 +290,7 @@ class _Lookups:
 
     batch: Batch
     many: bool
-    _tables: dict[tuple[int, int, Place], tuple[Ints, Ints]] = field(default_factory=dict)
+    _tables: dict[tuple[_Members, Place], Ints] = field(default_factory=dict)
 
     def find(self, series: _Series, place: Place, rows: Ints, asked: Ints | None = None) -> Ints:
         if series.groups is not None:
@@ -297,11 +300,10 @@ class _Lookups:
         if not self.many:
             values, bounds, right = self._question(series, place, rows)
             return np.searchsorted(values, bounds, "right" if right else "left")
-        key = (series.rows.ctypes.data, len(series.rows), place)
+        key = (series.members, place)
         if key not in self._tables:
-            # The rows are kept beside their table, so that their address stays theirs.
-            self._tables[key] = series.rows, merge_positions(*self._question(series, place, slice(None)))
-        return self._tables[key][1][rows]
+            self._tables[key] = merge_positions(*self._question(series, place, slice(None)))
+        return self._tables[key][rows]
 
     def _question(self, series: _Series, place: Place, rows: Ints | slice) -> tuple[Ints, Ints, bool]:
         times, clocks = self.batch.events.times, self.batch.clocks
@@ -415,30 +417,22 @@ def write_matches(plan: MatchPlan, matches: Matches, events: Events, evaluator: 
     return pa.concat_tables([writer.empty(), *(writer.write(piece) for piece in pieces)])
 
 
-def measure(optimizer: Optimizer, events: Events) -> Estimates:
-    """Estimates for these events: counts by type, values by column and, of a long stream, the matches in a sample of it."""
-    names = {
-        side.name
-        for cuboid in optimizer.cuboids.values()
-        for predicate in cuboid.predicates
-        if isinstance(predicate, Comparison) and predicate.op == "="
-        for side in (predicate.left, predicate.right)
-        if isinstance(side, Attribute)
-    }
-    names |= {name for cuboid in optimizer.cuboids.values() for name in cuboid.query.partition_by}
-    distinct = {name: int(pc.count_distinct(events.column(name).slice(0, SAMPLE)).as_py()) for name in sorted(names)}
+def sample_sizes(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None = None) -> dict[str, float]:
+    """How many matches queries have in a long stream, by the matches in a sample of it; of a short one, nothing."""
+    if len(events) < 10 * SAMPLE:
+        return {}
     sizes: dict[str, float] = {}
-    if len(events) >= 10 * SAMPLE:
-        # Slices from all over the stream: events come in bursts, and one place says little about the others.
-        length = SAMPLE // SLICES
-        starts = [(2 * number + 1) * len(events) // (2 * SLICES) - length // 2 for number in range(SLICES)]
-        slices = [Batches(events.slice(start, start + length)) for start in starts]
-        for name, plan in optimizer.plans.items():
-            batches = [batch.of(optimizer.cuboids[name].query) for batch in slices]
-            if all(_is_long(batch) for batch in batches):
-                found = sum(len(piece) for batch in batches for piece in Evaluation(plan, batch).matches())
-                sizes[name] = max(found, 0.5) * len(events) / SAMPLE
-    return Estimates(events.statistics, events.unit, sizes, distinct)
+    # Slices from all over the stream: events come in bursts, and one place says little about the others.
+    length = SAMPLE // SLICES
+    starts = [(2 * number + 1) * len(events) // (2 * SLICES) - length // 2 for number in range(SLICES)]
+    slices = [Batches(events.slice(start, start + length)) for start in starts]
+    for name, query in queries.items():
+        batches = [batch.of(query) for batch in slices]
+        if all(_is_long(batch) for batch in batches):
+            plan = planned(query, hierarchy)
+            found = sum(len(piece) for batch in batches for piece in Evaluation(plan, batch).matches())
+            sizes[name] = max(found, 0.5) * len(events) / SAMPLE
+    return sizes
 
 
 def _is_long(batch: Batch) -> bool:

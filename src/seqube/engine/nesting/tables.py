@@ -22,7 +22,9 @@ from seqube.engine.jit import kernel
 from seqube.engine.nesting.compute import KID_COUNTERS
 from seqube.engine.nesting.frames import COUNTERS
 from seqube.engine.nesting.program import (
+    AGGRESSIVE,
     ALTERNATIVES,
+    BALANCED,
     BOUND,
     CONJUNCTION,
     FRAME_WORDS,
@@ -71,9 +73,9 @@ from seqube.plan.physical import (
     Scope,
     scans,
 )
-from seqube.plan.views import LOOPS, Test, Tests, clauses
+from seqube.plan.views import Test, Tests, clauses
 
-MODES = {name: number for number, name in enumerate(LOOPS)}
+MODES = {"iterative": ITERATIVE, "aggressive": AGGRESSIVE, "passive": PASSIVE, "balanced": BALANCED}
 
 
 @kernel

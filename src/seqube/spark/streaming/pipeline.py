@@ -73,7 +73,7 @@ def run_once(declared: Declaration) -> Counts:
     """The pipeline as a batch over all that is there now: every match is final at the end of the input."""
     spark = session()
     source = open_source(spark, declared, streaming=False)
-    plans = {name: ingest.prepare(query, source, declared.hierarchy) for name, query in declared.queries.items()}
+    plans = ingest.prepare_all(declared.queries, source, declared.hierarchy)
     shares = _share_rules(declared, source)
     for name in plans:
         _refuse_stream_results(declared.sinks["matches"].path, name)
@@ -119,7 +119,7 @@ def _run_stream(spark: SparkSession, declared: Declaration, report: Report | Non
     assert declared.checkpoint is not None
     source = open_source(spark, declared, streaming=True)
     claim(declared, {field.name: field.dataType.simpleString() for field in source.frame.schema if field.name in source.names})
-    plans = {name: ingest.prepare(query, source, declared.hierarchy) for name, query in declared.queries.items()}
+    plans = ingest.prepare_all(declared.queries, source, declared.hierarchy)
     shares = _share_rules(declared, source)
     stream = watch_stream(
         plans,

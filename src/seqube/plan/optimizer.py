@@ -1,0 +1,264 @@
+"""The one place where it is decided how a workload is evaluated: queries, and what is known of the events, to a `WorkloadPlan`.
+
+Every query gets a plan of its own, its strategy the one asked for or the cheapest of those that apply. Where a workload shares
+(matches from each other, counts with each other) the plan says that too. What was weighed is kept beside what was taken, so that
+`explain` and the explorer tell it without deciding anything again.
+
+A strategy asked for by name is taken or refused, never replaced. In a workload it is meant for the queries of its kind: those that
+return matches, or those that return aggregates. It must apply to all of them; the others go by `auto`. Only for the strategies by
+which matches are shared it is enough that one query can take part, because a query that cannot is computed by itself, which is a
+part of these plans anyway.
+
+Cost: linear in the queries, but for the sharing of matches, which looks at pairs of them that are coarser and finer. Invariant: the
+same queries, hierarchy and measurements give the same plan in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+
+from seqube.errors import PlanError
+from seqube.events import Hierarchy
+from seqube.language.tree import Query
+from seqube.plan.aggregates import AggregatePlan, Aggregation
+from seqube.plan.chase import Chase, Estimates, SharedPlan
+from seqube.plan.measured import Measured
+from seqube.plan.physical import MatchPlan, Node, Option, Way, taking
+from seqube.plan.sharing import Counted, Counting, SharingPlan
+from seqube.plan.strategies import (
+    AGGREGATING,
+    COUNTING,
+    LOOPS,
+    MATCHING,
+    NOTHING_KNOWN,
+    OWN_STRATEGY,
+    SHARING,
+    STRATEGIES,
+    Case,
+    Kind,
+    Sharing,
+    names,
+)
+from seqube.plan.views import Costs, Subquery, negated_events, subqueries
+
+Plan = MatchPlan | AggregatePlan
+
+AUTO = "auto"
+ALONE = ""  # the name of a query that is no workload
+
+
+@dataclass(frozen=True)
+class WorkloadPlan:
+    """How every query of a workload is evaluated by itself, and which are evaluated together instead."""
+
+    plans: Mapping[str, Plan]
+    strategy: str = AUTO  # as asked for
+    matches: SharedPlan | None = None  # where it was weighed; it may say that every query is found by itself
+    counts: SharingPlan | None = None
+
+    @property
+    def aggregates(self) -> dict[str, AggregatePlan]:
+        return {name: plan for name, plan in self.plans.items() if isinstance(plan, AggregatePlan)}
+
+
+def optimize(
+    queries: Mapping[str, Query],
+    hierarchy: Hierarchy | None = None,
+    measured: Measured | None = None,
+    strategy: str = AUTO,
+    shares: bool = True,
+) -> WorkloadPlan:
+    """The plan of a workload, or of one query under the name ALONE, by the strategy asked for or by the cheapest.
+
+    Without `shares`, for whoever evaluates every query by itself, nothing is shared.
+    """
+    cases = {name: Case(query, hierarchy, measured, shares) for name, query in queries.items()}
+    for name, case in cases.items():
+        if case.unknown is not None:
+            raise PlanError(f"{_the(name)} cannot be evaluated: {case.unknown}")
+    if strategy != AUTO and (refused := _refusal(strategy, cases)) is not None:
+        apply = [AUTO, *(name for name in names() if _refusal(name, cases) is None)]
+        hint = f"one of {', '.join(apply)}" if len(apply) > 1 else "auto does"
+        raise PlanError(f"{refused}\n  hint: {hint}")
+    plans = {name: _plan(case, strategy) for name, case in cases.items()}
+    if set(cases) == {ALONE} or measured is None or not shares:
+        return WorkloadPlan(plans, strategy)
+    matching = {name: case.query for name, case in cases.items() if not case.query.aggregates}
+    counting = {name: case.counted for name, case in cases.items() if isinstance(case.counted, Counted)}
+    matches, counts = None, None
+    by = _shared_by("matches", "shared matches", strategy)
+    if by is not None and len(matching) >= (2 if by == AUTO else 1):
+        matches = share_matches(matching, hierarchy, measured, by)
+        if by == AUTO and len(matches.steps) < 2:
+            matches = None  # of the others none can be made from another's matches, so there was nothing to weigh
+    by = _shared_by("aggregates", "shared counts", strategy)
+    if by is not None and len(counting) >= (2 if by in (AUTO, "independent") else 1):
+        counts = share_counts(counting, measured, by)
+    return WorkloadPlan(plans, strategy, matches, counts)
+
+
+def plan_query(query: Query, hierarchy: Hierarchy | None = None, measured: Measured | None = None, strategy: str = AUTO) -> Plan:
+    """The plan of one query by itself."""
+    return optimize({ALONE: query}, hierarchy, measured, strategy).plans[ALONE]
+
+
+def _shared_by(alone: Kind, shared: Kind, strategy: str) -> str | None:
+    """How queries are to share; None where they are asked to be evaluated by a strategy for each."""
+    if strategy in names(alone):
+        return None
+    return strategy if strategy in names(shared) else AUTO
+
+
+# ---------------------------------------------------------------- what was asked for
+
+
+def _refusal(strategy: str, cases: Mapping[str, Case]) -> str | None:
+    """Why a strategy cannot be taken for these queries; None where it can."""
+    rows = [row for row in STRATEGIES if row.name == strategy]
+    if not rows:
+        return f"there is no strategy {strategy!r}"
+    is_alone = set(cases) == {ALONE}
+    if is_alone:
+        rows = [row for row in rows if row.kind in ("matches", "aggregates")]
+        if not rows:
+            return f"strategy {strategy!r} does not apply to this query: it is for several queries at once, given by their names"
+    reasons = {name: row.applies(case) for row in rows for name, case in cases.items() if is_alone or row.is_for(case)}
+    if not reasons:
+        return f"strategy {strategy!r} does not apply to this workload: no query of it returns {rows[0].returns}"
+    against = {name: reason for name, reason in reasons.items() if reason is not None}
+    if not against or (rows[0].kind == "shared matches" and len(against) < len(reasons)):
+        return None
+    name, reason = next(iter(against.items()))
+    return f"strategy {strategy!r} does not apply to {_the(name)}: {reason}"
+
+
+def _the(name: str) -> str:
+    return "this query" if name == ALONE else f"the query {name!r}"
+
+
+# ---------------------------------------------------------------- one query
+
+
+def _plan(case: Case, asked: str) -> Plan:
+    if isinstance(case.plan, AggregatePlan):
+        return _plan_aggregates(case, case.plan, asked if asked in names("aggregates") else AUTO)
+    return _plan_matches(case, case.plan, asked if asked in names("matches") else AUTO)
+
+
+def _plan_aggregates(case: Case, plan: AggregatePlan, strategy: str) -> AggregatePlan:
+    """The plan with the strategy asked for, or the cheapest; without measurements, the last that applies."""
+    refused = [Option(row.name, reason=reason) for row in AGGREGATING if (reason := row.applies(case)) is not None]
+    rows = [row for row in AGGREGATING if row.applies(case) is None]
+    if case.known is None:
+        weighed = [Option(row.name, reason=NOTHING_KNOWN) for row in rows]
+    else:
+        weighed = [Option(row.name, row.cost(Aggregation(plan, case.chain, case.known))) for row in rows]
+    if strategy == AUTO:
+        strategy = weighed[-1].strategy if case.known is None else _least(weighed)
+    return replace(plan, strategy=strategy, options=taking(strategy, [*weighed, *refused]))
+
+
+def _least(options: list[Option]) -> str:
+    """The cheapest; of equals, the first."""
+    return min(options, key=lambda option: option.seconds or 0.0).strategy
+
+
+def _plan_matches(case: Case, flat: MatchPlan, strategy: str) -> MatchPlan:
+    """The flat plan where the matcher's own way is asked for or cheapest, else the nested one with a way for every sub-query."""
+    if strategy == AUTO:
+        return _cheapest(case, flat)
+    if strategy == OWN_STRATEGY:
+        return _by_itself(case, flat)
+    nested = case.nested
+    ways = [_way(part.node, strategy, _weigh(case, nested, part)) for part in subqueries(nested)]
+    return replace(nested, ways=tuple(ways or [_way(nested.pattern, strategy, _weigh_whole(case, nested, strategy))]))
+
+
+def _cheapest(case: Case, flat: MatchPlan) -> MatchPlan:
+    """For every sub-query the strategy that costs least; the flat plan if the sum of its sub-queries does."""
+    own = _by_itself(case, flat)
+    if case.known is None or not any(subqueries(flat)):
+        return own
+    loops = [row.name for row in MATCHING if row.name in LOOPS and row.applies(case) is None]
+    if not loops:
+        return own
+    ways = []
+    for part in subqueries(case.nested):
+        options = _weigh(case, case.nested, part)
+        ways.append(_way(part.node, _least([option for option in options if option.strategy in loops]), options))
+    by_itself = {way.subquery: way for way in own.ways}
+    if _seconds(ways) < _seconds([by_itself[part.node] for part in subqueries(flat)]):
+        return replace(case.nested, ways=tuple(ways))
+    return own
+
+
+def _by_itself(case: Case, flat: MatchPlan) -> MatchPlan:
+    """The flat plan with the matcher's own way for each of its parts, beside what the others would cost."""
+    if case.known is None:
+        return flat
+    nested = list(subqueries(flat))
+    weighed = [(part.node, _weigh(case, flat, part)) for part in (*nested, *negated_events(flat))]
+    if not nested:
+        weighed.append((flat.pattern, _weigh_whole(case, flat, LOOPS[0])))
+    own = [next(option.strategy for option in options if option.strategy not in LOOPS) for _, options in weighed]
+    return replace(flat, ways=tuple(_way(node, name, options) for name, (node, options) in zip(own, weighed, strict=True)))
+
+
+def _weigh(case: Case, plan: MatchPlan, part: Subquery) -> tuple[Option, ...]:
+    """What a sub-query costs by each strategy, cheapest first; the matcher's own way under the name of what it does there."""
+    if case.known is None:
+        return ()
+    weighed = Costs.of(plan, case.known).weigh(part)
+    options = []
+    for row in sorted(MATCHING, key=lambda row: row.name != OWN_STRATEGY):
+        if row.name == OWN_STRATEGY:
+            options.append(Option(weighed.own, row.cost(weighed)))
+        elif (reason := row.applies(case)) is not None:
+            options.append(Option(row.name, reason=reason))
+        else:
+            options.append(Option(row.name, row.cost(weighed)))
+    return tuple(sorted(options, key=lambda option: inf if option.seconds is None else option.seconds))
+
+
+def _weigh_whole(case: Case, plan: MatchPlan, loop: str) -> tuple[Option, ...]:
+    """What a pattern without sub-queries costs by the matcher's own way, and by one of the loops for nested ones."""
+    if case.known is None:
+        return ()
+    costs = Costs.of(plan, case.known).weigh_whole(plan.pattern, loop)
+    reasons = {row.name: row.applies(case) for row in MATCHING if row.name == loop}
+    return tuple(
+        Option(name, reason=reason) if (reason := reasons.get(name)) else Option(name, seconds) for name, seconds in costs.items()
+    )
+
+
+def _way(node: Node, strategy: str, options: tuple[Option, ...]) -> Way:
+    return Way(node, strategy, taking(strategy, options or (Option(strategy),)))
+
+
+def _seconds(ways: list[Way]) -> float:
+    return sum(option.seconds or 0.0 for way in ways for option in way.options if option.is_taken)
+
+
+# ---------------------------------------------------------------- many queries
+
+
+def share_matches(
+    queries: Mapping[str, Query], hierarchy: Hierarchy | None, measured: Measured, strategy: str = AUTO
+) -> SharedPlan:
+    """Which query's matches are made from which other's: by `auto` as Chase finds cheapest, if anything is gained by it."""
+    workload = Sharing(Chase(queries, hierarchy), Estimates(measured))
+    wanted = "chase" if strategy == AUTO else strategy
+    options = [Option(row.name, row.cost(workload)) for row in SHARING if row.name in ("independent", wanted)]
+    taken = "independent" if strategy == AUTO and not workload.plan(wanted).reuses else wanted
+    return replace(workload.plan(taken), options=taking(taken, options))
+
+
+def share_counts(queries: Mapping[str, Counted], measured: Measured, strategy: str = AUTO) -> SharingPlan:
+    """The cheapest way to count these queries together, or the one asked for."""
+    workload = Counting(queries, measured.statistics, must_chop=strategy == "chop-connect")
+    idle = {"chop-connect": workload.why_not_chopped()} if strategy == AUTO else {}
+    options = [Option(row.name, row.cost(workload), idle.get(row.name, "")) for row in COUNTING]
+    taken = _least([option for option in options if not option.reason]) if strategy == AUTO else strategy
+    return workload.plan(taken, taking(taken, options))
