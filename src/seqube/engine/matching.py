@@ -24,7 +24,7 @@ from seqube.engine.nested import Evaluation
 from seqube.engine.nesting.iterative import NestedEvaluation
 from seqube.engine.operator import Operator
 from seqube.engine.output import MatchWriter, read_by_return
-from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normalise
+from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, shown
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state, write_state
 from seqube.events import Events
@@ -120,7 +120,7 @@ class Matcher(Operator[State, pa.Table]):
         if not self._plan.partition_by:
             return np.arange(state.n_seen, state.n_seen + len(batch), dtype=np.int64), None
         names = list(self._plan.partition_by)
-        keys = pa.table({name: normalise(batch.column(name)) for name in names})
+        keys = pa.table({name: shown(batch.column(name)) for name in names})  # of one type, whatever values a batch has
         none = pa.array([], pa.int64())
         known = state.counted
         if known is None:
@@ -171,7 +171,7 @@ class Matcher(Operator[State, pa.Table]):
         partitions = None
         seen, settled = np.full(len(events), state.n_seen), np.full(len(events), state.n_settled)
         if plan.partition_by:
-            keys = [[normalise(events.column(name)) for name in plan.partition_by]]
+            keys = [[events.column(name) for name in plan.partition_by]]
             if state.counted is not None:
                 keys.append([_one(state.counted.column(name)) for name in plan.partition_by])
             codes, n_codes = code_columns(keys)

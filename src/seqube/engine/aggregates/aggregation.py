@@ -122,7 +122,7 @@ class Aggregator(Reporter[pa.Table]):
 def partition_codes(plan: AggregatePlan, events: Events) -> Ints | None:
     """The partition of every event, -1 for none; None where there are no partitions."""
     names = plan.matches.partition_by
-    return code_columns([[normalise(events.column(name)) for name in names]])[0][0] if names else None
+    return code_columns([[events.column(name) for name in names]])[0][0] if names else None
 
 
 def by_partition(codes: Ints | None, size: int) -> tuple[Ints, Ints, Ints]:
@@ -287,8 +287,7 @@ class Groups:
         self._rows: list[Ints] = []  # per key: a row with that value, for every digit
         size = 1
         for key in keys:
-            column = normalise(events.column(key.name))
-            (codes,), n_codes = code_columns([[column]])
+            (codes,), n_codes = code_columns([[events.column(key.name)]])
             rows = np.full(n_codes + 1, UNBOUND, np.int64)
             rows[codes[::-1] + 1] = np.arange(len(codes))[::-1]
             rows[0] = UNBOUND

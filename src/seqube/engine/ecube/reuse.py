@@ -27,7 +27,7 @@ from seqube.engine.jit import kernel
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.nested import PIECE, Evaluation
 from seqube.engine.output import MatchWriter
-from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, normalise
+from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events import Events, Hierarchy
 from seqube.language.tree import Query, Window
@@ -460,7 +460,7 @@ def batch_of(query: Query, events: Events) -> Batch:
     """The events with the clock and the partitions that a query asks for."""
     partitions = None
     if query.partition_by:
-        partitions = code_columns([[normalise(events.column(name)) for name in query.partition_by]])[0][0]
+        partitions = code_columns([[events.column(name) for name in query.partition_by]])[0][0]
     clocks = events.times
     if query.window.counts_events:
         clocks = np.arange(len(events), dtype=np.int64)
