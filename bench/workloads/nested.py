@@ -24,7 +24,7 @@ import seqube as sq
 from bench.data import stock_trace
 from bench.measure import Measurement, compare
 from seqube.engine.instances import Batch
-from seqube.engine.nesting.iterative import NestedEvaluation
+from seqube.engine.views.iterative import NestedEvaluation
 from seqube.language import parse
 from seqube.plan.optimizer import plan_query
 from seqube.plan.physical import MatchPlan

@@ -11,27 +11,20 @@ The engine is loaded when something is run, so that importing Seqube compiles no
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from seqube.engine.limits import Limits, Named, read_limits
 from seqube.errors import Problem, QueryError
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
-from seqube.language.tree import leaves
+from seqube.language.spelling import check_types
 from seqube.plan import explain as words
-from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.explain import Explanation
-from seqube.plan.measured import Measured
+from seqube.plan.needs import Plan
 from seqube.plan.optimizer import ALONE, WorkloadPlan, optimize
-from seqube.plan.physical import MatchPlan
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from seqube.engine.results import Result, Results
 
 Workload = Mapping[str, str | Query]
@@ -90,23 +83,13 @@ def run(
     >>> result.table.to_pylist()
     [{'card': 1, 'lag': 90}]
     """
-    from seqube.engine.aggregates.sharing import SharedAggregator
-    from seqube.engine.ecube.reuse import run_shared
-    from seqube.engine.operator import open_plan
     from seqube.engine.results import Result, Results
+    from seqube.engine.workload import find
 
     limits = read_limits(limits, named, may_truncate=True)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    workload = plan(query, stream, hierarchy, strategy)
-    tables: dict[str, pa.Table] = {}
-    if workload.matches is not None:
-        tables |= run_shared(workload.matches, stream, limits)
-    if workload.counts is not None:
-        tables |= SharedAggregator(workload.counts, workload.aggregates, limits).run(stream)
-    results = {}
-    for name, each in workload.plans.items():
-        found = tables[name] if name in tables else partial(open_plan(each, limits).pieces, stream)
-        results[name] = Result(found, stream.rejected, limits)
+    found = find(plan(query, stream, hierarchy, strategy), stream, limits)
+    results = {name: Result(rows, stream.rejected, limits) for name, rows in found.items()}
     return Results(results) if isinstance(query, Mapping) else results[ALONE]
 
 
@@ -142,12 +125,14 @@ def plan(
 ) -> WorkloadPlan:
     """One query or several, checked against the events they are for, and planned."""
     queries = {name: bind(text, events, hierarchy) for name, text in _by_name(query).items()}
-    return optimize(queries, hierarchy, _measure(queries, events, hierarchy) if events is not None else None, strategy)
+    if events is None:
+        return optimize(queries, hierarchy, None, strategy)
+    from seqube.engine.workload import measure
+
+    return optimize(queries, hierarchy, measure(queries, events, hierarchy), strategy)
 
 
-def prepare(
-    query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto"
-) -> MatchPlan | AggregatePlan:
+def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> Plan:
     """One query, checked and planned."""
     return plan(query, events, hierarchy, strategy).plans[ALONE]
 
@@ -165,48 +150,5 @@ def bind(query: str | Query, events: Events | None, hierarchy: Hierarchy | None 
     return bound
 
 
-def _measure(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None) -> Measured:
-    """What is known of the events; for several queries that may share their matches, also how many those are, by a sample."""
-    measured = Measured(events.statistics, events.unit, events.distinct)
-    matching = {name: query for name, query in queries.items() if not query.aggregates}
-    if len(matching) < 2:
-        return measured
-    from seqube.engine.ecube.reuse import sample_sizes
-
-    return replace(measured, sizes=sample_sizes(matching, events, hierarchy))
-
-
 def _by_name(query: str | Query | Workload) -> Workload:
     return query if isinstance(query, Mapping) else {ALONE: query}
-
-
-# ---------------------------------------------------------------- misspelt types
-
-
-def check_types(query: Query, present: Iterable[str], hierarchy: Hierarchy | None) -> None:
-    """Refuse a type that no event has when it looks like a misspelling of one that some have.
-
-    A type without events is nothing wrong: a quiet day has no matches. So it is only called unknown when it differs in case alone
-    from a type that is there, or in a letter or so of a long name, and the query does not use that other type as well.
-    """
-    names = set(present) | (set(hierarchy.names) if hierarchy else set())
-    used = {leaf.name for leaf in leaves(query.pattern)}
-    problems = []
-    for leaf in leaves(query.pattern):
-        if leaf.name not in names:
-            meant = next((name for name in sorted(names - used) if _looks_like(leaf.name, name)), None)
-            if meant is not None:
-                problems.append(Problem(f"unknown event type {leaf.name!r}", leaf.at, f"did you mean {meant!r}?"))
-    if problems:
-        raise QueryError(problems, query.source)
-
-
-def _looks_like(name: str, other: str) -> bool:
-    if name.casefold() == other.casefold():
-        return True
-    letters = [text.translate({ord(digit): None for digit in "0123456789"}) for text in (name, other)]
-    return (
-        min(len(name), len(other)) >= 5
-        and letters[0] != letters[1]  # sensor1 and sensor2 are two names, not one misspelt
-        and difflib.SequenceMatcher(None, name, other).ratio() >= 0.85
-    )

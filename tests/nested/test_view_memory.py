@@ -11,7 +11,7 @@ import pytest
 
 from seqube.engine.instances import Batch
 from seqube.engine.matching import Matcher
-from seqube.engine.nesting.iterative import NestedEvaluation
+from seqube.engine.views.iterative import NestedEvaluation
 from seqube.events import Events
 from seqube.language import parse, parse_file
 from seqube.language.tree import Query

@@ -6,15 +6,16 @@ invariant every search below leans on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from seqube.engine.limits import NO_LIMITS, Budget
-from seqube.engine.predicates import Ints, Mask
+from seqube.engine.predicates import Evaluator, Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST, latest_starts
 from seqube.events import Events
+from seqube.plan.physical import Scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,17 @@ class Batch:
     @property
     def counts_events(self) -> bool:
         return self.clocks is not self.events.times
+
+    def scan(self, node: Scan, evaluator: Evaluator, among: Callable[[Ints], Mask] | None = None) -> Ints:
+        """The rows of a scan: of its types, in a partition, passing its own predicates; and `among` those that are wanted."""
+        rows = self.events.rows_of(node.types)
+        if self.partitions is not None:
+            rows = rows[self.partitions[rows] >= 0]
+        if among is not None:
+            rows = rows[among(rows)]
+        if node.filters:
+            rows = rows[evaluator.true(node.filters, {node.variable: rows}, len(rows))]
+        return rows
 
 
 @dataclass(frozen=True, slots=True)

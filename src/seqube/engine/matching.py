@@ -18,15 +18,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from seqube.engine.evaluation import Evaluation
 from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
-from seqube.engine.nested import Evaluation
-from seqube.engine.nesting.iterative import NestedEvaluation
 from seqube.engine.operator import Operator
 from seqube.engine.output import MatchWriter, read_by_return
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, shown
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state, write_state
+from seqube.engine.views.iterative import NestedEvaluation
 from seqube.events import Events
 from seqube.plan.needs import needs_of
 from seqube.plan.physical import MatchPlan

@@ -265,7 +265,7 @@ def prepare_all(
 
 def check_types(query: Query, present: Sequence[str], hierarchy: Hierarchy | None) -> None:
     """Refuse a misspelt type, as runs in one process do, where the types of all events are known."""
-    from seqube.query import check_types
+    from seqube.language.spelling import check_types
 
     if 0 < len(present) < SOME_TYPES:
         check_types(query, present, hierarchy)

@@ -233,12 +233,7 @@ class Task:
 
     def scan(self, node: Scan) -> Ints:
         """The rows of a type that pass their own predicates and are in a partition."""
-        rows = self.batch.events.rows_of(node.types)
-        if self.batch.partitions is not None:
-            rows = rows[self.batch.partitions[rows] >= 0]
-        if node.filters:
-            rows = rows[self.evaluator.true(node.filters, {node.variable: rows}, len(rows))]
-        return rows
+        return self.batch.scan(node, self.evaluator)
 
     @cached_property
     def groups(self) -> Groups:

@@ -27,8 +27,8 @@ import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import CELL_BYTES, Answer, Cells, Task, distinct_cells
 from seqube.engine.aggregates.measured import WORD, Measured, whole_numbers
+from seqube.engine.evaluation import Evaluation
 from seqube.engine.instances import Batch, minus
-from seqube.engine.nested import Evaluation
 from seqube.engine.predicates import UNBOUND, Bindings, Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.plan.aggregates import Measure

@@ -22,10 +22,10 @@ from typing import Literal as OneOf
 import numpy as np
 import pyarrow as pa
 
+from seqube.engine.evaluation import PIECE, Evaluation
 from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.jit import kernel
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
-from seqube.engine.nested import PIECE, Evaluation
 from seqube.engine.output import MatchWriter
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns
 from seqube.engine.sequence import HIGHEST, LOWEST
@@ -209,15 +209,12 @@ class Sharing:
         return there
 
     def _scan(self, scan: Scan, ends_here: bool = False) -> Ints:
-        rows = self._batch.events.rows_of(scan.types)
-        if self._batch.partitions is not None:
-            rows = rows[self._batch.partitions[rows] >= 0]
-        if ends_here and self._ends != (LOWEST, HIGHEST):
-            times = self._times[rows]
-            rows = rows[(times > self._ends[0]) & (times <= self._ends[1])]
-        if scan.filters:
-            rows = rows[self.evaluator.true(scan.filters, {scan.variable: rows}, len(rows))]
-        return rows
+        ends_anywhere = not ends_here or self._ends == (LOWEST, HIGHEST)
+        return self._batch.scan(scan, self.evaluator, None if ends_anywhere else self._ends_here)
+
+    def _ends_here(self, rows: Ints) -> Mask:
+        times = self._times[rows]
+        return (times > self._ends[0]) & (times <= self._ends[1])
 
     # ------------------------------------------------------------ upwards
 

@@ -113,7 +113,7 @@ class Store(NamedTuple):
 # Per view: where its intervals begin, how many there are, room for how many, 1 if they are those known not to be empty.
 SLAB_BEGIN, SLAB_COUNT, SLAB_ROOM, SLAB_IS_NARROW, SLAB_WORDS = range(5)
 FIRST, LAST, MEMBERS = range(3)  # words of a record; a position per variable from MEMBERS on
-ARENA, POOL, INTERVALS = range(3)  # what is full
+NOTHING, ARENA, POOL, INTERVALS, TIME = range(5)  # what is full, or over
 
 
 # ---------------------------------------------------------------- tables
@@ -265,6 +265,7 @@ def reserve(w: Ints, arena: Ints, words: int) -> None:
 def look_at_clock(w: Ints) -> None:
     """Give up where the time is over."""
     if w[RUNG] != 0:
+        w[FULL] = TIME
         raise OverflowError("time")
 
 

@@ -135,13 +135,7 @@ class Evaluation:
             yield piece.select(self._passes(node.filters, piece)) if node.filters else piece
 
     def _scan(self, node: Scan) -> Instances:
-        rows = self._batch.events.rows_of(node.types)
-        if self._batch.partitions is not None:
-            rows = rows[self._batch.partitions[rows] >= 0]
-        if self._needed is not None:
-            rows = rows[self._needed[rows]]
-        if node.filters:
-            rows = rows[self.evaluator.true(node.filters, {node.variable: rows}, len(rows))]
+        rows = self._batch.scan(node, self.evaluator, None if self._needed is None else self._needed.__getitem__)
         return Instances({node.variable: rows}, rows, rows)
 
     def _alternatives(self, node: MatchAlternatives) -> Iterator[Instances]:

@@ -31,7 +31,8 @@ directly or under an earlier overlapping one, every instance inside it that begi
 from __future__ import annotations
 
 from seqube.engine.jit import kernel, kernel_part
-from seqube.engine.nesting.program import (
+from seqube.engine.predicates import Ints
+from seqube.engine.views.program import (
     CODES,
     FIRST,
     FLOOR,
@@ -60,7 +61,6 @@ from seqube.engine.nesting.program import (
     view,
     word,
 )
-from seqube.engine.predicates import Ints
 
 BEGIN, END, HEAD, TAIL, INTERVAL_WORDS = range(5)  # of an interval: its bounds, the first and the last record of its chain
 NEXT, SIZE, RECORD = range(3)  # of a record in the pool

@@ -3,8 +3,9 @@
 Three kinds of evaluation call each other (`frames`): of a node from scratch (`compute`), of a node out of its view (`_use_view`),
 and of a negation (`_seek`); `evaluate` drives them, `find_matches` asks for the matches of one trigger after the other.
 
-Cost: iterative, per outer result, the instances of its children in their interval; with views, each such instance once per
-interval that needs it, plus what `views` costs. Invariant: an evaluation leaves the arena as it was, save the records it pushed.
+Cost: iterative, per outer result, the instances of its children in their interval; with views, each such instance once
+per interval that needs it, plus what `intervals` costs. Invariant: an evaluation leaves the arena as it was, save the records it
+pushed.
 
     Paper                   | Here
     WinSeq, WinAnd, WinOr   | `compute`
@@ -24,8 +25,10 @@ import numpy as np
 
 from seqube.engine.instances import Batch, Instances
 from seqube.engine.jit import kernel, kernel_part
-from seqube.engine.nesting.compute import compute, narrow_negation
-from seqube.engine.nesting.frames import (
+from seqube.engine.predicates import UNBOUND, Evaluator, Ints
+from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.views.compute import compute, narrow_negation
+from seqube.engine.views.frames import (
     AGAIN_LOW,
     AGAIN_SINCE,
     BEGIN,
@@ -50,7 +53,20 @@ from seqube.engine.nesting.frames import (
     call,
     finish,
 )
-from seqube.engine.nesting.program import (
+from seqube.engine.views.intervals import (
+    INTERVAL_WORDS,
+    add_narrowest,
+    add_widest,
+    contains_one,
+    fetch_records,
+    is_inside,
+    joined,
+    make_room,
+    missing,
+    store_records,
+    view_of,
+)
+from seqube.engine.views.program import (
     AGGRESSIVE,
     ARENA,
     BASES,
@@ -76,6 +92,7 @@ from seqube.engine.nesting.program import (
     NEGATED_NODE,
     NEGATED_PLACE,
     NO_LIMIT,
+    NOTHING,
     OLDEST,
     PASSIVE,
     PEAK,
@@ -106,22 +123,7 @@ from seqube.engine.nesting.program import (
     view,
     word,
 )
-from seqube.engine.nesting.tables import Tables
-from seqube.engine.nesting.views import (
-    INTERVAL_WORDS,
-    add_narrowest,
-    add_widest,
-    contains_one,
-    fetch_records,
-    is_inside,
-    joined,
-    make_room,
-    missing,
-    store_records,
-    view_of,
-)
-from seqube.engine.predicates import UNBOUND, Evaluator, Ints
-from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.views.tables import Tables
 from seqube.plan.physical import MatchPlan
 
 FIRST_PART, SECOND_PART, FOUND, CHECKED = range(BEGIN + 1, BEGIN + 5)  # what was asked for
@@ -332,7 +334,7 @@ def find_matches(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, tri
         try:
             evaluate(p, w, arena, pool, intervals, COMPUTE, ROOT, w[FLOOR], triggers[t] + 1, triggers[t], p[N_POSITIONS], NO_LIMIT)
             _check_root(p, w, arena, pool, intervals, mark)
-        except Exception:  # noqa: BLE001  # the only one there is: something is full, or the time is over
+        except Exception:  # noqa: BLE001  # compiled loops know no other clause; `FULL` says what it was
             w[TOP] = mark
             return -t - 1
     return len(triggers)
@@ -380,6 +382,7 @@ class NestedEvaluation:
         done, at_once = 0, 64
         while done < len(triggers):
             began = perf_counter()
+            store.work[FULL] = NOTHING
             with self._batch.budget.bell(store.work[RUNG : RUNG + 1]):
                 reached = find_matches(program, *store, triggers[: done + at_once], done, PIECE)
             at_once = 2 * at_once if perf_counter() - began < SECONDS else max(1, at_once // 2)
@@ -388,6 +391,7 @@ class NestedEvaluation:
             self.peak_words = max(self.peak_words, int(store.work[PEAK]), int(held))
             records = store.arena[: store.work[TOP]].reshape(-1, len(names) + MEMBERS).T.copy()
             if reached < 0:
+                assert store.work[FULL] != NOTHING, "a loop failed, and not because something was full"
                 self._batch.budget.need(2 * sum(array.nbytes for array in store))
                 store = _grown(store)
             if records.shape[1]:

@@ -19,9 +19,11 @@ import pyarrow as pa
 
 from seqube.engine.instances import Batch
 from seqube.engine.jit import kernel
-from seqube.engine.nesting.compute import KID_COUNTERS
-from seqube.engine.nesting.frames import COUNTERS
-from seqube.engine.nesting.program import (
+from seqube.engine.predicates import NULL, UNBOUND, Evaluator, Ints, code_columns, rank
+from seqube.engine.sequence import OPS
+from seqube.engine.views.compute import KID_COUNTERS
+from seqube.engine.views.frames import COUNTERS
+from seqube.engine.views.program import (
     AGGRESSIVE,
     ALTERNATIVES,
     BALANCED,
@@ -56,8 +58,6 @@ from seqube.engine.nesting.program import (
     Program,
     Store,
 )
-from seqube.engine.predicates import NULL, UNBOUND, Evaluator, Ints, code_columns, rank
-from seqube.engine.sequence import OPS
 from seqube.language.tree import AnyOf, Comparison, Predicate, Value, attributes, variable_of
 from seqube.plan.physical import (
     Absence,
@@ -143,7 +143,7 @@ class Tables:
         self._bases: list[int] = []
         self._widths: list[int] = []
         self._node_places: list[int] = []
-        self._node_ids: dict[int, int] = {}
+        self._node_numbers: dict[Node, int] = {}  # a node is known by its variables, which no other has
         self._nodes: list[Node] = []
         self._own, self._kids, self._gaps, self._checks, self._places = _Lists(), _Lists(), _Lists(), _Lists(), _Lists()
         self._negations: list[list[int]] = []
@@ -197,11 +197,7 @@ class Tables:
         for scan in scans(node):
             if scan.variable not in node.binds:
                 continue
-            rows = self._batch.events.rows_of(scan.types)
-            if self._batch.partitions is not None:
-                rows = rows[self._batch.partitions[rows] >= 0]
-            if scan.filters:
-                rows = rows[self._evaluator.true(scan.filters, {scan.variable: rows}, len(rows))]
+            rows = self._batch.scan(scan, self._evaluator)
             self._number[scan.variable] = len(self._rows)
             self._scan_rows[scan.variable] = np.append(rows, UNBOUND)
             self._rows.append(np.sort(self._position[rows]) if self._batch.partitions is not None else self._position[rows])
@@ -209,7 +205,7 @@ class Tables:
     def _node(self, node: Node) -> int:
         """Add a node and everything below it."""
         number = len(self._kinds)
-        self._node_ids[id(node)] = number
+        self._node_numbers[node] = number
         self._nodes.append(node)
         names = node.binds
         kind = {Scan: SCAN, MatchSequence: SEQUENCE, MatchConjunction: CONJUNCTION, MatchAlternatives: ALTERNATIVES}[type(node)]
@@ -289,7 +285,7 @@ class Tables:
 
     def _predicates(self, node: Node, taken: frozenset[str], in_negation: bool) -> None:
         """Place the predicates and inner negations of a node and of all below it. `taken`: the OR branch it stands in."""
-        number = self._node_ids[id(node)]
+        number = self._node_numbers[node]
         found: list[Guarded] = []
         if isinstance(node, MatchAlternatives):
             found += node.filters

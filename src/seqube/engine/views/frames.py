@@ -10,8 +10,8 @@ Cost: a dozen words per call. Invariant: an evaluation leaves the arena as it wa
 from __future__ import annotations
 
 from seqube.engine.jit import kernel_part
-from seqube.engine.nesting.program import FRAME, FRAME_WORDS, ITERATIVE, KINDS, MODES, RETURNED, SCAN, TOP, word
 from seqube.engine.predicates import Ints
+from seqube.engine.views.program import FRAME, FRAME_WORDS, ITERATIVE, KINDS, MODES, RETURNED, SCAN, TOP, word
 
 # What an evaluation is of:
 #   COMPUTE   the instances of a node in an interval, from scratch; what it returns is how many were pushed

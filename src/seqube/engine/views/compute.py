@@ -24,7 +24,8 @@ Cost: per own result, what the sub-queries cost and the combinations of their re
 from __future__ import annotations
 
 from seqube.engine.jit import kernel, kernel_part
-from seqube.engine.nesting.frames import (
+from seqube.engine.predicates import Ints
+from seqube.engine.views.frames import (
     BEGIN,
     COUNTERS,
     HIGH,
@@ -52,7 +53,7 @@ from seqube.engine.nesting.frames import (
     call,
     finish,
 )
-from seqube.engine.nesting.program import (
+from seqube.engine.views.program import (
     AFTER,
     AFTER_END,
     AFTERS,
@@ -118,7 +119,6 @@ from seqube.engine.nesting.program import (
     view,
     word,
 )
-from seqube.engine.predicates import Ints
 
 BRANCH, COVERED, EARLY, CHILD, LATE = range(BEGIN + 1, BEGIN + 6)  # what was asked for
 NEXT_RESULT, ASK_EARLY, ASK_CHILD, JOIN, ASK_LATE = range(LATE + 1, LATE + 6)  # what is done next
