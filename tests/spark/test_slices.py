@@ -21,10 +21,11 @@ from seqube.plan.needs import needs_of
 from seqube.plan.physical import MatchPlan, ticks
 from seqube.plan.planner import plan_matches
 from seqube.spark.batch import Numbering, match, match_task, number_rows, pack
-from seqube.spark.blobs import number_equals, read_blobs, write_blob
 from seqube.spark.ingest import IDENTITY, SEQUENCE
 from seqube.spark.routing import Layout, lay_out
-from seqube.spark.rows import Answer, Columns, answer
+from seqube.spark.rows import Answer, answer
+from seqube.spark.transport.blobs import read_blobs, write_blob
+from seqube.spark.transport.columns import Columns, number_equals
 from strategies import queries, streams
 from strategies import spark_table as as_table
 

@@ -16,10 +16,10 @@ import oracle
 import seqube as sq
 from aggregate_queries import assert_same_rows, with_aggregates
 from seqube.engine.sequence import LOWEST
-from seqube.spark.blobs import read_blobs, write_blob
 from seqube.spark.ingest import KEY, SEQUENCE
 from seqube.spark.streaming.stream import ms_of, pack_stream, tick_of
 from seqube.spark.streaming.watch import AT_HAND, Held
+from seqube.spark.transport.blobs import read_blobs, write_blob
 from strategies import queries, streams
 from strategies import spark_table as as_table
 

@@ -9,8 +9,9 @@ from seqube.events import Events
 from seqube.plan.needs import needs_of
 from seqube.query import prepare
 from seqube.spark.ingest import KEY, SEQUENCE
-from seqube.spark.rows import Columns, answer, needed_schema
+from seqube.spark.rows import answer
 from seqube.spark.streaming.watch import Watch
+from seqube.spark.transport.columns import Columns, needed_schema
 
 
 def watch(text: str, table: pa.Table) -> Watch:

@@ -29,11 +29,12 @@ from seqube.events import Events
 from seqube.events.schema import TIME
 from seqube.plan.needs import Plan, needs_of
 from seqube.spark import ingest
-from seqube.spark.blobs import gather_batches, read_blobs, write_blob
-from seqube.spark.folding import Fold, Work
 from seqube.spark.ingest import IDENTITY, REASON, SEQUENCE, Source
 from seqube.spark.routing import Layout, Task, lay_out
-from seqube.spark.rows import Answer, Columns, answer, needed_schema
+from seqube.spark.rows import Answer, answer
+from seqube.spark.transport.blobs import gather_batches, read_blobs, write_blob
+from seqube.spark.transport.columns import Columns, needed_schema
+from seqube.spark.transport.folding import Fold, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -18,8 +18,8 @@ from seqube.plan.physical import ticks
 from seqube.spark import ingest
 from seqube.spark.batch import HALO, SMALL, TASK_ROWS
 from seqube.spark.ingest import REASON, Source
-from seqube.spark.rows import needed_schema
 from seqube.spark.streaming.stream import BUCKETS
+from seqube.spark.transport.columns import needed_schema
 
 _KEYLESS = "hint: a key lets many tasks share the work: PARTITION BY id, or [id] over all components, negated ones too"
 

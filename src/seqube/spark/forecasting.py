@@ -35,10 +35,10 @@ from seqube.predict.rules import Rule, Rules
 from seqube.predict.ruletext import read_condition
 from seqube.spark import ingest
 from seqube.spark.batch import Group, Job, by_task
-from seqube.spark.blobs import conform, read_blobs, write_blob
 from seqube.spark.ingest import REASON, Source
 from seqube.spark.routing import Task
-from seqube.spark.rows import Columns
+from seqube.spark.transport.blobs import read_blobs, write_blob
+from seqube.spark.transport.columns import Columns, conform
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

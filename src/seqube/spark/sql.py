@@ -31,10 +31,10 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import needs_of
 from seqube.query import prepare
 from seqube.spark.batch import match_task
-from seqube.spark.blobs import conform
 from seqube.spark.ingest import arrow_columns, refuse_clashes
 from seqube.spark.routing import Task
-from seqube.spark.rows import Answer, answer, needed_schema
+from seqube.spark.rows import Answer, answer
+from seqube.spark.transport.columns import conform, needed_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

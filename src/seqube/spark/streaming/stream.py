@@ -30,13 +30,14 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan, needs_of
 from seqube.spark import ingest
 from seqube.spark.batch import in_worker, keep_loaded
-from seqube.spark.blobs import gather_batches, read_blobs, write_blob
-from seqube.spark.folding import Fold
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import IDENTITY, KEY, REASON, SEQUENCE, TEXT, Source
-from seqube.spark.rows import Columns, answer, needed_schema
+from seqube.spark.rows import answer
 from seqube.spark.streaming.foresight import RULES, Predictions, RuleWatch
 from seqube.spark.streaming.watch import FIRST, Held, Watch, adapt
+from seqube.spark.transport.blobs import gather_batches, read_blobs, write_blob
+from seqube.spark.transport.columns import Columns, needed_schema
+from seqube.spark.transport.folding import Fold
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

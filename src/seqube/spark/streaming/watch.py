@@ -38,9 +38,10 @@ from seqube.engine.sequence import LOWEST
 from seqube.events import Events
 from seqube.events.sources import one_chunk
 from seqube.plan.needs import Needs, needs_of
-from seqube.spark.blobs import read_blobs, write_blob
 from seqube.spark.ingest import IDENTITY, KEY, SEQUENCE
-from seqube.spark.rows import Answer, Columns, number_identities
+from seqube.spark.rows import Answer
+from seqube.spark.transport.blobs import read_blobs, write_blob
+from seqube.spark.transport.columns import Columns, number_identities
 
 FIRST = "#first"  # 1 where this query is the first of those a row goes to
 CHUNK_ROWS = 32_768  # small chunks are merged up to this size
