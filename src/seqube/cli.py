@@ -230,13 +230,13 @@ def _read_on_spark(
 
 def _take(frame: Any, place: Path | None, limit: int | None, shown: int | None) -> tuple[int, pa.Table]:
     """How many rows there are, and those to look at: none where they are written to a place, else as many as are shown."""
-    from seqube.spark import batch
+    from seqube.spark.sinks import Sink
 
     kept = frame.persist()
     n_rows = kept.count()
     chosen = kept if limit is None else kept.limit(limit)
     if place is not None:
-        batch.write_frame(chosen, str(place.resolve()), place.suffix[1:])
+        Sink(str(place.resolve()), place.suffix[1:]).write(chosen)
     table = chosen.limit(0 if place is not None else n_rows if shown is None else shown).toArrow()
     kept.unpersist()
     return n_rows, table
@@ -257,6 +257,7 @@ def _run_on_spark(
 ) -> _Found:
     from seqube.spark import batch, ingest
     from seqube.spark.failures import spark_errors
+    from seqube.spark.sinks import Sink
 
     source, n_events, reasons, types = _read_on_spark(settings, events, type_column, time_column, unit)
     for query in queries.values():
@@ -270,7 +271,7 @@ def _run_on_spark(
             totals[name], tables[name] = _take(found[name], places.get(name), limit, None)
         found.unpersist()
         if places and reasons:
-            batch.write_frame(source.quarantined(), str(places[REJECTED].resolve()), places[REJECTED].suffix[1:])
+            Sink(str(places[REJECTED].resolve()), places[REJECTED].suffix[1:]).write(source.quarantined())
     return _Found(n_events, reasons, totals, tables, {})
 
 

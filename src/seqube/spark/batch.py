@@ -438,25 +438,3 @@ def _matched(blobs: DataFrame, columns: Columns, tasks: Mapping[int, Task], want
 
     work = in_worker(lambda batches: match(batches, columns, tasks, wanted))
     return blobs.mapInArrow(work, from_arrow_schema(wanted.schema))
-
-
-def write_frame(frame: DataFrame, path: str, kind: str) -> None:
-    """Write rows to a folder, in place of what was there. CSV has no structs: theirs become columns of their own (`r.id`)."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    if kind == "csv":
-        columns: list[Column] = []
-        for field in frame.schema:
-            whole = ingest.column(field.name)
-            match field.dataType.typeName():
-                case "struct":
-                    columns += [whole[inner.name].cast("string").alias(f"{field.name}.{inner.name}") for inner in field.dataType]  # type: ignore[attr-defined]
-                case "array" | "map":
-                    columns.append(F.to_json(whole).alias(field.name))
-                case "binary" | "day-time interval":
-                    columns.append(whole.cast("string").alias(field.name))
-                case _:
-                    columns.append(whole)
-        frame = frame.select(*columns)
-    writer = frame.write.mode("overwrite").format(kind)
-    (writer.option("header", "true") if kind == "csv" else writer).save(path)

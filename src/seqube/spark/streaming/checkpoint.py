@@ -72,7 +72,9 @@ def claim(declared: Declaration, columns: Mapping[str, str]) -> None:
     theirs = _read(mark)
     own: dict[str, Any] = {name: getattr(declared, name) for name in ("format", "path", "type", "time", "unit")}
     _refuse(mark.parent, "another source", theirs, own, _OWN)
-    results = {name: declared.sinks[name].path for name in ("matches", "forecasts") if name in declared.sinks}
+    results: dict[str, str] = {}
+    for name in ("matches", "forecasts"):
+        results |= declared.sinks[name].claim(name) if name in declared.sinks else {}
     _refuse(mark.parent, "another pipeline", theirs, results, _OWN)
     known = theirs.get("columns", {})
     retyped = {name: kind for name, kind in columns.items() if name in known}

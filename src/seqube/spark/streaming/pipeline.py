@@ -9,7 +9,6 @@ Counts always add up: read = used + irrelevant + late + quarantined.
 
 from __future__ import annotations
 
-import json
 import operator
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,17 +16,17 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial, reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqube.errors import DataError, PlanError, SchemaError
+from seqube.errors import PlanError, SchemaError
 from seqube.spark import batch, forecasting, ingest
 from seqube.spark.failures import spark_errors
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import REASON, Check, Source
 from seqube.spark.session import session
+from seqube.spark.sinks import ONCE, Sink, folder_of
 from seqube.spark.streaming.checkpoint import claim, count_generations, hold
-from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration, Demand, Place
+from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration, Demand
 from seqube.spark.streaming.stream import LATE, MATCH, PROGRESS, REJECTED, Stream, watch_stream
 
 if TYPE_CHECKING:
@@ -36,6 +35,16 @@ if TYPE_CHECKING:
 
 CORRUPT = "_corrupt_record"  # where Spark's readers put a line that is no row
 POLL_SECONDS = 0.5
+METRICS = {  # the columns of what is said about a micro-batch, beside its number
+    **dict.fromkeys(("read", "used", "irrelevant", "late", "quarantined"), "bigint"),
+    "matches": "map<string, bigint>",
+    "forecasts": "bigint",
+    **dict.fromkeys(("at", "watermark"), "string"),
+    "watermark_lag_seconds": "double",
+    "duration_ms": "bigint",
+    "rows_per_second": "double",
+    **dict.fromkeys(("state_rows", "state_bytes"), "bigint"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +81,14 @@ Report = Callable[[int, Counts], None]
 def run_once(declared: Declaration) -> Counts:
     """The pipeline as a batch over all that is there now: every match is final at the end of the input."""
     spark = session()
+    _refuse_places(spark, declared)
     source = open_source(spark, declared, streaming=False)
     plans = ingest.prepare_all(declared.queries, source, declared.hierarchy)
     shares = _share_rules(declared, source)
     for name in plans:
-        _refuse_stream_results(declared.sinks["matches"].path, name)
+        declared.sinks["matches"].refuse_stream(spark, "matches", name)
     if shares:
-        _refuse_stream_results(declared.sinks["forecasts"].path, "")
+        declared.sinks["forecasts"].refuse_stream(spark, "forecasts")
     with spark_errors(declared.path):
         counts, types = _count(source, plans, shares)
         for query in declared.queries.values():
@@ -92,11 +102,11 @@ def run_once(declared: Declaration) -> Counts:
         n_forecasts = 0
         if shares:
             predictions = forecasting.forecast(declared.rules, source, declared.hierarchy, limits=declared.limits)
-            n_forecasts = _write_once(predictions, declared.sinks["forecasts"], "")
+            n_forecasts = _write_once(predictions, declared.sinks["forecasts"])
         if counts.quarantined and "quarantine" in declared.sinks:
-            _write(source.quarantined(), declared.sinks["quarantine"], "", "batch=once")
+            declared.sinks["quarantine"].write(source.quarantined(), folder_of(ONCE))
     counts = replace(counts, matches=found, forecasts=n_forecasts)
-    _write_metrics(declared, "once", asdict(counts))
+    _write_metrics(spark, declared, ONCE, asdict(counts))
     return counts
 
 
@@ -110,6 +120,7 @@ def run_stream(declared: Declaration, report: Report | None = None, stop: Callab
             "a pipeline writes its sinks in this process, and through Spark Connect a stream is written elsewhere\n"
             "  hint: run it where the driver runs, or with --once, or write what seqube.spark.run gives yourself"
         )
+    _refuse_places(spark, declared)
     # After the session, which has a way with Ctrl-C of its own.
     with hold(declared.checkpoint), _interruptible() as interrupted:
         return _run_stream(spark, declared, report, lambda: interrupted() or stop())
@@ -143,7 +154,7 @@ def _run_stream(spark: SparkSession, declared: Declaration, report: Report | Non
     with spark_errors(declared.path):
         query = timed.start()
         try:
-            return _follow(query, counted, declared, report, stop)
+            return _follow(spark, query, counted, declared, report, stop)
         finally:
             query.stop()
 
@@ -155,7 +166,12 @@ def _share_rules(declared: Declaration, source: Source) -> list[Share]:
 
 
 def _follow(
-    query: StreamingQuery, counted: dict[int, Counts], declared: Declaration, report: Report | None, stop: Callable[[], bool]
+    spark: SparkSession,
+    query: StreamingQuery,
+    counted: dict[int, Counts],
+    declared: Declaration,
+    report: Report | None,
+    stop: Callable[[], bool],
 ) -> Counts:
     """Wait for the stream to end, or stop it; put together what each micro-batch did."""
     total = Counts(matches={})
@@ -174,7 +190,7 @@ def _follow(
                 counts = replace(counts, read=rows["read"], used=rows["relevant"] - counts.late)
                 counts = replace(counts, irrelevant=rows["read"] - rows["relevant"] - counts.quarantined)
             total += counts
-            _write_metrics(declared, number, asdict(counts) | _timing(progress))
+            _write_metrics(spark, declared, number, asdict(counts) | _timing(progress))
             if report is not None:
                 report(number, counts)
 
@@ -304,56 +320,43 @@ def _write_batch(out: DataFrame, number: int, stream: Stream, declared: Declarat
     try:
         rows = out.groupBy("kind", "query").agg(F.sum("n").alias("n")).collect()
         counts = {(row["kind"], row["query"]): row["n"] for row in rows if row["kind"] != PROGRESS}
-        folder = f"batch={number:08d}"
+        folder = folder_of(number)
         matches = {name: counts.get((MATCH, name), 0) for name in declared.queries}
         n_forecasts = sum(n for (kind, name), n in counts.items() if kind == MATCH and name not in matches)
         for name, n_matches in matches.items():
             if n_matches:
-                _write(stream.matches(name, out), declared.sinks["matches"], name, folder)
+                declared.sinks["matches"].write(stream.matches(name, out), name, folder)
         if n_forecasts:
-            _write(stream.forecasts(out), declared.sinks["forecasts"], "", folder)
+            declared.sinks["forecasts"].write(stream.forecasts(out), folder)
         totals = {kind: sum(n for (found, _), n in counts.items() if found == kind) for kind in (LATE, REJECTED)}
         if totals[LATE] and "late" in declared.sinks:
-            _write(stream.late(out), declared.sinks["late"], "", folder)
+            declared.sinks["late"].write(stream.late(out), folder)
         if totals[REJECTED] and "quarantine" in declared.sinks:
-            _write(stream.quarantined(out), declared.sinks["quarantine"], "", folder)
+            declared.sinks["quarantine"].write(stream.quarantined(out), folder)
     finally:
         out.unpersist()
     found = Counts(None, None, None, totals[LATE], totals[REJECTED], matches, n_forecasts)
-    _write_metrics(declared, number, asdict(found))
+    _write_metrics(out.sparkSession, declared, number, asdict(found))
     return found
 
 
-def _write(frame: DataFrame, sink: Place, name: str, folder: str) -> None:
-    batch.write_frame(frame, "/".join(part for part in (sink.path, name, folder) if part), sink.format)
+def _refuse_places(spark: SparkSession, declared: Declaration) -> None:
+    for name, sink in declared.sinks.items():
+        sink.refuse(spark, name)
 
 
-def _write_once(frame: DataFrame, sink: Place, name: str) -> int:
+def _write_once(frame: DataFrame, sink: Sink, *inside: str) -> int:
     """Write all of it, and say how many rows that are."""
     frame = frame.cache()
     n_rows = frame.count()
-    _write(frame, sink, name, "batch=once")
+    sink.write(frame, *inside, folder_of(ONCE))
     frame.unpersist()
     return n_rows
 
 
-def _write_metrics(declared: Declaration, number: int | str, row: dict[str, Any]) -> None:
-    """One JSON object per micro-batch, in a file of its own that is there whole or not at all."""
-    sink = declared.sinks.get("metrics")
-    if sink is None:
-        return
-    name = f"{number:08d}" if isinstance(number, int) else number
-    folder = Path(sink.path)
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f".{name}.json"
-    draft.write_text(json.dumps({"batch": number, **row}) + "\n", encoding="utf-8")
-    draft.replace(folder / f"{name}.json")
-
-
-def _refuse_stream_results(path: str, name: str) -> None:
-    folder = Path(path) / name
-    if folder.is_dir() and any(child.name.startswith("batch=") and child.name != "batch=once" for child in folder.iterdir()):
-        raise DataError(f"{folder} holds the results of a stream, and --once would add them again\n  hint: give another path")
+def _write_metrics(spark: SparkSession, declared: Declaration, number: int | str, row: dict[str, Any]) -> None:
+    if "metrics" in declared.sinks:
+        declared.sinks["metrics"].write_row(spark, row, METRICS, number)
 
 
 # ---------------------------------------------------------------- running
