@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seqube.events import Hierarchy
     from seqube.language import Query
     from seqube.predict import Rules
-    from seqube.spark.ingest import Source
+    from seqube.spark.ingest import EventFrame
 
 FAILED, WRONG = 1, 2
 SHOWN_ROWS = 20
@@ -215,7 +215,7 @@ def _run_here(
 
 def _read_on_spark(
     settings: Settings, events: str, type_column: str, time_column: str, unit: str
-) -> tuple[Source, int, dict[str, int], list[str]]:
+) -> tuple[EventFrame, int, dict[str, int], list[str]]:
     """The events as Spark reads them, how many there are, why other rows are none, and the types that occur."""
     import seqube.spark as sqs
     from seqube.spark import ingest
@@ -224,7 +224,7 @@ def _read_on_spark(
     with err.status("Starting Spark"):
         spark = sqs.session(**settings)
     with err.status("Reading events"), spark_errors(events):
-        source = ingest.read_source(ingest.read_files(spark, events), type_column, time_column, unit)
+        source = ingest.read_source(ingest.load_files(spark, events), type_column, time_column, unit)
         return source, *source.tally()
 
 
@@ -261,11 +261,11 @@ def _run_on_spark(
 
     source, n_events, reasons, types = _read_on_spark(settings, events, type_column, time_column, unit)
     for query in queries.values():
-        ingest.check_types(query, types, concepts)
+        ingest.refuse_unknown_types(query, types, concepts)
     totals: dict[str, int] = {}
     tables: dict[str, pa.Table] = {}
     with err.status(f"Matching {n_events:,} events"), spark_errors(events):
-        plans = ingest.prepare_all(queries, source, concepts, strategy)
+        plans = ingest.plan_all_over(queries, source, concepts, strategy)
         found = batch.find(plans, source, limits=limits)
         for name in queries:
             totals[name], tables[name] = _take(found[name], places.get(name), limit, None)
@@ -303,11 +303,11 @@ def explain(
     if settings is not None:
         import seqube.spark as sqs
         from seqube.spark.failures import spark_errors
-        from seqube.spark.ingest import read_files
+        from seqube.spark.ingest import load_files
 
         columns = {"type": type_column, "time": time_column, "unit": unit}
         with spark_errors(events):
-            frame = read_files(sqs.session(**settings), events)
+            frame = load_files(sqs.session(**settings), events)
             for name, parsed in queries.items():
                 print(f"-- name: {name}\n{sqs.explain(parsed, frame, hierarchy=concepts, strategy=strategy, **columns)}")  # noqa: T201
         return
@@ -425,10 +425,10 @@ def mine(
         if settings is not None:
             import seqube.spark as sqs
             from seqube.spark.failures import spark_errors
-            from seqube.spark.ingest import read_files
+            from seqube.spark.ingest import load_files
 
             with spark_errors(events):
-                frame = read_files(sqs.session(**settings), events)
+                frame = load_files(sqs.session(**settings), events)
                 rules = sqs.mine(frame, window, min_support, min_confidence, progress=show, **columns, **wanted)
         else:
             import seqube as sq

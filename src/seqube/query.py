@@ -25,7 +25,7 @@ from seqube.language.tree import leaves
 from seqube.plan import explain as words
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.explain import Explanation
-from seqube.plan.measured import Measured
+from seqube.plan.measured import Measurements
 from seqube.plan.optimizer import ALONE, WorkloadPlan, optimize
 from seqube.plan.physical import MatchPlan
 
@@ -134,7 +134,7 @@ def explain(
        └─ scan B as b
     """
     stream = events if events is None or isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    return words.explain(plan(query, stream, hierarchy, strategy), stream.statistics if stream is not None else None)
+    return words.explain_workload(plan(query, stream, hierarchy, strategy), stream.statistics if stream is not None else None)
 
 
 def plan(
@@ -165,9 +165,9 @@ def bind(query: str | Query, events: Events | None, hierarchy: Hierarchy | None 
     return bound
 
 
-def _measure(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None) -> Measured:
+def _measure(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None) -> Measurements:
     """What is known of the events; for several queries that may share their matches, also how many those are, by a sample."""
-    measured = Measured(events.statistics, events.unit, events.distinct)
+    measured = Measurements(events.statistics, events.unit, events.distinct)
     matching = {name: query for name, query in queries.items() if not query.aggregates}
     if len(matching) < 2:
         return measured

@@ -240,7 +240,7 @@ def test_what_is_pushed_down_never_loses_a_row(spark: SparkSession) -> None:
     )
     source = ingest.read_source(spark.createDataFrame(odd), "type", "ts", "ms")
     texts = [f"SEQ(A a) WHERE {predicate} WITHIN 1 RETURN a.row" for predicate in PREDICATES]
-    conditions = [ingest.relevant([ingest.prepare(text, source)], source).alias(str(i)) for i, text in enumerate(texts)]
+    conditions = [ingest.relevant([ingest.plan_over(text, source)], source).alias(str(i)) for i, text in enumerate(texts)]
     passed = source.frame.select("row", *conditions).toArrow().to_pylist()
     for number, text in enumerate(texts):
         wanted = set(sq.run(text, odd).table.column("a_row").to_pylist())

@@ -120,7 +120,7 @@ def test_integers_and_doubles_are_compared_exactly_where_rows_are_left_out(spark
     numbers = [1, 2, 3, BIG - 1, BIG, BIG + 1, BIG + 2, -BIG - 1, 2**63 - 1]
     table = pa.table({"type": ["A"] * len(numbers), "ts": range(len(numbers)), "x": numbers, "y": [float(n) for n in numbers]})
     source = ingest.read_source(spark.createDataFrame(table), "type", "ts", "ms")
-    plans = [ingest.prepare(f"SEQ(A a) WHERE {predicate} WITHIN 1 RETURN a.x", source) for predicate in EXACT]
+    plans = [ingest.plan_over(f"SEQ(A a) WHERE {predicate} WITHIN 1 RETURN a.x", source) for predicate in EXACT]
     conditions = [ingest.relevant([plan], source).alias(f"p{number}") for number, plan in enumerate(plans)]
     passed = source.frame.select("x", "y", *conditions).collect()
     for number, predicate in enumerate(EXACT):

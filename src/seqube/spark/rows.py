@@ -1,4 +1,4 @@
-"""The rows of a query that come back from its tasks: known before any input is (`answer`), in Spark's own types."""
+"""The rows of a query that come back from its tasks: known before any input is (`ship_query`), in Spark's own types."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MATCH_ID = "match_id"
 
 
 @dataclass(frozen=True)
-class Answer:
+class ShippedQuery:
     """One query of a workload as workers need it: its plan, the schema of its rows, and what a task of it may use."""
 
     plan: Plan
@@ -82,7 +82,7 @@ def _returning_ids(plan: MatchPlan) -> MatchPlan:
     return replace(plan, returns=(*plan.returns, *more))
 
 
-def answer(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = NO_LIMITS) -> Answer:
+def ship_query(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = NO_LIMITS) -> ShippedQuery:
     """The rows a plan will give, known without a row of input; running it on none also compiles what workers will load."""
     nothing = Events(schema.columns.empty_table(), type=schema.type_column, time=schema.time_column, unit=schema.unit)
     aggregates = isinstance(plan, AggregatePlan)
@@ -95,4 +95,4 @@ def answer(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = 
             kind = pa.decimal128(38, min(kind.scale, 38))
         fields.append(pa.field(field.name, kind))
     with_ids = with_ids and not aggregates
-    return Answer(plan, pa.schema([pa.field(MATCH_ID, pa.int64()), *fields] if with_ids else fields), with_ids, limits)
+    return ShippedQuery(plan, pa.schema([pa.field(MATCH_ID, pa.int64()), *fields] if with_ids else fields), with_ids, limits)

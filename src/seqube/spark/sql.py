@@ -32,8 +32,8 @@ from seqube.plan.needs import needs_of
 from seqube.query import prepare
 from seqube.spark.batch import match_task
 from seqube.spark.ingest import arrow_columns, refuse_clashes
-from seqube.spark.routing import Task
-from seqube.spark.rows import Answer, answer
+from seqube.spark.routing import SparkTask
+from seqube.spark.rows import ShippedQuery, ship_query
 from seqube.spark.transport.columns import conform, needed_schema
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _function(split_by_query: bool, case_sensitive: bool) -> Any:
     class Planned(AnalyzeResult):
         """What planning found out, on its way to the workers."""
 
-        wanted: Answer | None = None
+        wanted: ShippedQuery | None = None
         events: Schema | None = None
 
     def plan(
@@ -85,7 +85,7 @@ def _function(split_by_query: bool, case_sensitive: bool) -> Any:
         bound = parse(query.value)
         check(bound, schema)
         planned = prepare(bound, None)
-        wanted = answer(planned, schema, limits=LIMITS)
+        wanted = ship_query(planned, schema, limits=LIMITS)
         key = needs_of(planned, schema.unit).key if split_by_query else ()
         columns = ", ".join(_quoted(schema.column_of(name)) for name in key)
         needed = needed_schema([planned], schema)
@@ -122,7 +122,7 @@ def _function(split_by_query: bool, case_sensitive: bool) -> Any:
                     table = pa.Table.from_struct_array(pc.list_flatten(table.column(GATHERED)))
                 table = conform(table, schema.columns)
                 events = Events(table, type=schema.type_column, time=schema.time_column, unit=schema.unit)
-                for found in match_task(events, Task(0, 0), self._wanted):
+                for found in match_task(events, SparkTask(0, 0), self._wanted):
                     yield pa.Table.from_batches([found])
 
     return Function

@@ -22,12 +22,12 @@ from seqube.errors import PlanError, SchemaError
 from seqube.spark import batch, forecasting, ingest
 from seqube.spark.failures import spark_errors
 from seqube.spark.forecasting import Share
-from seqube.spark.ingest import REASON, Check, Source
+from seqube.spark.ingest import REASON, Check, EventFrame
 from seqube.spark.session import session
 from seqube.spark.sinks import ONCE, Sink, folder_of
 from seqube.spark.streaming.checkpoint import claim, count_generations, hold
 from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration, Demand
-from seqube.spark.streaming.stream import LATE, MATCH, PROGRESS, REJECTED, Stream, watch_stream
+from seqube.spark.streaming.stream import LATE_ROW, MATCH_ROW, PROGRESS_ROW, REJECTED_ROW, Stream, watch_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -75,7 +75,7 @@ class Counts:
         )
 
 
-Report = Callable[[int, Counts], None]
+ReportBatch = Callable[[int, Counts], None]
 
 
 def run_once(declared: Declaration) -> Counts:
@@ -83,7 +83,7 @@ def run_once(declared: Declaration) -> Counts:
     spark = session()
     _refuse_places(spark, declared)
     source = open_source(spark, declared, streaming=False)
-    plans = ingest.prepare_all(declared.queries, source, declared.hierarchy)
+    plans = ingest.plan_all_over(declared.queries, source, declared.hierarchy)
     shares = _share_rules(declared, source)
     for name in plans:
         declared.sinks["matches"].refuse_stream(spark, "matches", name)
@@ -92,7 +92,7 @@ def run_once(declared: Declaration) -> Counts:
     with spark_errors(declared.path):
         counts, types = _count(source, plans, shares)
         for query in declared.queries.values():
-            ingest.check_types(query, types, declared.hierarchy)
+            ingest.refuse_unknown_types(query, types, declared.hierarchy)
         found = {}
         if plans:
             tables = batch.find(plans, source, with_ids=True, limits=declared.limits)
@@ -110,7 +110,7 @@ def run_once(declared: Declaration) -> Counts:
     return counts
 
 
-def run_stream(declared: Declaration, report: Report | None = None, stop: Callable[[], bool] = lambda: False) -> Counts:
+def run_stream(declared: Declaration, report: ReportBatch | None = None, stop: Callable[[], bool] = lambda: False) -> Counts:
     """The pipeline as a stream, from where it stopped the last time, until it is interrupted (or has taken what is there)."""
     if declared.checkpoint is None:
         raise SchemaError(f"{declared.file}: a stream needs a place to remember how far it is\n  hint: checkpoint: out/checkpoint")
@@ -126,11 +126,11 @@ def run_stream(declared: Declaration, report: Report | None = None, stop: Callab
         return _run_stream(spark, declared, report, lambda: interrupted() or stop())
 
 
-def _run_stream(spark: SparkSession, declared: Declaration, report: Report | None, stop: Callable[[], bool]) -> Counts:
+def _run_stream(spark: SparkSession, declared: Declaration, report: ReportBatch | None, stop: Callable[[], bool]) -> Counts:
     assert declared.checkpoint is not None
     source = open_source(spark, declared, streaming=True)
     claim(declared, {field.name: field.dataType.simpleString() for field in source.frame.schema if field.name in source.names})
-    plans = ingest.prepare_all(declared.queries, source, declared.hierarchy)
+    plans = ingest.plan_all_over(declared.queries, source, declared.hierarchy)
     shares = _share_rules(declared, source)
     stream = watch_stream(
         plans,
@@ -159,7 +159,7 @@ def _run_stream(spark: SparkSession, declared: Declaration, report: Report | Non
             query.stop()
 
 
-def _share_rules(declared: Declaration, source: Source) -> list[Share]:
+def _share_rules(declared: Declaration, source: EventFrame) -> list[Share]:
     if not declared.rules:
         return []
     return forecasting.share_rules(declared.rules, source.schema, declared.hierarchy, limits=declared.limits)
@@ -170,7 +170,7 @@ def _follow(
     query: StreamingQuery,
     counted: dict[int, Counts],
     declared: Declaration,
-    report: Report | None,
+    report: ReportBatch | None,
     stop: Callable[[], bool],
 ) -> Counts:
     """Wait for the stream to end, or stop it; put together what each micro-batch did."""
@@ -225,7 +225,7 @@ def _timing(progress: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------- source
 
 
-def open_source(spark: SparkSession, declared: Declaration, *, streaming: bool) -> Source:
+def open_source(spark: SparkSession, declared: Declaration, *, streaming: bool) -> EventFrame:
     """The declared source with its checks: columns that are not there are an error, rows that fail are marked."""
     frame = _load(spark, declared, streaming)
     missing = [name for name in declared.schema if name not in frame.columns]
@@ -292,7 +292,7 @@ def _demands(name: str, demand: Demand, value: Column) -> Iterator[Check]:
         yield Check(f"{name} is none of {', '.join(map(str, demand.allowed))}", ~value.isin(*demand.allowed))
 
 
-def _count(source: Source, plans: Mapping[str, Any], shares: Sequence[Share]) -> tuple[Counts, list[str]]:
+def _count(source: EventFrame, plans: Mapping[str, Any], shares: Sequence[Share]) -> tuple[Counts, list[str]]:
     """What becomes of the rows, and the types of those that are events (some, where there are very many)."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -319,23 +319,23 @@ def _write_batch(out: DataFrame, number: int, stream: Stream, declared: Declarat
     out = out.persist()
     try:
         rows = out.groupBy("kind", "query").agg(F.sum("n").alias("n")).collect()
-        counts = {(row["kind"], row["query"]): row["n"] for row in rows if row["kind"] != PROGRESS}
+        counts = {(row["kind"], row["query"]): row["n"] for row in rows if row["kind"] != PROGRESS_ROW}
         folder = folder_of(number)
-        matches = {name: counts.get((MATCH, name), 0) for name in declared.queries}
-        n_forecasts = sum(n for (kind, name), n in counts.items() if kind == MATCH and name not in matches)
+        matches = {name: counts.get((MATCH_ROW, name), 0) for name in declared.queries}
+        n_forecasts = sum(n for (kind, name), n in counts.items() if kind == MATCH_ROW and name not in matches)
         for name, n_matches in matches.items():
             if n_matches:
                 declared.sinks["matches"].write(stream.matches(name, out), name, folder)
         if n_forecasts:
             declared.sinks["forecasts"].write(stream.forecasts(out), folder)
-        totals = {kind: sum(n for (found, _), n in counts.items() if found == kind) for kind in (LATE, REJECTED)}
-        if totals[LATE] and "late" in declared.sinks:
+        totals = {kind: sum(n for (found, _), n in counts.items() if found == kind) for kind in (LATE_ROW, REJECTED_ROW)}
+        if totals[LATE_ROW] and "late" in declared.sinks:
             declared.sinks["late"].write(stream.late(out), folder)
-        if totals[REJECTED] and "quarantine" in declared.sinks:
+        if totals[REJECTED_ROW] and "quarantine" in declared.sinks:
             declared.sinks["quarantine"].write(stream.quarantined(out), folder)
     finally:
         out.unpersist()
-    found = Counts(None, None, None, totals[LATE], totals[REJECTED], matches, n_forecasts)
+    found = Counts(None, None, None, totals[LATE_ROW], totals[REJECTED_ROW], matches, n_forecasts)
     _write_metrics(out.sparkSession, declared, number, asdict(found))
     return found
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from seqube.events.sources import one_chunk
 
-ROWS = 500_000  # packed at once: large enough for few blobs, small enough for a worker's memory
+BLOB_ROWS = 500_000  # packed at once: large enough for few blobs, small enough for a worker's memory
 
 
 def write_blob(table: pa.Table) -> bytes:
@@ -30,7 +30,7 @@ def read_blobs(blobs: Iterable[bytes | pa.Buffer]) -> pa.Table | None:
     return one_chunk(pa.concat_tables(tables)) if tables else None
 
 
-def gather_batches(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.Table]:
+def gather_batches(batches: Iterable[pa.RecordBatch], rows: int = BLOB_ROWS) -> Iterator[pa.Table]:
     """Batches put together to tables of about so many rows."""
     held: list[pa.RecordBatch] = []
     n_held = 0

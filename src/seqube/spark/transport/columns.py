@@ -21,7 +21,7 @@ from seqube.events.schema import TIME, TYPE, Schema
 from seqube.events.sources import one_chunk
 from seqube.events.times import read_times
 from seqube.plan.needs import Plan, needs_of, together
-from seqube.spark.ingest import IDENTITY, KEY, SEQUENCE
+from seqube.spark.ingest import IDENTITY, INPUT_ORDER, KEY
 from seqube.spark.transport.folding import CODED
 
 
@@ -51,9 +51,9 @@ class Columns:
 
     def events(self, table: pa.Table) -> Events:
         """Events in time order; ties in the order of the input where that was kept."""
-        if SEQUENCE in self.hidden:
-            order = np.lexsort((table.column(SEQUENCE).to_numpy(), self.times(table)))
-            table = table.take(pa.array(order)).drop_columns([SEQUENCE])
+        if INPUT_ORDER in self.hidden:
+            order = np.lexsort((table.column(INPUT_ORDER).to_numpy(), self.times(table)))
+            table = table.take(pa.array(order)).drop_columns([INPUT_ORDER])
         events = Events(table, type=self.schema.type_column, time=self.schema.time_column, unit=self.schema.unit)
         return number_identities(events) if IDENTITY in self.hidden else events
 
