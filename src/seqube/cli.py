@@ -145,7 +145,7 @@ def run(
     tables = found.tables
     if found.reasons:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.reasons.items())
-        note(f"note: {sum(found.reasons.values()):,} rows are not events and were set aside ({reasons})")
+        note(f"note: {sum(found.reasons.values()):,} rows are not events and were rejected ({reasons})")
     for name, said in found.truncated.items():
         note(f"note: {name} is not whole: {said}")
     if as_json:
@@ -271,7 +271,7 @@ def _run_on_spark(
             totals[name], tables[name] = _take(found[name], places.get(name), limit, None)
         found.unpersist()
         if places and reasons:
-            Sink(str(places[REJECTED].resolve()), places[REJECTED].suffix[1:]).write(source.quarantined())
+            Sink(str(places[REJECTED].resolve()), places[REJECTED].suffix[1:]).write(source.rejected())
     return _Found(n_events, reasons, totals, tables, {})
 
 

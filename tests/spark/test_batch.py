@@ -167,7 +167,7 @@ def test_many_events_without_a_key_are_cut_into_even_slices(spark: SparkSession)
     assert max(sizes) < 0.5 * sum(sizes)
 
 
-def test_rows_that_are_no_events_are_quarantined(spark: SparkSession) -> None:
+def test_rows_that_are_no_events_are_rejected(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         [("A", "2024-01-01T00:00:00"), (None, "2024-01-01"), ("A", None), ("B", "soon"), ("B", "2024-01-01 00:00:02+00:00")],
         "type string, ts string",

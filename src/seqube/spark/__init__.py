@@ -234,7 +234,7 @@ def quarantine(events: DataFrame, *, type: str = "type", time: str = "ts", unit:
     """
     from seqube.spark import ingest
 
-    return ingest.read_source(events, type, time, unit).quarantined()
+    return ingest.read_source(events, type, time, unit).rejected()
 
 
 def register(spark: SparkSession) -> None:

@@ -1,7 +1,7 @@
 """From any DataFrame to rows that are ready to travel: which are no events and why, which matter to which query, and their bucket.
 
 Everything here is Spark columns, so it runs in the JVM before anything is shuffled, and what Parquet can answer from its
-statistics is pushed to it. A row is *quarantined* (it has no type or no time, or fails a declared check), *irrelevant* (no query
+statistics is pushed to it. A row is *rejected* (it has no type or no time, or fails a declared check), *irrelevant* (no query
 looks at it) or it gets a bucket for every group of queries that looks at it.
 
 What is pushed down never decides: the engine evaluates every predicate again. So a translation may let rows pass that fail (NaN is
@@ -60,7 +60,7 @@ _TEXT_TIME = TEXT_TIME.replace("(?P<", "(?<")  # as Java names groups
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A declared demand on rows: those for which `fails` is true are quarantined with this reason."""
+    """A declared demand on rows: those for which `fails` is true are rejected with this reason."""
 
     reason: str
     fails: Any  # a Column, which cannot be named here without importing PySpark
@@ -78,7 +78,7 @@ class EventFrame:
     def names(self) -> list[str]:
         return [str(name) for name in self.schema.columns.names]
 
-    def quarantined(self) -> DataFrame:
+    def rejected(self) -> DataFrame:
         """The rows that are no events, as they came, and why."""
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -135,7 +135,7 @@ def read_source(frame: DataFrame, type: str, time: str, unit: str, checks: Seque
     kind = columns.field(time).type
     if pa.types.is_string(kind):
         parsed = _parse_moment(moment)
-        # The text stays beside the time it stands for, so that a quarantined row is shown as it came.
+        # The text stays beside the time it stands for, so that a rejected row is shown as it came.
         frame = frame.withColumn(TEXT, moment).withColumn(time, parsed)
         columns = columns.set(columns.get_field_index(time), pa.field(time, pa.timestamp("us", "UTC")))
         faults = [(F.isnull(column(type)), NO_TYPE), (F.isnull(column(TEXT)), NO_TIME), (F.isnull(column(time)), NOT_TIMESTAMP)]

@@ -81,7 +81,7 @@ def _function(split_by_query: bool, case_sensitive: bool) -> Any:
         schema = Schema(arrow_columns(events.dataType), *texts)  # type: ignore[arg-type]
         refuse_clashes(schema.columns.names, case_sensitive)
         if pa.types.is_string(schema.columns.field(schema.time_column).type):
-            raise SchemaError(f"the time column {schema.time_column!r} holds texts\n  hint: CAST it to a timestamp in a subquery")
+            raise SchemaError(f"the time column {schema.time_column!r} holds texts\n  hint: CAST it to a timestamp in a sub-query")
         bound = parse(query.value)
         check(bound, schema)
         planned = prepare(bound, None)

@@ -4,7 +4,7 @@ Every micro-batch of the stream writes into folders of its own, `<sink>/<query>/
 repeats a micro-batch that was not finished with the same input and the same state, and it writes the same rows to the same folder:
 nothing is lost and nothing is there twice, whatever was killed when. Any reader of partitioned folders can read a sink.
 
-Counts always add up: read = used + irrelevant + late + quarantined.
+Counts always add up: every row that is read is used, irrelevant, late, or rejected and then counted as `quarantined`.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def run_once(declared: Declaration) -> Counts:
             predictions = forecasting.forecast(declared.rules, source, declared.hierarchy, limits=declared.limits)
             n_forecasts = _write_once(predictions, declared.sinks["forecasts"])
         if counts.quarantined and "quarantine" in declared.sinks:
-            declared.sinks["quarantine"].write(source.quarantined(), folder_of(ONCE))
+            declared.sinks["quarantine"].write(source.rejected(), folder_of(ONCE))
     counts = replace(counts, matches=found, forecasts=n_forecasts)
     _write_metrics(spark, declared, ONCE, asdict(counts))
     return counts
@@ -332,7 +332,7 @@ def _write_batch(out: DataFrame, number: int, stream: Stream, declared: Declarat
         if totals[LATE_ROW] and "late" in declared.sinks:
             declared.sinks["late"].write(stream.late(out), folder)
         if totals[REJECTED_ROW] and "quarantine" in declared.sinks:
-            declared.sinks["quarantine"].write(stream.quarantined(out), folder)
+            declared.sinks["quarantine"].write(stream.rejected(out), folder)
     finally:
         out.unpersist()
     found = Counts(None, None, None, totals[LATE_ROW], totals[REJECTED_ROW], matches, n_forecasts)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 STATE_BUCKETS = 16  # per query with a key; part of its state's layout, so a running query keeps the number it began with
 QUARANTINE = "#quarantine"  # the "query" that rows which are no events go to
-MATCH_ROW, LATE_ROW, REJECTED_ROW, PROGRESS_ROW = "match", "late", "quarantine", "progress"  # the kinds of rows that come out
+MATCH_ROW, LATE_ROW, REJECTED_ROW, PROGRESS_ROW = "match", "late", "rejected", "progress"  # the kinds of rows that come out
 OUT_ROWS = "kind string, query string, n long, state_rows long, state_bytes long, blob binary"
 ROUTED_BLOBS = "query string, bucket int, blob binary"
 PIECE_ROWS = 100_000  # rows of a blob that comes out
@@ -252,7 +252,7 @@ class Stream:
     def late(self, out: DataFrame | None = None) -> DataFrame:
         return self._read(out, LATE_ROW, self.whole)
 
-    def quarantined(self, out: DataFrame | None = None) -> DataFrame:
+    def rejected(self, out: DataFrame | None = None) -> DataFrame:
         reason = "reason" if "reason" not in self.whole.names else "reason_"
         rows = self._read(out, REJECTED_ROW, pa.schema([*self.raw, pa.field(REASON, pa.string())]))
         return rows.withColumnRenamed(REASON, reason)
@@ -288,7 +288,7 @@ def watch_stream(
     limits: Limits = NO_LIMITS,
     generations: Callable[[Mapping[str, str]], Mapping[str, int]] | None = None,
 ) -> Stream:
-    """Put queries and rules on a streaming DataFrame. `whole_rows`: late and quarantined rows come out with all their columns.
+    """Put queries and rules on a streaming DataFrame. `whole_rows`: late and rejected rows come out with all their columns.
 
     `generations` knows, from what each query asks, which of them have been there in every run since their state began.
     """
