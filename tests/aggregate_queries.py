@@ -12,7 +12,7 @@ import oracle
 import seqube as sq
 from seqube.language import parse
 from seqube.language.tree import positives
-from seqube.plan.aggregates import Chain, chain_of, plan_aggregates
+from seqube.plan.aggregates import EventChain, chain_of, plan_aggregates
 from strategies import PARTITIONS, plain, queries, table, windows
 
 FUNCTIONS = ["SUM", "AVG", "MIN", "MAX"]
@@ -129,4 +129,4 @@ def chains(draw: st.DrawFn, names: Sequence[str] = ("A", "B", "C"), counted: boo
 
 def applies(text: str) -> bool:
     """Whether a query can be answered without building matches."""
-    return isinstance(chain_of(plan_aggregates(parse(text))), Chain)
+    return isinstance(chain_of(plan_aggregates(parse(text))), EventChain)

@@ -246,6 +246,13 @@ def test_two_results_never_share_a_file(seqube: Command) -> None:
     assert not Path("found").exists()
 
 
+def test_a_url_is_no_folder_of_this_machine(seqube: Command) -> None:
+    done = seqube(*RUN, "--out", "s3://bucket/found")
+    assert done.code == 2
+    assert "--out is a folder of this machine, and s3:/bucket/found was a URL" in done.err
+    assert not Path("s3:").exists()
+
+
 def test_a_hierarchy_is_read(seqube: Command) -> None:
     Path("care.yaml").write_text("Care: [Wash, Disinfect]\n")
     query = ("--query", "SEQ(Care c, Operate o, [id]) WITHIN 1 h")

@@ -32,13 +32,13 @@ from seqube.engine.aggregates.sharing import SharedAggregator
 from seqube.events import Statistics
 from seqube.language import parse
 from seqube.plan.aggregates import plan_aggregates
-from seqube.plan.measured import Measured
+from seqube.plan.measured import Measurements
 from seqube.plan.optimizer import optimize
 from seqube.plan.sharing import (
     Candidate,
     Counted,
     Frequencies,
-    Label,
+    SlotLabel,
     exhaustive,
     find_candidates,
     find_conflicts,
@@ -150,7 +150,7 @@ def sweep(events: sq.Events, repetitions: int, longest: int) -> Iterator[Measure
 def together(workload: Mapping[str, str], events: sq.Events, strategy: str) -> Callable[[], list[tuple[int, int]]]:
     """Runs a workload by a plan for all of it, made beforehand like those of single queries."""
     queries = {name: parse(text) for name, text in workload.items()}
-    planned = optimize(queries, None, Measured(events.statistics, events.unit), strategy)
+    planned = optimize(queries, None, Measurements(events.statistics, events.unit), strategy)
     assert planned.counts is not None
     aggregator = SharedAggregator(planned.counts, planned.aggregates)
     return lambda: [digest(table) for table in aggregator.run(events).values()]
@@ -194,7 +194,7 @@ def optimizer() -> Iterator[Measurement]:
             whole = random.choice(base)
             begin = random.randrange(3)
             names = [f"S{i}", *whole[begin : begin + random.randint(3, 5)]]
-            queries[f"q{i}"] = Counted(tuple(Label(name, frozenset({name})) for name in names), 100)
+            queries[f"q{i}"] = Counted(tuple(SlotLabel(name, frozenset({name})) for name in names), 100)
         counts = {f"T{i}": random.randrange(20, 400) for i in range(20)} | {f"S{i}": 500 for i in range(20)}
         candidates = find_candidates(queries, Frequencies(Statistics(10_000, 0, 10_000, counts)))
         conflicts = find_conflicts(queries, candidates)

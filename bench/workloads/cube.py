@@ -33,7 +33,7 @@ from seqube.generate import generate
 from seqube.language import parse
 from seqube.plan.chase import Chase, Estimates, SharedPlan
 from seqube.plan.ecube import Cuboid
-from seqube.plan.measured import Measured
+from seqube.plan.measured import Measurements
 from seqube.plan.physical import ticks
 from seqube.plan.planner import plan_matches
 from seqube.plan.strategies import names
@@ -134,7 +134,7 @@ def strategies(
     bound = {name: parse(text) for name, text in queries.items()}
     chase = Chase(bound, hierarchy)
     sizes = sample_sizes(bound, events, hierarchy)
-    estimates = Estimates(Measured(events.statistics, events.unit, events.distinct, sizes))
+    estimates = Estimates(Measurements(events.statistics, events.unit, events.distinct, sizes))
     plans = {strategy: chase.plan(strategy, estimates) for strategy in names("shared matches")}
     contenders: dict[str, Callable[[], int]] = {}
     if stack_join:
@@ -236,7 +236,7 @@ def optimizer_time(events: sq.Events, hierarchy: sq.Hierarchy) -> Iterator[Measu
     queries = {name: parse(text) for name, text in workload([", ".join(pattern) for pattern in patterns], 100).items()}
 
     def plan() -> int:
-        return len(Chase(queries, hierarchy).plan("chase", Estimates(Measured(events.statistics, events.unit))).steps)
+        return len(Chase(queries, hierarchy).plan("chase", Estimates(Measurements(events.statistics, events.unit))).steps)
 
     yield from compare(WORKLOAD, "optimizing 100 queries", len(queries), {"chase": plan})
 

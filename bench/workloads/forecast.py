@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from bench.data import DATA
 from bench.measure import Measurement, compare
 from seqube.predict.episodes import Codes, Episodes, compile_episodes
-from seqube.predict.matcher import Matcher, join
+from seqube.predict.matcher import EpisodeMatcher, join
 from seqube.predict.rules import Rule
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _compare(
 
     def run(strategy: str) -> tuple[int, int]:
         """How many occurrences there are, and a checksum of all of them."""
-        matcher = Matcher(episodes, strategy)
+        matcher = EpisodeMatcher(episodes, strategy)
         found = join([matcher.step(times, symbols), matcher.finish()])
         return len(found.rules), zlib.crc32(np.concatenate((found.rules.astype(np.int64), found.starts, found.ends)).tobytes())
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seqube.events import Hierarchy
     from seqube.language import Query
     from seqube.predict import Rules
-    from seqube.spark.ingest import Source
+    from seqube.spark.ingest import EventFrame
 
 FAILED, WRONG = 1, 2
 SHOWN_ROWS = 20
@@ -145,7 +145,7 @@ def run(
     tables = found.tables
     if found.reasons:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.reasons.items())
-        note(f"note: {sum(found.reasons.values()):,} rows are not events and were set aside ({reasons})")
+        note(f"note: {sum(found.reasons.values()):,} rows are not events and were rejected ({reasons})")
     for name, said in found.truncated.items():
         note(f"note: {name} is not whole: {said}")
     if as_json:
@@ -215,7 +215,7 @@ def _run_here(
 
 def _read_on_spark(
     settings: Settings, events: str, type_column: str, time_column: str, unit: str
-) -> tuple[Source, int, dict[str, int], list[str]]:
+) -> tuple[EventFrame, int, dict[str, int], list[str]]:
     """The events as Spark reads them, how many there are, why other rows are none, and the types that occur."""
     import seqube.spark as sqs
     from seqube.spark import ingest
@@ -224,19 +224,19 @@ def _read_on_spark(
     with err.status("Starting Spark"):
         spark = sqs.session(**settings)
     with err.status("Reading events"), spark_errors(events):
-        source = ingest.read_source(ingest.read_files(spark, events), type_column, time_column, unit)
+        source = ingest.read_source(ingest.load_files(spark, events), type_column, time_column, unit)
         return source, *source.tally()
 
 
 def _take(frame: Any, place: Path | None, limit: int | None, shown: int | None) -> tuple[int, pa.Table]:
     """How many rows there are, and those to look at: none where they are written to a place, else as many as are shown."""
-    from seqube.spark import batch
+    from seqube.spark.sinks import Sink
 
     kept = frame.persist()
     n_rows = kept.count()
     chosen = kept if limit is None else kept.limit(limit)
     if place is not None:
-        batch.write_frame(chosen, str(place.resolve()), place.suffix[1:])
+        Sink(str(place.resolve()), place.suffix[1:]).write(chosen)
     table = chosen.limit(0 if place is not None else n_rows if shown is None else shown).toArrow()
     kept.unpersist()
     return n_rows, table
@@ -257,20 +257,21 @@ def _run_on_spark(
 ) -> _Found:
     from seqube.spark import batch, ingest
     from seqube.spark.failures import spark_errors
+    from seqube.spark.sinks import Sink
 
     source, n_events, reasons, types = _read_on_spark(settings, events, type_column, time_column, unit)
     for query in queries.values():
-        ingest.check_types(query, types, concepts)
+        ingest.refuse_unknown_types(query, types, concepts)
     totals: dict[str, int] = {}
     tables: dict[str, pa.Table] = {}
     with err.status(f"Matching {n_events:,} events"), spark_errors(events):
-        plans = ingest.prepare_all(queries, source, concepts, strategy)
+        plans = ingest.plan_all_over(queries, source, concepts, strategy)
         found = batch.find(plans, source, limits=limits)
         for name in queries:
             totals[name], tables[name] = _take(found[name], places.get(name), limit, None)
         found.unpersist()
         if places and reasons:
-            batch.write_frame(source.quarantined(), str(places[REJECTED].resolve()), places[REJECTED].suffix[1:])
+            Sink(str(places[REJECTED].resolve()), places[REJECTED].suffix[1:]).write(source.rejected())
     return _Found(n_events, reasons, totals, tables, {})
 
 
@@ -302,11 +303,11 @@ def explain(
     if settings is not None:
         import seqube.spark as sqs
         from seqube.spark.failures import spark_errors
-        from seqube.spark.ingest import read_files
+        from seqube.spark.ingest import load_files
 
         columns = {"type": type_column, "time": time_column, "unit": unit}
         with spark_errors(events):
-            frame = read_files(sqs.session(**settings), events)
+            frame = load_files(sqs.session(**settings), events)
             for name, parsed in queries.items():
                 print(f"-- name: {name}\n{sqs.explain(parsed, frame, hierarchy=concepts, strategy=strategy, **columns)}")  # noqa: T201
         return
@@ -424,10 +425,10 @@ def mine(
         if settings is not None:
             import seqube.spark as sqs
             from seqube.spark.failures import spark_errors
-            from seqube.spark.ingest import read_files
+            from seqube.spark.ingest import load_files
 
             with spark_errors(events):
-                frame = read_files(sqs.session(**settings), events)
+                frame = load_files(sqs.session(**settings), events)
                 rules = sqs.mine(frame, window, min_support, min_confidence, progress=show, **columns, **wanted)
         else:
             import seqube as sq

@@ -41,7 +41,7 @@ from seqube.language.tree import (
     variables_of,
 )
 from seqube.language.writer import quote, write
-from seqube.plan.rewrite import flatten
+from seqube.plan.rewrite import flatten_pattern
 from seqube.query import prepare, run
 
 if TYPE_CHECKING:
@@ -341,7 +341,7 @@ def _flat(query: Query) -> Query:
     """The query with a flat SEQ of types, or an error."""
     if query.aggregates:
         raise PlanError("a cube counts the matches of a query without AGG\n  hint: leave out AGG, and ask the cube for its count")
-    pattern = flatten(query.pattern)
+    pattern = flatten_pattern(query.pattern)
     pattern = Seq((pattern,)) if isinstance(pattern, Type) else pattern
     if not isinstance(pattern, Seq) or not all(isinstance(p.part if isinstance(p, Not) else p, Type) for p in pattern.parts):
         raise PlanError(

@@ -36,6 +36,11 @@ class Format(StrEnum):
 
 def places_for(folder: Path, names: list[str], file_format: Format) -> dict[str, Path]:
     """A file for each name, without the characters that files cannot have."""
+    if folder.parts and folder.parts[0].endswith(":"):  # the one slash that is left of two
+        raise PlanError(
+            f"--out is a folder of this machine, and {folder} was a URL\n"
+            "  hint: write to a folder and copy it, or give the URL to a sink of a pipeline file"
+        )
     places: dict[str, Path] = {}
     for name in names:
         path = folder / ("".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name) + f".{file_format}")

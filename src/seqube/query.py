@@ -117,7 +117,7 @@ def explain(
        └─ scan B as b
     """
     stream = events if events is None or isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    return words.explain(plan(query, stream, hierarchy, strategy), stream.statistics if stream is not None else None)
+    return words.explain_workload(plan(query, stream, hierarchy, strategy), stream.statistics if stream is not None else None)
 
 
 def plan(

@@ -17,14 +17,14 @@ from seqube.engine.aggregates.state import State
 from seqube.events import Events, Statistics
 from seqube.language import parse
 from seqube.plan.aggregates import chain_of, plan_aggregates
-from seqube.plan.measured import Measured
+from seqube.plan.measured import Measurements
 from seqube.plan.optimizer import share_counts
 from seqube.plan.sharing import (
     Candidate,
     Counted,
     Frequencies,
-    Label,
-    Pattern,
+    SlotLabel,
+    SlotPattern,
     chop,
     counted,
     exhaustive,
@@ -35,8 +35,8 @@ from seqube.plan.sharing import (
 from strategies import cuts, streams, table
 
 
-def pattern(letters: str) -> Pattern:
-    return tuple(Label(letter, frozenset({letter})) for letter in letters)
+def pattern(letters: str) -> SlotPattern:
+    return tuple(SlotLabel(letter, frozenset({letter})) for letter in letters)
 
 
 def query(letters: str, window: int = 10) -> Counted:
@@ -75,7 +75,7 @@ def test_any_cutting_equals_whole(
     plans = {name: plan_aggregates(parse(text)) for name, text in workload.items()}
     found_queries = {name: counted(plan, chain_of(plan), stream.unit) for name, plan in plans.items()}
     queries = {name: query for name, query in found_queries.items() if isinstance(query, Counted)}
-    aggregator = SharedAggregator(share_counts(queries, Measured(stream.statistics), strategy), plans)
+    aggregator = SharedAggregator(share_counts(queries, Measurements(stream.statistics), strategy), plans)
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in workload}
 
     def take(report: dict[str, pa.Table] | None) -> None:
@@ -244,6 +244,6 @@ def test_only_plain_counts_are_shared() -> None:
 
 def test_sharing_plan_takes_the_cheapest() -> None:
     queries = {f"q{i}": query("ABCDEF"[: 3 + i % 4], 100) for i in range(20)}
-    plan = share_counts(queries, Measured(Statistics(100_000, 0, 100_000, dict.fromkeys("ABCDEF", 5_000))))
+    plan = share_counts(queries, Measurements(Statistics(100_000, 0, 100_000, dict.fromkeys("ABCDEF", 5_000))))
     costs = {option.strategy: option.seconds for option in plan.options}
     assert plan.strategy == min(costs, key=lambda name: costs[name] or 0.0)

@@ -18,8 +18,8 @@ from cube.workloads import workloads
 from seqube.events import Events, Statistics
 from seqube.generate import generate
 from seqube.language import parse
-from seqube.plan.chase import Chase, Edge, Estimates, cheapest
-from seqube.plan.measured import Measured
+from seqube.plan.chase import Chase, DerivationEdge, Estimates, cheapest
+from seqube.plan.measured import Measurements
 from seqube.plan.strategies import names
 from strategies import hierarchies, streams, table
 
@@ -78,7 +78,7 @@ def test_a_workload_may_mix_in_what_cannot_share() -> None:
 # ---------------------------------------------------------------- the optimum
 
 
-def brute_force(alone: dict[str, float], edges: list[Edge]) -> float:
+def brute_force(alone: dict[str, float], edges: list[DerivationEdge]) -> float:
     """The cheapest of all choices of one source (or none) for every query that go round in no circle."""
     costs = {(edge.source, edge.target): edge.seconds for edge in edges}
     best = float("inf")
@@ -108,7 +108,7 @@ def test_chase_finds_the_exhaustive_optimum(data: st.DataObject) -> None:
     weights = st.integers(1, 12).map(float)
     alone = {name: data.draw(weights) for name in names}
     edges = [
-        Edge(source, target, (), data.draw(weights))
+        DerivationEdge(source, target, (), data.draw(weights))
         for source in names
         for target in names
         if source != target and data.draw(st.booleans())
@@ -125,7 +125,7 @@ def test_large_graphs_cost_what_networkx_says(seed: int) -> None:
     random = Random(seed)
     names = [f"q{number}" for number in range(30)]
     alone = {name: random.uniform(5, 10) for name in names}
-    edges = [Edge(*random.sample(names, 2), (), random.uniform(1, 12)) for _ in range(80)]
+    edges = [DerivationEdge(*random.sample(names, 2), (), random.uniform(1, 12)) for _ in range(80)]
     edges = list({(edge.source, edge.target): edge for edge in edges}.values())
     graph = nx.DiGraph()
     graph.add_weighted_edges_from(("", name, cost) for name, cost in alone.items())
@@ -138,7 +138,7 @@ def test_large_graphs_cost_what_networkx_says(seed: int) -> None:
 def estimates(**rates: int) -> Estimates:
     names = [name for name in COMPANIES.names if not COMPANIES.children(name)]
     counts = {name: rates.get(name, 10_000) for name in names}
-    return Estimates(Measured(Statistics(sum(counts.values()), 0, 1_000_000, counts)))
+    return Estimates(Measurements(Statistics(sum(counts.values()), 0, 1_000_000, counts)))
 
 
 def test_chase_is_the_cheapest_of_the_strategies_by_its_own_costs() -> None:

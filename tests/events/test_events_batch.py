@@ -1,4 +1,4 @@
-"""Events from tables: what is kept, in which order, how it is coded, and what is set aside."""
+"""Events from tables: what is kept, in which order, how it is coded, and what is rejected."""
 
 from __future__ import annotations
 

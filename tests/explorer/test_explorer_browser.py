@@ -341,7 +341,7 @@ def test_an_upload_is_queried_like_any_file(page: Page, address: str, tmp_path: 
     page.get_by_label("Column of the type").fill("what")
     page.get_by_label("Column of the time").fill("when")
     page.locator("input[type=file]").set_input_files(tmp_path / "visits.csv")
-    expect(page.get_by_test_id("facts")).to_have_text("3 events · 2 types · 1 rows set aside")
+    expect(page.get_by_test_id("facts")).to_have_text("3 events · 2 types · 1 rows rejected")
     run(page, "PATTERN SEQ(view v, buy b, [user])\nWITHIN 1 min")
     expect_count(page, "count", 1)
 

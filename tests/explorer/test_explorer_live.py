@@ -55,6 +55,20 @@ def test_sinks_are_found_and_counted_while_they_grow(tmp_path: Path) -> None:
     assert sinks["metrics"].look().numbers == {"read": [[0, 10], [1, 10]], "matches: hot": [[0, 2], [1, 2]]}
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv", "orc"])
+def test_metrics_of_every_format(tmp_path: Path, ending: str) -> None:
+    """As a pipeline writes them where they are no JSON: a folder for each micro-batch."""
+    by_query = pa.array([[("hot", 2)]], pa.map_(pa.string(), pa.int64())) if ending != "csv" else pa.array(['{"hot": 2}'])
+    for number in range(2):
+        place = tmp_path / "metrics" / f"batch={number:08d}"
+        place.mkdir(parents=True)
+        table = pa.table({"read": [10], "used": [number], "matches": by_query})
+        {"csv": csv.write_csv, "orc": orc.write_table, "parquet": parquet.write_table}[ending](table, place / f"part-0.{ending}")
+        (place / DONE).touch()
+    (sink,) = find_sinks(tmp_path)
+    assert sink.look().numbers == {"read": [[0, 10], [1, 10]], "used": [[0, 0], [1, 1]], "matches: hot": [[0, 2], [1, 2]]}
+
+
 @pytest.mark.parametrize("ending", ["parquet", "csv", "orc", "json"])
 def test_sinks_of_every_format(tmp_path: Path, ending: str) -> None:
     table = pa.table({"id": [1, 2, 3], "ward": ["A", "B, or\nC", None]})

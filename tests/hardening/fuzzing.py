@@ -35,7 +35,7 @@ import yaml
 from seqube.errors import PlanError, SequbeError
 from seqube.events import Hierarchy
 from seqube.language import Query, parse, parse_file
-from seqube.plan.explain import explain
+from seqube.plan.explain import explain_workload
 from seqube.plan.optimizer import ALONE, optimize
 from seqube.predict.rules import Rules
 from seqube.spark.streaming.declaration import read_declaration
@@ -124,7 +124,7 @@ def use(query: Query) -> None:
     again = parse(str(query))
     assert again == query, "a query that is written does not read as itself"
     with contextlib.suppress(PlanError):
-        explain(optimize({ALONE: query}))
+        explain_workload(optimize({ALONE: query}))
 
 
 def read_hierarchy(data: bytes, file: Path) -> None:

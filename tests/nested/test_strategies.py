@@ -21,7 +21,7 @@ from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.language import parse, parse_file
 from seqube.plan.explain import explain_plan
-from seqube.plan.measured import Measured
+from seqube.plan.measured import Measurements
 from seqube.plan.optimizer import plan_query
 from seqube.plan.physical import MatchPlan
 from seqube.plan.strategies import LOOPS, names
@@ -34,7 +34,7 @@ NESTED = ("SEQ", "SEQ", "SEQ", "AND", "OR")
 
 def plan(text: str, strategy: str, events: Events) -> MatchPlan:
     try:
-        planned = plan_query(parse(text), None, Measured(events.statistics), strategy)
+        planned = plan_query(parse(text), None, Measurements(events.statistics), strategy)
     except PlanError as error:
         assume(False)
         raise AssertionError from error
@@ -56,7 +56,7 @@ def test_hand_worked_cases(query: str, text: str, expected: list[str], strategy:
     events = hand_worked.events(text)
     names = {event.row: f"{event.type}{event.ts}" for event in events}
     stream = Events(table(events))
-    found = rows(Matcher(plan_query(parse(query), None, Measured(stream.statistics), strategy)).run(stream))
+    found = rows(Matcher(plan_query(parse(query), None, Measurements(stream.statistics), strategy)).run(stream))
     assert sorted(" ".join(names.get(row, "-") for row in match.values()) for match in found) == sorted(expected)
 
 

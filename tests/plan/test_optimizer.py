@@ -15,8 +15,8 @@ from seqube.generate import generate, hierarchy
 from seqube.language import parse
 from seqube.plan import chase, strategies
 from seqube.plan.aggregates import AggregatePlan, chain_of
-from seqube.plan.explain import explain
-from seqube.plan.measured import Measured
+from seqube.plan.explain import explain_workload
+from seqube.plan.measured import Measurements
 from seqube.plan.optimizer import ALONE, optimize
 from seqube.plan.physical import MatchPlan, Option, milliseconds
 from seqube.plan.sharing import MOST_STARTS
@@ -24,7 +24,7 @@ from seqube.query import plan, prepare
 
 EVENTS = sq.Events(generate("stock", 4_000, seed=1))
 CONCEPTS = sq.Hierarchy.from_dict(hierarchy("stock") or {})
-MEASURED = Measured(EVENTS.statistics, EVENTS.unit, EVENTS.distinct)
+MEASURED = Measurements(EVENTS.statistics, EVENTS.unit, EVENTS.distinct)
 
 PAIR = "SEQ(DELL a, IPIX b) WITHIN 200 ms"
 COUNT = "SEQ(DELL a, IPIX b) WITHIN 200 ms AGG COUNT(*)"
@@ -235,7 +235,7 @@ def test_run_and_explain_decide_once_and_alike(monkeypatch: pytest.MonkeyPatch) 
     sq.run(workload, EVENTS, strategy="prefix-tree")
     told = sq.explain(workload, EVENTS, strategy="prefix-tree")
     assert len(made) == 2
-    assert [str(explain(each, EVENTS.statistics)) for each in made] == [str(told)] * 2
+    assert [str(explain_workload(each, EVENTS.statistics)) for each in made] == [str(told)] * 2
 
 
 def test_a_pattern_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +261,7 @@ def test_values_are_counted_when_they_are_asked_for() -> None:
     prepare(UNSHAREABLE["keyed"][0], events)
     assert set(events.distinct._counted) == {"id"}
     assert "nowhere" not in events.distinct
-    assert Measured(events.statistics, distinct=events.distinct).values("nowhere", 7) == 7
+    assert Measurements(events.statistics, distinct=events.distinct).values("nowhere", 7) == 7
 
 
 def test_what_was_weighed_is_kept_beside_what_was_taken() -> None:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqube.predict.cbs_tree import Tree, _find, _holds, _insert, plant
+from seqube.predict.cbs_tree import CbsTree, _find, _holds, _insert, plant
 
 
-def grow(symbols: list[int], n_leaves: int, n_symbols: int) -> Tree:
+def grow(symbols: list[int], n_leaves: int, n_symbols: int) -> CbsTree:
     tree = plant(n_leaves, n_symbols)
     for number, symbol in enumerate(symbols):
         _insert(number, number, symbol, number, tree)

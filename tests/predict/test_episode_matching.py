@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from predict.oracle import predictions
 from predict.streams import Row, Run, Stream, graph, long_stream, rows, rule_sets, streams
 from seqube.errors import DataError, PlanError
-from seqube.predict.matcher import STRATEGIES, Matcher, MatcherState, lay_end_to_end
+from seqube.predict.matcher import EPISODE_STRATEGIES, EpisodeMatcher, MatcherState, lay_end_to_end
 from seqube.predict.rules import Rule
 
 
@@ -26,7 +26,7 @@ def truth(chosen: list[Rule], stream: Stream, keyed: bool = False) -> list[Row]:
 @given(chosen=rule_sets(), stream=streams())
 def test_strategies_equal_the_oracle(keyed: bool, chosen: list[Rule], stream: Stream) -> None:
     expected = truth(chosen, stream, keyed)
-    for strategy in STRATEGIES:
+    for strategy in EPISODE_STRATEGIES:
         assert Run.of(chosen, strategy, keyed).whole(stream) == expected, strategy
 
 
@@ -42,7 +42,7 @@ def test_any_cutting_equals_the_whole_under_any_strategies(
     run = Run.of(chosen, "index", keyed)
     for low, high in zip([0, *cuts], [*cuts, len(stream.names)], strict=True):
         # Each piece goes to another machine, perhaps with another strategy; only the Arrow state travels.
-        run = Run.of(chosen, data.draw(st.sampled_from(sorted(STRATEGIES))), keyed)
+        run = Run.of(chosen, data.draw(st.sampled_from(sorted(EPISODE_STRATEGIES))), keyed)
         if state is not None:
             run.matcher.state = MatcherState.from_arrow(state.to_arrow())
         found += run.step(stream, low, high)
@@ -54,8 +54,8 @@ def test_any_cutting_equals_the_whole_under_any_strategies(
 def test_strategies_agree_on_long_streams(seed: int, n_types: int, n_events: int) -> None:
     _, times, symbols, episodes = long_stream(seed, n_types, n_events)
     answers = []
-    for strategy in STRATEGIES:
-        matcher = Matcher(episodes, strategy)
+    for strategy in EPISODE_STRATEGIES:
+        matcher = EpisodeMatcher(episodes, strategy)
         answers.append(rows(matcher.step(times, symbols)) + rows(matcher.finish()))
     assert len(answers[0]) > 20
     assert all(answer == answers[0] for answer in answers)
@@ -63,7 +63,7 @@ def test_strategies_agree_on_long_streams(seed: int, n_types: int, n_events: int
 
 def test_state_holds_one_window_only() -> None:
     _, times, symbols, episodes = long_stream(4, 6, 2000)
-    matcher = Matcher(episodes)
+    matcher = EpisodeMatcher(episodes)
     for low in range(0, 2000, 50):
         matcher.step(times[low : low + 50], symbols[low : low + 50])
         assert np.all(matcher.state.times >= matcher.state.clock - episodes.longest)
@@ -72,7 +72,7 @@ def test_state_holds_one_window_only() -> None:
 
 def test_state_empties_when_only_other_events_come() -> None:
     _, times, symbols, episodes = long_stream(4, 6, 100)
-    matcher = Matcher(episodes)
+    matcher = EpisodeMatcher(episodes)
     matcher.step(times, symbols)
     matcher.release(int(times[-1]) + 1000)
     assert len(matcher.state.times) == len(matcher.state.report_starts) == 0
@@ -91,10 +91,10 @@ def test_streams_of_many_keys_leave_no_64_bits() -> None:
 def test_events_out_of_order_are_refused() -> None:
     _, _, _, episodes = long_stream(5, 6, 10)
     with pytest.raises(DataError, match="time order"):
-        Matcher(episodes).step(np.array([2, 1], np.int64), np.zeros(2, np.int32))
+        EpisodeMatcher(episodes).step(np.array([2, 1], np.int64), np.zeros(2, np.int32))
 
 
 def test_an_unknown_strategy_says_which_there_are() -> None:
     _, _, _, episodes = long_stream(5, 6, 10)
     with pytest.raises(PlanError, match=r"unknown strategy 'tree'(.|\n)*cbs-tree"):
-        Matcher(episodes, "tree")
+        EpisodeMatcher(episodes, "tree")

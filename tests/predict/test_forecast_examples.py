@@ -12,7 +12,7 @@ import pytest
 
 from predict.oracle import predictions
 from seqube.predict import Rules, forecast
-from seqube.predict.matcher import STRATEGIES
+from seqube.predict.matcher import EPISODE_STRATEGIES
 
 FOLDERS = sorted((Path(__file__).resolve().parents[2] / "examples").glob("forecast-*"))
 
@@ -27,7 +27,7 @@ def folder(request: pytest.FixtureRequest) -> Path:
     return path
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", EPISODE_STRATEGIES)
 def test_strategies_agree(folder: Path, strategy: str) -> None:
     expected = json.loads((folder / "predictions.json").read_text())
     found = forecast(folder / "rules.yaml", folder / "events.csv", strategy=strategy)

@@ -17,7 +17,7 @@ from seqube.errors import PlanError, QueryError, SchemaError
 from seqube.events import Events, Hierarchy
 from seqube.predict import Rule, Rules, forecast
 from seqube.predict.forecasts import Forecaster, find_halo
-from seqube.predict.matcher import STRATEGIES
+from seqube.predict.matcher import EPISODE_STRATEGIES
 from seqube.predict.outcomes import COLUMNS
 
 EIGHT = datetime.fromisoformat("2024-05-06T08:00")
@@ -150,7 +150,7 @@ def test_a_stream_gives_what_the_whole_gives(chosen: list[Rule], stream: Stream,
     pieces = []
     state = None
     for low, high in zip([0, *cuts], [*cuts, len(events)], strict=True):
-        forecaster = Forecaster(rules, events.schema, None, data.draw(st.sampled_from(sorted(STRATEGIES))))
+        forecaster = Forecaster(rules, events.schema, None, data.draw(st.sampled_from(sorted(EPISODE_STRATEGIES))))
         if state is not None:
             forecaster.restore(state)
         pieces.append(forecaster.step(events.slice(low, high)))
@@ -248,7 +248,7 @@ def test_plot_and_looks() -> None:
 def test_progress_is_told_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = forecast(JAM, TRAFFIC).table
     monkeypatch.setattr("seqube.predict.forecasts.FIRST_STEP", 2)
-    monkeypatch.setattr("seqube.predict.forecasts.SECONDS", 0.0)
+    monkeypatch.setattr("seqube.predict.forecasts.STEP_SECONDS", 0.0)
     told: list[tuple[int, int]] = []
     assert forecast(JAM, TRAFFIC, progress=lambda done, total: told.append((done, total))).table.equals(whole)
     assert told == [(2, 5), (3, 5), (4, 5), (5, 5)]
@@ -269,7 +269,7 @@ def test_no_events_and_no_rules() -> None:
 
 
 def test_strategies() -> None:
-    tables = [forecast(JAM, TRAFFIC, strategy=name).table for name in ("auto", *STRATEGIES)]
+    tables = [forecast(JAM, TRAFFIC, strategy=name).table for name in ("auto", *EPISODE_STRATEGIES)]
     assert all(one.equals(tables[0]) for one in tables)
     with pytest.raises(PlanError, match="unknown strategy 'magic'"):
         forecast(JAM, TRAFFIC, strategy="magic")

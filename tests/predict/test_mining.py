@@ -196,6 +196,6 @@ def test_what_cannot_be_mined(changes: dict[str, Any], message: str) -> None:
 
 
 def test_too_many_candidates_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqube.predict.mining.MOST_CANDIDATES", 1)
+    monkeypatch.setattr("seqube.predict.mining.MOST_EPISODES", 1)
     with pytest.raises(PlanError, match="raise min_support"):
         mine(pa.table({"type": ["A", "B", "C"], "ts": [1, 2, 3]}), 5, 1, 0)

@@ -167,7 +167,7 @@ def test_many_events_without_a_key_are_cut_into_even_slices(spark: SparkSession)
     assert max(sizes) < 0.5 * sum(sizes)
 
 
-def test_rows_that_are_no_events_are_quarantined(spark: SparkSession) -> None:
+def test_rows_that_are_no_events_are_rejected(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         [("A", "2024-01-01T00:00:00"), (None, "2024-01-01"), ("A", None), ("B", "soon"), ("B", "2024-01-01 00:00:02+00:00")],
         "type string, ts string",
@@ -240,7 +240,7 @@ def test_what_is_pushed_down_never_loses_a_row(spark: SparkSession) -> None:
     )
     source = ingest.read_source(spark.createDataFrame(odd), "type", "ts", "ms")
     texts = [f"SEQ(A a) WHERE {predicate} WITHIN 1 RETURN a.row" for predicate in PREDICATES]
-    conditions = [ingest.relevant([ingest.prepare(text, source)], source).alias(str(i)) for i, text in enumerate(texts)]
+    conditions = [ingest.relevant([ingest.plan_over(text, source)], source).alias(str(i)) for i, text in enumerate(texts)]
     passed = source.frame.select("row", *conditions).toArrow().to_pylist()
     for number, text in enumerate(texts):
         wanted = set(sq.run(text, odd).table.column("a_row").to_pylist())

@@ -12,7 +12,7 @@ import pytest
 
 import seqube as sq
 import seqube.spark as sqs
-from seqube.spark.folding import CODED, Fold
+from seqube.spark.transport.folding import CODED, Fold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

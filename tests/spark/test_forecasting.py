@@ -20,7 +20,7 @@ from seqube.predict.mining import read_aim
 from seqube.spark.batch import pack
 from seqube.spark.forecasting import count_slices, predict, share_rules, write_slices
 from seqube.spark.routing import lay_out
-from seqube.spark.rows import Columns
+from seqube.spark.transport.columns import Columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

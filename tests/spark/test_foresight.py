@@ -23,13 +23,13 @@ from predict.streams import Stream, rule_sets, streams
 from seqube.engine.sequence import LOWEST
 from seqube.events import Events
 from seqube.generate import generate
-from seqube.spark.blobs import write_blob
 from seqube.spark.forecasting import Share, share_rules
-from seqube.spark.rows import Columns
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.foresight import Predictions, RuleWatch
 from seqube.spark.streaming.pipeline import run_stream
 from seqube.spark.streaming.watch import AT_HAND, KEY, Held
+from seqube.spark.transport.blobs import write_blob
+from seqube.spark.transport.columns import Columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -37,7 +37,7 @@ TEXTS = ["".join(parts) for parts in itertools.product(DATES, CLOCKS, ZONES)] + 
 
 
 def test_one_rule_for_texts_that_are_times(spark: SparkSession) -> None:
-    """The same texts are events, of the same time, and the others are set aside for the same reason."""
+    """The same texts are events, of the same time, and the others are rejected for the same reason."""
     table = pa.table({"type": ["A"] * len(TEXTS), "ts": TEXTS, "row": range(len(TEXTS))})
     here = Events(table)
     expected = dict(zip(here.column("row").to_pylist(), here.times.tolist(), strict=True))
@@ -73,7 +73,7 @@ def found_at(frame: DataFrame, **options: Any) -> list[Any]:
     ids=str,
 )
 def test_times_at_the_edge_of_their_range(spark: SparkSession, tmp_path: Path, kind: pa.DataType, values: Sequence[Any]) -> None:
-    """No value stops a job; those that are times here are times there, and the others are set aside for the same reasons."""
+    """No value stops a job; those that are times here are times there, and the others are rejected for the same reasons."""
     table = pa.table({"type": ["A"] * len(values), "ts": pa.array(values, kind)})
     here = Events(table)
     source = ingest.read_source(spark.createDataFrame(table), "type", "ts", "ms")
@@ -120,7 +120,7 @@ def test_integers_and_doubles_are_compared_exactly_where_rows_are_left_out(spark
     numbers = [1, 2, 3, BIG - 1, BIG, BIG + 1, BIG + 2, -BIG - 1, 2**63 - 1]
     table = pa.table({"type": ["A"] * len(numbers), "ts": range(len(numbers)), "x": numbers, "y": [float(n) for n in numbers]})
     source = ingest.read_source(spark.createDataFrame(table), "type", "ts", "ms")
-    plans = [ingest.prepare(f"SEQ(A a) WHERE {predicate} WITHIN 1 RETURN a.x", source) for predicate in EXACT]
+    plans = [ingest.plan_over(f"SEQ(A a) WHERE {predicate} WITHIN 1 RETURN a.x", source) for predicate in EXACT]
     conditions = [ingest.relevant([plan], source).alias(f"p{number}") for number, plan in enumerate(plans)]
     passed = source.frame.select("x", "y", *conditions).collect()
     for number, predicate in enumerate(EXACT):

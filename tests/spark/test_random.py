@@ -75,7 +75,7 @@ def test_stream(
         columns = spark.createDataFrame(table).schema
         frame = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
         source = ingest.read_source(frame, "type", "ts", "ms")
-        stream = watch_stream({name: ingest.prepare(text, source) for name, text in workload.items()}, source, "20 milliseconds")
+        stream = watch_stream({name: ingest.plan_over(text, source) for name, text in workload.items()}, source, "20 milliseconds")
         writer = stream.out.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
         writer.option("path", str(folder / "out")).trigger(availableNow=True).start().awaitTermination()
         out = spark.read.parquet(str(folder / "out")).cache()

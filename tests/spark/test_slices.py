@@ -21,10 +21,11 @@ from seqube.plan.needs import needs_of
 from seqube.plan.physical import MatchPlan, ticks
 from seqube.plan.planner import plan_matches
 from seqube.spark.batch import Numbering, match, match_task, number_rows, pack
-from seqube.spark.blobs import number_equals, read_blobs, write_blob
-from seqube.spark.ingest import IDENTITY, SEQUENCE
+from seqube.spark.ingest import IDENTITY, INPUT_ORDER
 from seqube.spark.routing import Layout, lay_out
-from seqube.spark.rows import Answer, Columns, answer
+from seqube.spark.rows import ShippedQuery, ship_query
+from seqube.spark.transport.blobs import read_blobs, write_blob
+from seqube.spark.transport.columns import Columns, number_equals
 from strategies import queries, streams
 from strategies import spark_table as as_table
 
@@ -32,7 +33,7 @@ from strategies import spark_table as as_table
 def spread(table: pa.Table, plan: MatchPlan, buckets: np.ndarray[Any, Any], layout: Layout, hidden: dict[str, Any]) -> pa.Table:
     """What Spark would do: pack in two pieces, shuffle, match by task."""
     columns = Columns(Events(table).schema, tuple(hidden))
-    wanted = answer(plan, columns.schema, IDENTITY in hidden)
+    wanted = ship_query(plan, columns.schema, IDENTITY in hidden)
     for name, values in hidden.items():
         table = table.append_column(name, pa.array(values, pa.int64()))
     table = table.append_column("#bucket0", pa.array(buckets, pa.int32()))
@@ -89,13 +90,13 @@ def test_buckets_by_key_some_of_them_cut(
     hot = [] if counted else data.draw(st.lists(st.integers(0, n_buckets - 1), unique=True))
     sizes, ends = np.bincount(buckets, minlength=n_buckets).tolist(), [recast.tick(cut) for cut in cuts]
     layout = cut_anywhere(plan, ends, sizes, hot, data.draw(st.integers(1, 3)), Events(table).unit)
-    found = spread(table, plan, buckets, layout, {SEQUENCE: range(len(events))} if counted else {})
+    found = spread(table, plan, buckets, layout, {INPUT_ORDER: range(len(events))} if counted else {})
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 
 
-def numbered(table: pa.Table, plan: MatchPlan, ends: list[int], wanted: Answer) -> Iterator[pa.RecordBatch]:
-    columns = Columns(Events(table).schema, (SEQUENCE,))
-    table = table.append_column(SEQUENCE, pa.array(range(table.num_rows), pa.int64()))
+def numbered(table: pa.Table, plan: MatchPlan, ends: list[int], wanted: ShippedQuery) -> Iterator[pa.RecordBatch]:
+    columns = Columns(Events(table).schema, (INPUT_ORDER,))
+    table = table.append_column(INPUT_ORDER, pa.array(range(table.num_rows), pa.int64()))
     times = Events(table).times
     ends = [end for end in sorted(set(ends)) if (times <= end).any() and (times > end).any()]
     ends = [end for last, end in zip([LOWEST, *ends], ends, strict=False) if ((times > last) & (times <= end)).any()]
@@ -119,7 +120,7 @@ def test_numbered_slices(text: str, events: list[oracle.Event], cuts: list[int],
     plan, table = plan_matches(parse(text)), carried(recast.table(events))
     if plan.partition_by:
         return
-    wanted = answer(plan, Events(table).schema)
+    wanted = ship_query(plan, Events(table).schema)
     found = pa.Table.from_batches(list(numbered(table, plan, [recast.tick(cut) for cut in cuts], wanted)), wanted.schema)
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 

@@ -51,7 +51,7 @@ def test_stopped_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
         if round_ == 1:
             write(tmp_path / "in", len(pieces), end)
         source = ingest.read_source(read(spark, table, tmp_path / "in"), "type", "ts", "ms")
-        plans = {name: ingest.prepare(text, source) for name, text in QUERIES.items() if name != "every"}
+        plans = {name: ingest.plan_over(text, source) for name, text in QUERIES.items() if name != "every"}
         stream = watch_stream(plans, source, "1 minute")
         writer = stream.out.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
         writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start().awaitTermination()

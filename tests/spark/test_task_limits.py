@@ -15,10 +15,10 @@ import seqube as sq
 import seqube.spark as sqs
 from seqube.engine.limits import Limits
 from seqube.spark import sql
-from seqube.spark.blobs import write_blob
 from seqube.spark.failures import read_failure, spark_errors
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.pipeline import run_once, run_stream
+from seqube.spark.transport.blobs import write_blob
 
 if TYPE_CHECKING:
     from pathlib import Path

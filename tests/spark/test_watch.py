@@ -16,10 +16,10 @@ import oracle
 import seqube as sq
 from aggregate_queries import assert_same_rows, with_aggregates
 from seqube.engine.sequence import LOWEST
-from seqube.spark.blobs import read_blobs, write_blob
-from seqube.spark.ingest import KEY, SEQUENCE
+from seqube.spark.ingest import INPUT_ORDER, KEY
 from seqube.spark.streaming.stream import ms_of, pack_stream, tick_of
 from seqube.spark.streaming.watch import AT_HAND, Held
+from seqube.spark.transport.blobs import read_blobs, write_blob
 from strategies import queries, streams
 from strategies import spark_table as as_table
 
@@ -44,9 +44,9 @@ class Replay:
         return LOWEST if self.newest == LOWEST else self.newest - self.lateness
 
     def feed(self, piece: pa.Table) -> None:
-        if SEQUENCE in self.watch.arriving.hidden:
+        if INPUT_ORDER in self.watch.arriving.hidden:
             numbers = np.arange(self.arrived, self.arrived + piece.num_rows)
-            piece = piece.append_column(SEQUENCE, pa.array(numbers))
+            piece = piece.append_column(INPUT_ORDER, pa.array(numbers))
         if KEY in self.watch.arriving.hidden:
             values = piece.select(self.watch.needs.key).to_pylist()
             # NaN is null; some keys share a hash.

@@ -8,17 +8,18 @@ from hypothesis import strategies as st
 from seqube.events import Events
 from seqube.plan.needs import needs_of
 from seqube.query import prepare
-from seqube.spark.ingest import KEY, SEQUENCE
-from seqube.spark.rows import Columns, answer, needed_schema
+from seqube.spark.ingest import INPUT_ORDER, KEY
+from seqube.spark.rows import ship_query
 from seqube.spark.streaming.watch import Watch
+from seqube.spark.transport.columns import Columns, needed_schema
 
 
 def watch(text: str, table: pa.Table) -> Watch:
     schema = Events(table).schema
     plan = prepare(text, None)
-    hidden = (SEQUENCE,) if plan.matches.window.counts_events else (KEY,) if needs_of(plan, schema.unit).key else ()
+    hidden = (INPUT_ORDER,) if plan.matches.window.counts_events else (KEY,) if needs_of(plan, schema.unit).key else ()
     keeping = Columns(needed_schema([plan], schema), hidden)
-    return Watch("q", answer(plan, schema), Columns(schema, hidden), keeping)
+    return Watch("q", ship_query(plan, schema), Columns(schema, hidden), keeping)
 
 
 @st.composite

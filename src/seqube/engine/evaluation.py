@@ -59,7 +59,7 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchSequence,
-    Node,
+    PlanNode,
     Scan,
     Scope,
     scans,
@@ -83,8 +83,8 @@ class Evaluation:
         self._read = read or frozenset(plan.variables)
         self._times = batch.events.times
         self.evaluator = Evaluator(batch.events)
-        self._made: dict[Node, Instances] = {}
-        self._told: dict[tuple[Node, tuple[Value, ...]], Instances] = {}
+        self._made: dict[PlanNode, Instances] = {}
+        self._told: dict[tuple[PlanNode, tuple[Value, ...]], Instances] = {}
         self._ends = (after, upto)
         self._needed: Mask | None = None  # rows that the instances being built may use; None: all
         self._wider: Evaluation | None = None  # the same over twice the window
@@ -105,7 +105,7 @@ class Evaluation:
 
     # ------------------------------------------------------------ nodes
 
-    def _instances(self, node: Node) -> Instances:
+    def _instances(self, node: PlanNode) -> Instances:
         """All instances of an inner node."""
         if node not in self._made:
             if isinstance(node, Scan):
@@ -119,7 +119,7 @@ class Evaluation:
         self._batch.budget.hold(piece.n_bytes)
         return piece.copy()
 
-    def _pieces(self, node: Node, is_root: bool = False) -> Iterator[Instances]:
+    def _pieces(self, node: PlanNode, is_root: bool = False) -> Iterator[Instances]:
         """Instances of a node in pieces, in no particular order. A piece may be overwritten by the next one."""
         match node:
             case Scan():
@@ -177,7 +177,7 @@ class Evaluation:
             self._raise_barriers(stacks, gap, instances, code, slots, codes, is_keyed)
         return slots, clauses, stacks
 
-    def _witnesses(self, node: Node, tied: Sequence[Value]) -> Instances:
+    def _witnesses(self, node: PlanNode, tied: Sequence[Value]) -> Instances:
         """Instances enough to tell whether there is any in a scope (of a key, if values of the node are `tied` to what is outside).
 
         Of the instances that end with an event, the one that starts latest lies in every scope that another of them lies in.
@@ -187,7 +187,7 @@ class Evaluation:
             self._told[asked] = self._latest_instances(node, tied)
         return self._told[asked]
 
-    def _latest_instances(self, node: Node, tied: Sequence[Value]) -> Instances:
+    def _latest_instances(self, node: PlanNode, tied: Sequence[Value]) -> Instances:
         if isinstance(node, MatchSequence) and _latest_tells(node, tied):
             slots, _, stacks = self._stacked(node, is_root=False)
             links = link(stacks)
@@ -583,7 +583,7 @@ def _latest_tells(node: MatchSequence | MatchConjunction, tied: Sequence[Value],
     )
 
 
-def _may_share(nodes: Sequence[Node]) -> bool:
+def _may_share(nodes: Sequence[PlanNode]) -> bool:
     """Whether two slots can hold the same event."""
     types = [frozenset().union(*(scan.types for scan in scans(node) if scan.variable in node.binds)) for node in nodes]
     return any(types[i] & types[j] for i in range(len(types)) for j in range(i))

@@ -1,4 +1,4 @@
-"""What a query returns: an Arrow table, with what was set aside on the way, shown as a table wherever it is looked at.
+"""What a query returns: an Arrow table, with what was rejected on the way, shown as a table wherever it is looked at.
 
 Rows are found in pieces. The first million are found at once; of a larger result the rest is found when it is asked for, all of it
 (`table`) or piece by piece (`batches`), so a result may be far larger than memory.
@@ -224,7 +224,7 @@ class Result:
             lines.append(f"  not all: {self.truncated}")
         if self.rejected:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.rejected.reasons.items())
-            lines.append(f"  {self.rejected.count:,} input rows were set aside: {reasons}")
+            lines.append(f"  {self.rejected.count:,} input rows were rejected: {reasons}")
         return lines
 
 

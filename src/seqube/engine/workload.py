@@ -16,7 +16,7 @@ from seqube.engine.limits import Budget, Limits
 from seqube.engine.operator import open_plan
 from seqube.events import Events, Hierarchy
 from seqube.language.tree import Query
-from seqube.plan.measured import Measured
+from seqube.plan.measured import Measurements
 from seqube.plan.optimizer import WorkloadPlan
 
 Found: TypeAlias = pa.Table | Callable[[Budget], Iterator[pa.Table]]  # rows, or how to find them piece by piece
@@ -39,9 +39,9 @@ def find(workload: WorkloadPlan, events: Events, limits: Limits) -> dict[str, Fo
     }
 
 
-def measure(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None) -> Measured:
+def measure(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None) -> Measurements:
     """What is known of the events; for several queries that may share their matches, also how many those are, by a sample."""
-    measured = Measured(events.statistics, events.unit, events.distinct)
+    measured = Measurements(events.statistics, events.unit, events.distinct)
     matching = {name: query for name, query in queries.items() if not query.aggregates}
     if len(matching) < 2:
         return measured

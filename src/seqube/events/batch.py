@@ -2,7 +2,7 @@
 
 An `Events` holds an Arrow table sorted by time (ties in input order) with two NumPy columns beside it: `times` (64-bit integers)
 and `types` (small codes into `type_names`). Rows that cannot be events (no type, no time, a time that is none, a broken line of a
-file) are set aside in `rejected` with a reason.
+file) are rejected: kept in `rejected`, with a reason.
 
 Cost: one pass to code the types and one to see that times ascend; sorted Arrow input is not copied. The index behind `rows_of` is
 a radix sort of the codes, made when first asked for.
@@ -56,7 +56,7 @@ class Events:
     - `type`, `time`: the columns that hold the event type and the time.
     - `unit`: the unit of integer times: "ns", "us", "ms", "s", ...; timestamps have their own.
 
-    Rows without a type or a time are set aside: `rejected` has them, with the reasons.
+    Rows without a type or a time are rejected: `rejected` has them, with the reasons.
 
     >>> events = sq.Events(pa.table({"what": ["Wash", "Recycle", None], "at": [9, 3, 5]}), type="what", time="at", unit="s")
     >>> len(events), events.type_names, events.rejected.reasons
@@ -265,7 +265,7 @@ def _sort(table: pa.Table, times: Ints, types: Codes) -> tuple[pa.Table, Ints, C
 
 
 def _reject(raw: pa.Table, faults: list[tuple[Mask, str]], malformed: Malformed | None) -> Rejected:
-    """Set aside the faulty rows of `raw`, each with the first reason that holds, and the broken lines of the file."""
+    """Reject the faulty rows of `raw`, each with the first reason that holds, and the broken lines of the file."""
     if not faults and malformed is None:
         return _nothing_rejected(raw.schema)
     n = raw.num_rows

@@ -1,7 +1,7 @@
 """Files of events -> one Arrow table, and the lines that are no rows.
 
 CSV (plain or compressed), JSON lines and Parquet; a path may be a file, a folder (searched all the way down) or a pattern with `*`.
-A broken line of CSV or JSON does not stop the reading: it is set aside with its text, its row number and a reason.
+A broken line of CSV or JSON does not stop the reading: it is rejected with its text, its row number and a reason.
 
 Cost: Arrow's own readers. Only a file in which they find a broken line is read a second time, to number the lines (CSV) or to find
 the broken ones (JSON, line by line).

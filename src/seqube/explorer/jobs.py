@@ -19,7 +19,7 @@ from seqube.events import Events
 from seqube.explorer.sources import Source, window_for
 from seqube.explorer.stretches import run_by_stretches
 from seqube.language import parse
-from seqube.plan.explain import Explanation, Step, explain
+from seqube.plan.explain import Explanation, Step, explain_workload
 from seqube.plan.optimizer import ALONE, WorkloadPlan
 from seqube.predict import forecast
 from seqube.query import plan
@@ -116,7 +116,7 @@ class Desk:
         planned = plan(query, events, concepts, strategy)
         n_rows = self._find(planned, out)
         seconds = time.perf_counter() - before
-        explained = explain(planned, events.statistics)
+        explained = explain_workload(planned, events.statistics)
         return Ran(str(query), n_rows, bool(query.aggregates), seconds, explained, _how(explained.root))
 
     def matches(self, text: str, out: Path) -> int:

@@ -49,7 +49,7 @@ class Look:
 
 
 @dataclass
-class Sink:
+class WatchedSink:
     """A folder of files that grows, and what is known of it."""
 
     name: str
@@ -74,7 +74,7 @@ class Sink:
         self.counts = {file: self.counts[file] if file in self.counts else _count(file[0]) for file in files}
         newest = next((rows for path, _, _ in reversed(files) if (rows := _tail(path))), [])
         age_s = max(0.0, time.time() - files[-1][2] / 1e9) if files else None
-        numbers = self._numbers(files[-POINTS_KEPT:]) if newest and "batch" in newest[0] else {}
+        numbers = self._numbers(files[-POINTS_KEPT:]) if newest and newest[0].keys() >= {"read", "matches"} else {}
         return Look(sum(self.counts.values()), age_s, newest, numbers)
 
     def _numbers(self, files: list[Version]) -> dict[str, list[list[float]]]:
@@ -85,11 +85,16 @@ class Sink:
         }
         lines: dict[str, list[list[float]]] = {}
         for at, row in enumerate(self.metrics.values()):
-            flat = row | {f"matches: {name}": n for name, n in (row.get("matches") or {}).items()}
+            flat = row | {f"matches: {name}": n for name, n in _by_name(row["matches"]).items()}
             for name, value in flat.items():
                 if (name in SHOWN_METRICS or name.startswith("matches: ")) and value is not None:
                     lines.setdefault(name, []).append([at, value])
         return lines
+
+
+def _by_name(matches: Any) -> dict[str, int]:
+    """The matches of each query: an object in JSON and in CSV, where it is a text, and a list of pairs in the other formats."""
+    return dict(json.loads(matches) if isinstance(matches, str) else matches or {})
 
 
 def _version(path: Path) -> Version | None:
@@ -105,7 +110,7 @@ def _is_done(folder: Path) -> bool:
     return not folder.name.startswith("batch=") or (folder / DONE).exists()
 
 
-def find_sinks(place: Path) -> list[Sink]:
+def find_sinks(place: Path) -> list[WatchedSink]:
     """The sinks that a pipeline file declares, or those that lie below a folder."""
     if place.is_file():
         from seqube.spark.streaming.declaration import read_declaration
@@ -114,14 +119,14 @@ def find_sinks(place: Path) -> list[Sink]:
         folders = {name: Path(sink.path) for name, sink in declared.sinks.items()}
         matches = folders.pop("matches", None)
         by_query = {name: matches / name for name in declared.queries} if matches else {}
-        return [Sink(name, folder) for name, folder in {**by_query, **folders}.items() if folder.is_dir()]
+        return [WatchedSink(name, folder) for name, folder in {**by_query, **folders}.items() if folder.is_dir()]
     if not place.is_dir():
         return []
-    sinks: list[Sink] = []
+    sinks: list[WatchedSink] = []
     for folder in [place, *sorted(p for pattern in ("*", "*/*") for p in place.glob(pattern) if p.is_dir())]:
         inside = any(sink.folder in folder.parents for sink in sinks)
         if not inside and not _is_hidden(folder.relative_to(place)) and any(map(_is_row_file, folder.iterdir())):
-            sinks.append(Sink(str(folder.relative_to(place)) if folder != place else folder.name, folder))
+            sinks.append(WatchedSink(str(folder.relative_to(place)) if folder != place else folder.name, folder))
     return sinks
 
 
@@ -193,7 +198,7 @@ class LivePanel:
 
     def __init__(self, place: Path) -> None:
         self._watched = place
-        self._sinks: dict[Path, Sink] = {}
+        self._sinks: dict[Path, WatchedSink] = {}
         self._cards: dict[Path, _Card] = {}
         self._note = ui.label().classes("text-slate-500").props("data-testid=live-note")
         self._place = ui.column().classes("w-full gap-3")
@@ -217,7 +222,7 @@ class LivePanel:
             self._cards[sink.folder].show(look, sink.history)
         self._seconds += REFRESH_S
 
-    def _look(self) -> list[tuple[Sink, Look]]:
+    def _look(self) -> list[tuple[WatchedSink, Look]]:
         for sink in find_sinks(self._watched):
             self._sinks.setdefault(sink.folder, sink)
         return [(sink, sink.look()) for sink in self._sinks.values()]

@@ -182,7 +182,7 @@ class Screen:
         if opened is None:
             self._facts.text = "these events could not be read"
             return
-        aside = f" · {opened.n_rejected:,} rows set aside" if opened.n_rejected else ""
+        aside = f" · {opened.n_rejected:,} rows rejected" if opened.n_rejected else ""
         self._facts.text = f"{opened.n_events:,} events · {sum(map(bool, opened.counts.values()))} types{aside}"
         if not self.text:
             self.text = next(iter(self.source.queries(opened.sample.type_names, opened.window).values()))

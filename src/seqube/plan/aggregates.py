@@ -20,12 +20,12 @@ from typing import Literal as OneOf
 
 from seqube.events import Hierarchy
 from seqube.language.tree import Aggregate, Attribute, Emit, Not, Output, Predicate, Query, Same, Seq, Type, variables_of, walk
-from seqube.plan.measured import Measured
+from seqube.plan.measured import Measurements
 from seqube.plan.physical import Gap, KeyColumn, MatchPlan, MatchSequence, Option, Scan, ticks
 from seqube.plan.planner import plan_matches
 from seqube.plan.rewrite import conjuncts
 
-Report = OneOf["given", "new", "present", "total"]
+ReportKind = OneOf["given", "new", "present", "total"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class AggregatePlan:
         return tuple(found)
 
     @property
-    def report(self) -> Report:
+    def report(self) -> ReportKind:
         if self.emit.when == "total":
             return "total"
         if self.emit.when == "every":
@@ -103,7 +103,7 @@ def _trigger(query: Query, hierarchy: Hierarchy | None) -> Scan | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class EventChain:
     """A sequence of single events: what a row of prefix counters can count. `absences` are gaps that wait for a single event."""
 
     slots: tuple[Scan, ...]
@@ -119,11 +119,11 @@ class Chain:
         return any(gap.position == len(self.slots) for gap in self.absences)
 
 
-def chain_of(plan: AggregatePlan) -> Chain | str:
+def chain_of(plan: AggregatePlan) -> EventChain | str:
     """The pattern as a chain, or why it is none."""
     node = plan.matches.pattern
     if isinstance(node, Scan):
-        return Chain((node,))
+        return EventChain((node,))
     if not isinstance(node, MatchSequence):
         return "the pattern is not a SEQ"
     if not all(isinstance(slot, Scan) for slot in node.slots):
@@ -134,7 +134,7 @@ def chain_of(plan: AggregatePlan) -> Chain | str:
         return "a negation is tied to the match by more than its key"
     if not all(isinstance(gap.instance, Scan) for gap in node.gaps):
         return "a negated expression is not a single event"
-    found = Chain(node.slots, node.gaps, node.key)  # type: ignore[arg-type]
+    found = EventChain(node.slots, node.gaps, node.key)  # type: ignore[arg-type]
     if plan.matches.window.counts_events:
         if found.has_leading:
             return "a leading negation looks back over a number of events"
@@ -147,10 +147,10 @@ def chain_of(plan: AggregatePlan) -> Chain | str:
 
 # Seconds, measured on one core: what an event costs to lay out (in time order, or sorted by key), a map to multiply, a live counter
 # to update, a match to build and to add.
-SCAN, LAY_OUT, SORT = 2e-9, 12e-9, 250e-9
+SCAN_EVENT, LAY_OUT, SORT = 2e-9, 12e-9, 250e-9
 MULTIPLY, PER_SLOT = 14e-9, 8e-9
 UPDATE, TOUCH = 12e-9, 0.5e-9
-MATCH, ADD = 8e-9, 12e-9
+BUILD_MATCH, ADD = 8e-9, 12e-9
 ANEW = 400e-6  # matching one window again, where a trailing negation asks for it
 MANY_VALUES = 100  # of a key or group whose column was not looked at
 
@@ -160,8 +160,8 @@ class Aggregation:
     """A query to be priced, from the frequencies of types. Events of a type are taken to be spread evenly."""
 
     plan: AggregatePlan
-    chain: Chain | str
-    measured: Measured
+    chain: EventChain | str
+    measured: Measurements
 
     def two_step(self) -> float:
         """Seconds to build all matches, and to add them up."""
@@ -174,30 +174,30 @@ class Aggregation:
             before = prod(self._per_window(slot.types) / keys for slot in slots[:-1]) / factorial(len(slots) - 1)
             matches = statistics.count(slots[-1].types) * before
         anew = ANEW * statistics.n if self.plan.matches.waits and self.plan.emit.when != "total" else 0.0
-        return (SCAN + LAY_OUT) * statistics.n + matches * (MATCH + ADD * len(self.plan.measures)) + anew
+        return (SCAN_EVENT + LAY_OUT) * statistics.n + matches * (BUILD_MATCH + ADD * len(self.plan.measures)) + anew
 
     def per_start(self) -> float:
         """Seconds with a row of counters for every event that begins a match."""
-        assert isinstance(self.chain, Chain)
+        assert isinstance(self.chain, EventChain)
         return self._counted(UPDATE + TOUCH * self._per_window(self.chain.slots[0].types) / self._keys(self.chain))
 
     def window_product(self) -> float:
         """Seconds with one product of maps for the window."""
-        assert isinstance(self.chain, Chain)
+        assert isinstance(self.chain, EventChain)
         return self._counted(MULTIPLY + PER_SLOT * len(self.chain.slots))
 
     def _counted(self, each: float) -> float:
         """What counters cost, each of whose maps costs so much."""
         chain, statistics = self.chain, self.measured.statistics
-        assert isinstance(chain, Chain)
+        assert isinstance(chain, EventChain)
         free = [key for key in self.plan.group_by if key.variable is not None and not any(key in column for column in chain.key)]
         copies = self._values(key.name for key in free)
         scans = [*chain.slots, *(gap.instance for gap in chain.absences if isinstance(gap.instance, Scan))]
         maps = sum(statistics.count(scan.types) for scan in scans) * copies
         layout = maps * (LAY_OUT if self._keys(chain) * copies == 1 and not self.plan.group_by else SORT)
-        return SCAN * statistics.n + layout + maps * each * len(self.plan.measures)
+        return SCAN_EVENT * statistics.n + layout + maps * each * len(self.plan.measures)
 
-    def _keys(self, chain: Chain) -> int:
+    def _keys(self, chain: EventChain) -> int:
         return self._values([*_key_names(chain.key), *self.plan.matches.partition_by])
 
     def _per_window(self, types: frozenset[str]) -> float:
@@ -218,7 +218,7 @@ def _key_names(key: tuple[KeyColumn, ...]) -> list[str]:
     return [column[0].name for column in key if isinstance(column[0], Attribute)]
 
 
-def looked_up(plan: AggregatePlan, chain: Chain | str) -> frozenset[str]:
+def looked_up(plan: AggregatePlan, chain: EventChain | str) -> frozenset[str]:
     """The columns whose number of values the cost depends on: keys, partitions and groups."""
-    keys = _key_names(chain.key) if isinstance(chain, Chain) else []
+    keys = _key_names(chain.key) if isinstance(chain, EventChain) else []
     return frozenset([*keys, *plan.matches.partition_by, *(key.name for key in plan.group_by)])

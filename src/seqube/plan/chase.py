@@ -31,8 +31,8 @@ from seqube.errors import PlanError
 from seqube.events import Hierarchy
 from seqube.language.tree import Attribute, Comparison, Predicate, Query, variables_of
 from seqube.plan.derivation import Delta, Derivation, Forbid, Join, Keep, Narrow, Widen, narrow, waits, widen
-from seqube.plan.ecube import Component, Cuboid, Label, Lattice, cuboid_of
-from seqube.plan.measured import Measured
+from seqube.plan.ecube import Component, Cuboid, Lattice, RefinedBy, cuboid_of
+from seqube.plan.measured import Measurements
 from seqube.plan.physical import MatchPlan, Option, ticks
 from seqube.plan.planner import plan_matches
 
@@ -66,7 +66,7 @@ UNIT_COSTS = Units()
 class Estimates:
     """Sizes and costs for one stream."""
 
-    measured: Measured
+    measured: Measurements
     units: Units = UNIT_COSTS
     _counts: dict[frozenset[str], int] = field(default_factory=dict)
     _sizes: dict[Cuboid, float] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class Estimates:
         """What any way down costs at least."""
         return self.units.step + source_size * self.units.test
 
-    def least_up(self, source: Cuboid, target: Cuboid, label: Label | None, source_size: float, alone: float) -> float:
+    def least_up(self, source: Cuboid, target: Cuboid, label: RefinedBy | None, source_size: float, alone: float) -> float:
         """What any way up costs at least: a delta is computed without the matches taken over.
 
         Where concepts change, it also goes without the finer events of one component; where components are left out, another
@@ -266,7 +266,7 @@ class SharedPlan:
         return {step.name: step.source for step in self.steps}
 
 
-class Edge(NamedTuple):
+class DerivationEdge(NamedTuple):
     """A way to compute `target` from `source`."""
 
     source: str
@@ -294,7 +294,7 @@ class Chase:
         self._ways: dict[tuple[str, str, bool], tuple[list[Derivation], Iterator[Derivation]]] = {}
         self._pairs = list(self._related())
 
-    def _related(self) -> Iterator[tuple[str, str, Label | None]]:
+    def _related(self) -> Iterator[tuple[str, str, RefinedBy | None]]:
         """Coarser and finer queries; of those with equal patterns, each with each (windows and predicates may differ)."""
         yield from ((edge.coarse, edge.fine, edge.label) for edge in self.lattice.edges)
         alike: dict[tuple[tuple[str, bool], ...], list[str]] = {}
@@ -323,7 +323,7 @@ class Chase:
         goes_down, goes_up = DIRECTIONS[strategy]
         sizes = estimates.all_sizes(self.cuboids)
         alone = {name: estimates.alone(cuboid, sizes[name]) for name, cuboid in self.cuboids.items()}
-        edges: list[Edge] = []
+        edges: list[DerivationEdge] = []
         for coarse, fine, label in self._pairs if goes_down or goes_up else ():
             down, up = sizes[coarse], sizes[fine]
             limits = {name: WORTHWHILE * alone[name] if strategy == "chase" else math.inf for name in (coarse, fine)}
@@ -337,13 +337,13 @@ class Chase:
 
     def _cheapest_way(
         self, source: str, target: str, down: bool, estimates: Estimates, sizes: Mapping[str, float], limit: float
-    ) -> Iterator[Edge]:
+    ) -> Iterator[DerivationEdge]:
         """The cheapest way from one query to another, where it costs less than the limit."""
-        best: Edge | None = None
+        best: DerivationEdge | None = None
         for way in self._derivations(source, target, down):
             seconds = estimates.derived(way, self.cuboids[source], sizes[source], sizes[target])
             if seconds < limit and (best is None or seconds < best.seconds):
-                best = Edge(source, target, way, seconds)
+                best = DerivationEdge(source, target, way, seconds)
             if seconds > 1.2 * limit:
                 break  # the other order (Equations 8 and 11) will not make up for that
         if best is not None:
@@ -361,7 +361,7 @@ class Chase:
                 total += estimates.derived(step.derivation, source, sizes[step.source], sizes[step.name])
         return total
 
-    def _steps(self, chosen: Mapping[str, Edge | None], alone: Mapping[str, float]) -> tuple[SharedStep, ...]:
+    def _steps(self, chosen: Mapping[str, DerivationEdge | None], alone: Mapping[str, float]) -> tuple[SharedStep, ...]:
         """Sources before what is made from them."""
         steps: dict[str, SharedStep] = {}
 
@@ -386,12 +386,12 @@ def _downwards(coarse: Cuboid, fine: Cuboid) -> Iterator[Derivation]:
         yield (way,)
 
 
-def _one_way(names: Sequence[str], edges: Iterable[Edge]) -> dict[str, Edge | None]:
+def _one_way(names: Sequence[str], edges: Iterable[DerivationEdge]) -> dict[str, DerivationEdge | None]:
     """The cheapest source for each query, whatever computing it alone would cost.
 
     Edges of one direction close circles only among queries that ask for the same.
     """
-    chosen: dict[str, Edge | None] = dict.fromkeys(names)
+    chosen: dict[str, DerivationEdge | None] = dict.fromkeys(names)
     for edge in sorted(edges, key=lambda edge: edge.seconds):
         above: str | None = edge.source
         while above is not None and above != edge.target:
@@ -402,23 +402,23 @@ def _one_way(names: Sequence[str], edges: Iterable[Edge]) -> dict[str, Edge | No
     return chosen
 
 
-def cheapest(alone: Mapping[str, float], edges: Iterable[Edge]) -> dict[str, Edge | None]:
+def cheapest(alone: Mapping[str, float], edges: Iterable[DerivationEdge]) -> dict[str, DerivationEdge | None]:
     """The minimum-cost arborescence: for each query the edge that reaches it, or None where the ground does."""
     import networkx as nx
 
-    into: dict[str, dict[str, Edge]] = {name: {} for name in alone}
+    into: dict[str, dict[str, DerivationEdge]] = {name: {} for name in alone}
     for edge in edges:
         if edge.seconds < alone[edge.target]:
             into[edge.target][edge.source] = edge
     graph = nx.DiGraph()
     graph.add_nodes_from(alone)
     graph.add_edges_from((edge.source, edge.target) for by_source in into.values() for edge in by_source.values())
-    chosen: dict[str, Edge | None] = {}
+    chosen: dict[str, DerivationEdge | None] = {}
     place = {name: number for number, name in enumerate(alone)}
     for component in nx.strongly_connected_components(graph):
         members = sorted(component, key=place.__getitem__)  # a set has another order in every process, and ties go to the first
         # What comes from outside cannot close a circle, so the best of it stands in for the ground.
-        outside: dict[str, Edge | None] = {}
+        outside: dict[str, DerivationEdge | None] = {}
         inside = nx.DiGraph()
         for name in members:
             entering = [edge for edge in into[name].values() if edge.source not in component]

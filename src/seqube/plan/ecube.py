@@ -28,7 +28,7 @@ from seqube.language.tree import Not, Predicate, Query, Seq, Type, renaming, tra
 from seqube.language.writer import quote
 from seqube.plan.rewrite import conjuncts, rooted
 
-Label = OneOf["concept", "pattern", "both"]
+RefinedBy = OneOf["concept", "pattern", "both"]
 _Seen = list[tuple[str, bool, frozenset[str]]]
 
 
@@ -112,7 +112,7 @@ def cuboid_of(query: Query, hierarchy: Hierarchy | None = None) -> Cuboid | str:
 # ---------------------------------------------------------------- refinement
 
 
-def refinement(coarse: Cuboid, fine: Cuboid, hierarchy: Hierarchy | None = None) -> Label | None:
+def refinement(coarse: Cuboid, fine: Cuboid, hierarchy: Hierarchy | None = None) -> RefinedBy | None:
     """How `coarse` is coarser than `fine`, or None where it is not."""
     return _Relation(hierarchy).label(coarse.components, fine.components)
 
@@ -124,13 +124,13 @@ class _Relation:
         self._hierarchy = hierarchy
         self._above: dict[str, frozenset[str]] = {}
 
-    def label(self, coarse: tuple[Component, ...], fine: tuple[Component, ...]) -> Label | None:
+    def label(self, coarse: tuple[Component, ...], fine: tuple[Component, ...]) -> RefinedBy | None:
         return self.compare(self.seen(coarse), self.seen(fine))
 
     def seen(self, components: tuple[Component, ...]) -> _Seen:
         return [(part.name, part.negated, self._at_or_above(part.name)) for part in components]
 
-    def compare(self, coarse: _Seen, fine: _Seen) -> Label | None:
+    def compare(self, coarse: _Seen, fine: _Seen) -> RefinedBy | None:
         spare = extra = len(fine) - len(coarse)
         if extra < 0:
             return None
@@ -165,12 +165,12 @@ def _contains(fine: _Seen, coarse: _Seen) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class Refinement:
     """`coarse` is coarser than `fine`."""
 
     coarse: str
     fine: str
-    label: Label
+    label: RefinedBy
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class Lattice:
     """The cuboids of a workload by name, and every refinement between them."""
 
     cuboids: Mapping[str, Cuboid]
-    edges: tuple[Edge, ...]
+    edges: tuple[Refinement, ...]
 
     @staticmethod
     def of(cuboids: Mapping[str, Cuboid], hierarchy: Hierarchy | None = None) -> Lattice:
@@ -188,11 +188,11 @@ class Lattice:
         for coarse, upper in seen:
             for fine, lower in seen:
                 if upper is not lower and (label := relation.compare(upper, lower)):
-                    edges.append(Edge(coarse, fine, label))
+                    edges.append(Refinement(coarse, fine, label))
         return Lattice(cuboids, tuple(edges))
 
     @cached_property
-    def steps(self) -> tuple[Edge, ...]:
+    def steps(self) -> tuple[Refinement, ...]:
         """The edges that no path of other edges explains: what is drawn."""
         finer: dict[str, set[str]] = {name: set() for name in self.cuboids}
         for edge in self.edges:

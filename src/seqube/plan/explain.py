@@ -15,7 +15,8 @@ from seqube.language.tree import Value, Window
 from seqube.language.writer import duration, write_predicate, write_value
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.chase import SharedPlan
-from seqube.plan.optimizer import ALONE, Plan, WorkloadPlan
+from seqube.plan.needs import Plan
+from seqube.plan.optimizer import ALONE, WorkloadPlan
 from seqube.plan.physical import (
     Absence,
     Clause,
@@ -25,14 +26,14 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchSequence,
-    Node,
     Option,
+    PlanNode,
     Scan,
     Scope,
     Way,
     milliseconds,
 )
-from seqube.plan.sharing import Pattern, SharingPlan
+from seqube.plan.sharing import SharingPlan, SlotPattern
 
 if TYPE_CHECKING:
     import altair
@@ -156,7 +157,7 @@ class Explanation:
 # ---------------------------------------------------------------- workloads
 
 
-def explain(workload: WorkloadPlan, statistics: Statistics | None = None) -> Explanation:
+def explain_workload(workload: WorkloadPlan, statistics: Statistics | None = None) -> Explanation:
     """How a workload is evaluated: what is shared, then every query that is evaluated by itself."""
     together: dict[str, Explanation] = {}
     rest = dict(workload.plans)
@@ -211,7 +212,7 @@ def _explain_shared_counts(plan: SharingPlan) -> Explanation:
     return Explanation(Step(f"count {len(plan.queries)} sequences {how}", tuple(notes), steps, plan.options))
 
 
-def _piece(piece: Pattern) -> str:
+def _piece(piece: SlotPattern) -> str:
     return f"({', '.join(label.name for label in piece)})"
 
 
@@ -253,17 +254,17 @@ class _Known:
     """What is known beside the plan's tree: the events' statistics, and how sub-queries are evaluated."""
 
     statistics: Statistics | None
-    ways: Mapping[Node, Way]
+    ways: Mapping[PlanNode, Way]
     is_nested: bool
     is_built: bool
 
 
-def _step(node: Node, known: _Known) -> Step:
+def _step(node: PlanNode, known: _Known) -> Step:
     step, way = _plain_step(node, known), known.ways.get(node)
     return step if way is None else replace(step, options=way.options)
 
 
-def _plain_step(node: Node, known: _Known) -> Step:
+def _plain_step(node: PlanNode, known: _Known) -> Step:
     match node:
         case Scan():
             notes = [f"where {write_predicate(predicate)}" for predicate in node.filters]

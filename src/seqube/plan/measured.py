@@ -12,7 +12,7 @@ ASSUMED_VALUES = 10  # of a column that was not looked at
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurements:
     """How many events of which type over how long, how many values columns have, and where known how many matches queries have."""
 
     statistics: Statistics
@@ -20,7 +20,7 @@ class Measured:
     distinct: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, float] = field(default_factory=dict)
 
-    def only(self, names: Iterable[str]) -> Measured:
+    def only(self, names: Iterable[str]) -> Measurements:
         """The same with these columns alone: a query is weighed by its own columns, whatever others the workload looks at."""
         return replace(self, distinct={name: self.distinct[name] for name in sorted(names) if name in self.distinct})
 

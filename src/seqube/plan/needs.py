@@ -19,13 +19,13 @@ from typing import assert_never
 from seqube.language.tree import Attribute, FirstOf, Value, attributes
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import (
-    LONGEST,
+    ALL_OF_TIME,
     Absence,
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
     MatchSequence,
-    Node,
+    PlanNode,
     Scan,
     predicates,
     scans,
@@ -55,7 +55,7 @@ class Needs:
     @property
     def back(self) -> int:
         """How far before what is still to be decided an event can matter."""
-        return min(self.window * self.reaches, LONGEST)
+        return min(self.window * self.reaches, ALL_OF_TIME)
 
     @property
     def types(self) -> frozenset[str]:
@@ -162,13 +162,13 @@ def _meet(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     return result
 
 
-def _shared(node: Node) -> frozenset[str]:
+def _shared(node: PlanNode) -> frozenset[str]:
     """Attributes on which all events of an instance of `node`, and all that could cancel it, agree."""
     names = _agreed(node)
     return frozenset() if names == _ANY else names
 
 
-def _agreed(node: Node) -> frozenset[str]:
+def _agreed(node: PlanNode) -> frozenset[str]:
     match node:
         case Scan():
             return _ANY
@@ -193,12 +193,12 @@ def _agreed(node: Node) -> frozenset[str]:
             assert_never(node)
 
 
-def _holds(node: Node, name: str) -> bool:
+def _holds(node: PlanNode, name: str) -> bool:
     agreed = _agreed(node)
     return agreed == _ANY or name in agreed
 
 
-def _common_name(column: Sequence[Value], slots: Sequence[Node]) -> str | None:
+def _common_name(column: Sequence[Value], slots: Sequence[PlanNode]) -> str | None:
     """The attribute that all values of a key column are, each of a variable that its slot surely binds."""
     found: set[str | None] = set()
     for value, slot in zip(column, slots, strict=True):
@@ -214,7 +214,7 @@ def _common_name(column: Sequence[Value], slots: Sequence[Node]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _surely_bound(node: Node) -> tuple[str, ...]:
+def _surely_bound(node: PlanNode) -> tuple[str, ...]:
     match node:
         case Scan():
             return (node.variable,)

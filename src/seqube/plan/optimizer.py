@@ -24,8 +24,9 @@ from seqube.events import Hierarchy
 from seqube.language.tree import Query
 from seqube.plan.aggregates import AggregatePlan, Aggregation
 from seqube.plan.chase import Chase, Estimates, SharedPlan
-from seqube.plan.measured import Measured
-from seqube.plan.physical import MatchPlan, Node, Option, Way, taking
+from seqube.plan.measured import Measurements
+from seqube.plan.needs import Plan
+from seqube.plan.physical import MatchPlan, Option, PlanNode, Way, taking
 from seqube.plan.sharing import Counted, Counting, SharingPlan
 from seqube.plan.strategies import (
     AGGREGATING,
@@ -37,13 +38,11 @@ from seqube.plan.strategies import (
     SHARING,
     STRATEGIES,
     Case,
-    Kind,
-    Sharing,
+    MatchSharing,
+    StrategyKind,
     names,
 )
 from seqube.plan.views import Costs, Subquery, negated_events, subqueries
-
-Plan = MatchPlan | AggregatePlan
 
 AUTO = "auto"
 ALONE = ""  # the name of a query that is no workload
@@ -66,7 +65,7 @@ class WorkloadPlan:
 def optimize(
     queries: Mapping[str, Query],
     hierarchy: Hierarchy | None = None,
-    measured: Measured | None = None,
+    measured: Measurements | None = None,
     strategy: str = AUTO,
     shares: bool = True,
 ) -> WorkloadPlan:
@@ -99,12 +98,14 @@ def optimize(
     return WorkloadPlan(plans, strategy, matches, counts)
 
 
-def plan_query(query: Query, hierarchy: Hierarchy | None = None, measured: Measured | None = None, strategy: str = AUTO) -> Plan:
+def plan_query(
+    query: Query, hierarchy: Hierarchy | None = None, measured: Measurements | None = None, strategy: str = AUTO
+) -> Plan:
     """The plan of one query by itself."""
     return optimize({ALONE: query}, hierarchy, measured, strategy).plans[ALONE]
 
 
-def _shared_by(alone: Kind, shared: Kind, strategy: str) -> str | None:
+def _shared_by(alone: StrategyKind, shared: StrategyKind, strategy: str) -> str | None:
     """How queries are to share; None where they are asked to be evaluated by a strategy for each."""
     if strategy in names(alone):
         return None
@@ -233,7 +234,7 @@ def _weigh_whole(case: Case, plan: MatchPlan, loop: str) -> tuple[Option, ...]:
     )
 
 
-def _way(node: Node, strategy: str, options: tuple[Option, ...]) -> Way:
+def _way(node: PlanNode, strategy: str, options: tuple[Option, ...]) -> Way:
     return Way(node, strategy, taking(strategy, options or (Option(strategy),)))
 
 
@@ -245,17 +246,17 @@ def _seconds(ways: list[Way]) -> float:
 
 
 def share_matches(
-    queries: Mapping[str, Query], hierarchy: Hierarchy | None, measured: Measured, strategy: str = AUTO
+    queries: Mapping[str, Query], hierarchy: Hierarchy | None, measured: Measurements, strategy: str = AUTO
 ) -> SharedPlan:
     """Which query's matches are made from which other's: by `auto` as Chase finds cheapest, if anything is gained by it."""
-    workload = Sharing(Chase(queries, hierarchy), Estimates(measured))
+    workload = MatchSharing(Chase(queries, hierarchy), Estimates(measured))
     wanted = "chase" if strategy == AUTO else strategy
     options = [Option(row.name, row.cost(workload)) for row in SHARING if row.name in ("independent", wanted)]
     taken = "independent" if strategy == AUTO and not workload.plan(wanted).reuses else wanted
     return replace(workload.plan(taken), options=taking(taken, options))
 
 
-def share_counts(queries: Mapping[str, Counted], measured: Measured, strategy: str = AUTO) -> SharingPlan:
+def share_counts(queries: Mapping[str, Counted], measured: Measurements, strategy: str = AUTO) -> SharingPlan:
     """The cheapest way to count these queries together, or the one asked for."""
     workload = Counting(queries, measured.statistics, must_chop=strategy == "chop-connect")
     idle = {"chop-connect": workload.why_not_chopped()} if strategy == AUTO else {}

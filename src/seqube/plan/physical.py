@@ -30,7 +30,7 @@ from seqube.errors import PlanError
 from seqube.events.schema import UNITS
 from seqube.language.tree import Comparison, ComparisonOp, Output, Predicate, Value, Window
 
-LONGEST = 2**63 - 1  # ticks: all of time
+ALL_OF_TIME = 2**63 - 1  # ticks: all of time
 
 # What the matcher does by itself, from the inside out: for whole patterns, and for sub-queries.
 OWN_WAYS = ("scan", "array-stacks", "time-join", "merge", "latest-start", "candidates", "once")
@@ -46,11 +46,11 @@ class Scan:
     filters: tuple[Predicate, ...] = ()
 
     @property
-    def parts(self) -> tuple[Node, ...]:
+    def parts(self) -> tuple[PlanNode, ...]:
         return ()
 
     @property
-    def absent(self) -> tuple[Node, ...]:
+    def absent(self) -> tuple[PlanNode, ...]:
         return ()
 
     @property
@@ -140,7 +140,7 @@ class Absence:
     (negations inside it whose scope or predicates reach outside of it).
     """
 
-    instance: Node
+    instance: PlanNode
     scope: Scope
     links: tuple[Link, ...] = ()
     filters: tuple[Guarded, ...] = ()
@@ -162,24 +162,24 @@ class Gap:
     """
 
     position: int
-    instance: Node
+    instance: PlanNode
     key: tuple[Value, ...] | None = None  # in the order of the sequence's key columns; None: instances of any key cancel
 
 
 @dataclass(frozen=True, slots=True)
 class MatchSequence:
-    slots: tuple[Node, ...]
+    slots: tuple[PlanNode, ...]
     clauses: tuple[Clause, ...] = ()
     key: tuple[KeyColumn, ...] = ()
     gaps: tuple[Gap, ...] = ()
     filters: tuple[Guarded, ...] = ()
 
     @property
-    def parts(self) -> tuple[Node, ...]:
+    def parts(self) -> tuple[PlanNode, ...]:
         return self.slots
 
     @property
-    def absent(self) -> tuple[Node, ...]:
+    def absent(self) -> tuple[PlanNode, ...]:
         return tuple(gap.instance for gap in self.gaps)
 
     @property
@@ -200,17 +200,17 @@ class MatchSequence:
 
 @dataclass(frozen=True, slots=True)
 class MatchConjunction:
-    slots: tuple[Node, ...]
+    slots: tuple[PlanNode, ...]
     clauses: tuple[Clause, ...] = ()
     key: tuple[KeyColumn, ...] = ()
     filters: tuple[Guarded, ...] = ()
 
     @property
-    def parts(self) -> tuple[Node, ...]:
+    def parts(self) -> tuple[PlanNode, ...]:
         return self.slots
 
     @property
-    def absent(self) -> tuple[Node, ...]:
+    def absent(self) -> tuple[PlanNode, ...]:
         return ()
 
     @property
@@ -228,15 +228,15 @@ class MatchConjunction:
 
 @dataclass(frozen=True, slots=True)
 class MatchAlternatives:
-    branches: tuple[Node, ...]
+    branches: tuple[PlanNode, ...]
     filters: tuple[Guarded, ...] = ()
 
     @property
-    def parts(self) -> tuple[Node, ...]:
+    def parts(self) -> tuple[PlanNode, ...]:
         return self.branches
 
     @property
-    def absent(self) -> tuple[Node, ...]:
+    def absent(self) -> tuple[PlanNode, ...]:
         return ()
 
     @property
@@ -252,10 +252,10 @@ class MatchAlternatives:
         return tuple(scan for branch in self.branches for scan in branch.may_end)
 
 
-Node = Scan | MatchSequence | MatchConjunction | MatchAlternatives
+PlanNode = Scan | MatchSequence | MatchConjunction | MatchAlternatives
 
 
-def _all_bound(node: Node) -> tuple[str, ...]:
+def _all_bound(node: PlanNode) -> tuple[str, ...]:
     return tuple(name for part in node.parts for name in part.binds)
 
 
@@ -295,7 +295,7 @@ def milliseconds(seconds: float) -> str:
 class Way:
     """How a sub-query, or the whole, is evaluated, and what else was weighed, where something was."""
 
-    subquery: Node
+    subquery: PlanNode
     strategy: str
     options: tuple[Option, ...] = ()
 
@@ -304,7 +304,7 @@ class Way:
 class MatchPlan:
     """A query that returns matches. `ways` says how its sub-queries are evaluated, where there is a choice."""
 
-    pattern: Node
+    pattern: PlanNode
     window: Window
     checks: tuple[Absence, ...] = ()
     partition_by: tuple[str, ...] = ()
@@ -351,7 +351,7 @@ def ticks(window: Window, unit: str) -> int:
     A number of events stays that number; what is longer than all of time is as long as all of time.
     """
     length = -(-window.length * 1_000 // UNITS[unit]) if window.unit == "us" else window.length
-    return min(length, LONGEST)
+    return min(length, ALL_OF_TIME)
 
 
 def whole_ticks(period: Window, unit: str) -> int:
@@ -367,7 +367,7 @@ def whole_ticks(period: Window, unit: str) -> int:
 # ---------------------------------------------------------------- looking through a plan
 
 
-def walk(part: MatchPlan | Absence | Node) -> Iterator[Node]:
+def walk(part: MatchPlan | Absence | PlanNode) -> Iterator[PlanNode]:
     """Every node of a plan, or below a node and with it, those of negations included; each before what it is made of."""
     match part:
         case MatchPlan():
@@ -383,7 +383,7 @@ def walk(part: MatchPlan | Absence | Node) -> Iterator[Node]:
             assert_never(part)
 
 
-def scans(part: MatchPlan | Absence | Node) -> Iterator[Scan]:
+def scans(part: MatchPlan | Absence | PlanNode) -> Iterator[Scan]:
     """Every scan of a plan or below a node, those of negations included."""
     return (node for node in walk(part) if isinstance(node, Scan))
 
@@ -406,7 +406,7 @@ def predicates(plan: MatchPlan) -> Iterator[Predicate]:
 def with_scans(plan: MatchPlan, change: Callable[[Scan], Scan]) -> MatchPlan:
     """The plan with other scans, those of negations included."""
 
-    def node(part: Node) -> Node:
+    def node(part: PlanNode) -> PlanNode:
         match part:
             case Scan():
                 return change(part)

@@ -45,7 +45,7 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchSequence,
-    Node,
+    PlanNode,
     Scan,
     Scope,
 )
@@ -73,7 +73,7 @@ def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchP
 class _Built:
     """A node, and what it could not settle by itself: predicates on outer variables, negations to be checked per match."""
 
-    node: Node
+    node: PlanNode
     lifted: tuple[Guarded, ...] = ()
     checks: tuple[Absence, ...] = ()
 

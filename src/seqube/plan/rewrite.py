@@ -54,7 +54,7 @@ def rooted(query: Query) -> Pattern:
         if isinstance(pattern, Type):
             pattern = Seq((pattern,))
         pattern = replace(pattern, where=pattern.where + query.where)
-    return flatten(spread_same(pattern))
+    return flatten_pattern(spread_same(pattern))
 
 
 # ---------------------------------------------------------------- the same attribute
@@ -102,13 +102,13 @@ def _rebuilt(operator: Seq | And | Or, parts: Iterable[Part], where: tuple[Predi
 # ---------------------------------------------------------------- nesting
 
 
-def flatten(pattern: Pattern) -> Pattern:
+def flatten_pattern(pattern: Pattern) -> Pattern:
     """Operators of one kind inside each other as one, where that means the same; an operator of one part as that part."""
     if isinstance(pattern, Type):
         return pattern
     parts: list[Part] = []
     where = pattern.where
-    for child in _each(flatten, pattern.parts):
+    for child in _each(flatten_pattern, pattern.parts):
         if isinstance(child, Seq | And | Or) and type(child) is type(pattern) and _splices(child):
             parts.extend(child.parts)
             where += child.where

@@ -33,11 +33,11 @@ from seqube.plan.aggregates import (
     MATCHES,
     MULTIPLY,
     PER_SLOT,
-    SCAN,
+    SCAN_EVENT,
     TOUCH,
     UPDATE,
     AggregatePlan,
-    Chain,
+    EventChain,
 )
 from seqube.plan.physical import Option, Scan, ticks
 
@@ -46,7 +46,7 @@ MOST_STARTS = 2_048  # live starts of a piece: a snapshot has a number for every
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class SlotLabel:
     """What an event must be to fill a slot, whatever the slot's variable is called."""
 
     name: str
@@ -54,14 +54,14 @@ class Label:
     filters: tuple[Predicate, ...] = ()
 
 
-Pattern = tuple[Label, ...]
+SlotPattern = tuple[SlotLabel, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
     """A shareable query: its labels and its window in ticks."""
 
-    pattern: Pattern
+    pattern: SlotPattern
     window: int
 
 
@@ -69,7 +69,7 @@ class Counted:
 class Candidate:
     """A substring that several queries could share, and the seconds that would be saved."""
 
-    piece: Pattern
+    piece: SlotPattern
     queries: frozenset[str]
     benefit: float
 
@@ -80,17 +80,17 @@ class SharingPlan:
 
     queries: Mapping[str, Counted]
     strategy: str
-    pieces: Mapping[str, tuple[Pattern, ...]]
+    pieces: Mapping[str, tuple[SlotPattern, ...]]
     candidates: tuple[Candidate, ...] = ()
     chosen: tuple[Candidate, ...] = ()
     conflicts: tuple[tuple[int, int], ...] = ()  # positions in `candidates`
     options: tuple[Option, ...] = ()
 
 
-def counted(plan: AggregatePlan, chain: Chain | str, unit: str) -> Counted | str:
+def counted(plan: AggregatePlan, chain: EventChain | str, unit: str) -> Counted | str:
     """The query as one whose counters can be shared, or why they cannot."""
     window = plan.matches.window
-    if not isinstance(chain, Chain):
+    if not isinstance(chain, EventChain):
         return chain
     if chain.key or plan.matches.partition_by:
         return "it counts by a key"
@@ -110,9 +110,9 @@ def counted(plan: AggregatePlan, chain: Chain | str, unit: str) -> Counted | str
     return Counted(tuple(_label(slot) for slot in chain.slots), ticks(window, unit))
 
 
-def _label(slot: Scan) -> Label:
+def _label(slot: Scan) -> SlotLabel:
     unnamed = renaming({slot.variable: ""})
-    return Label(slot.name, slot.types, tuple(transform(predicate, unnamed) for predicate in slot.filters))
+    return SlotLabel(slot.name, slot.types, tuple(transform(predicate, unnamed) for predicate in slot.filters))
 
 
 # ---------------------------------------------------------------- costs
@@ -124,23 +124,23 @@ class Frequencies:
 
     statistics: Statistics
 
-    def count(self, label: Label) -> float:
+    def count(self, label: SlotLabel) -> float:
         return float(self.statistics.count(label.types))
 
-    def live(self, label: Label, window: int) -> float:
+    def live(self, label: SlotLabel, window: int) -> float:
         """Events of a label in a window."""
         return self.count(label) * min(1.0, window / max(self.statistics.span, 1))
 
     def alone(self, query: Counted) -> float:
         """A query by itself, as a window product."""
         events = sum(map(self.count, query.pattern))
-        return SCAN * self.statistics.n + events * (LAY_OUT + MULTIPLY + PER_SLOT * len(query.pattern))
+        return SCAN_EVENT * self.statistics.n + events * (LAY_OUT + MULTIPLY + PER_SLOT * len(query.pattern))
 
-    def counters(self, piece: Pattern, window: int) -> float:
+    def counters(self, piece: SlotPattern, window: int) -> float:
         """The prefix counters of a piece, per start."""
         return sum(self.count(label) * (UPDATE + TOUCH * self.live(piece[0], window)) for label in piece)
 
-    def connected(self, query: Counted, pieces: Sequence[Pattern]) -> float:
+    def connected(self, query: Counted, pieces: Sequence[SlotPattern]) -> float:
         """Snapshots and final sums of a chopped query; its pieces' counters are not in it."""
         starts = self.live(query.pattern[0], query.window)
         seconds = 0.0
@@ -156,18 +156,18 @@ class Frequencies:
         for window in {query.window for query in queries.values()}:
             patterns = [query.pattern for query in queries.values() if query.window == window]
             nodes = {pattern[: i + 1] for pattern in patterns for i in range(len(pattern))}
-            seconds += SCAN * self.statistics.n
+            seconds += SCAN_EVENT * self.statistics.n
             seconds += sum(self.count(node[-1]) * (MULTIPLY + PER_SLOT * len(node)) / 2 for node in nodes)
             seconds += sum(self.count(pattern[-1]) * MULTIPLY for pattern in patterns)
         return seconds
 
-    def chopped(self, queries: Mapping[str, Counted], pieces: Mapping[str, Sequence[Pattern]]) -> float:
-        windows: dict[Pattern, int] = {}
+    def chopped(self, queries: Mapping[str, Counted], pieces: Mapping[str, Sequence[SlotPattern]]) -> float:
+        windows: dict[SlotPattern, int] = {}
         for name, parts in pieces.items():
             for piece in parts:
                 windows[piece] = max(windows.get(piece, 0), queries[name].window)
         shared = sum(self.counters(piece, window) for piece, window in windows.items())
-        return SCAN * self.statistics.n + shared + sum(self.connected(queries[name], parts) for name, parts in pieces.items())
+        return SCAN_EVENT * self.statistics.n + shared + sum(self.connected(queries[name], parts) for name, parts in pieces.items())
 
 
 # ---------------------------------------------------------------- candidates and conflicts
@@ -181,17 +181,17 @@ def find_candidates(queries: Mapping[str, Counted], frequencies: Frequencies) ->
         unshared = sum(frequencies.chopped({name: queries[name]}, {name: (queries[name].pattern,)}) for name in sorted(names))
         sharing = {name: queries[name] for name in sorted(names)}
         chops = {name: chop(query.pattern, [piece]) for name, query in sharing.items()}
-        once = SCAN * frequencies.statistics.n * (len(names) - 1)  # the scan is shared whatever is chopped
+        once = SCAN_EVENT * frequencies.statistics.n * (len(names) - 1)  # the scan is shared whatever is chopped
         found.append(Candidate(piece, names, unshared - once - frequencies.chopped(sharing, chops)))
     return tuple(sorted(found, key=lambda candidate: (-candidate.benefit, [label.name for label in candidate.piece])))
 
 
-def _frequent(queries: Mapping[str, Counted]) -> dict[Pattern, frozenset[str]]:
+def _frequent(queries: Mapping[str, Counted]) -> dict[SlotPattern, frozenset[str]]:
     """Apriori: a substring is looked at only if what is left without its last label is shared already."""
-    found: dict[Pattern, frozenset[str]] = {}
+    found: dict[SlotPattern, frozenset[str]] = {}
     length, grown = 2, None
     while grown is None or grown:
-        holders: dict[Pattern, set[str]] = {}
+        holders: dict[SlotPattern, set[str]] = {}
         for name, query in queries.items():
             for piece in _substrings(query.pattern, length):
                 if length == 2 or (piece[:-1] in found and piece[1:] in found):
@@ -202,11 +202,11 @@ def _frequent(queries: Mapping[str, Counted]) -> dict[Pattern, frozenset[str]]:
     return found
 
 
-def _substrings(pattern: Pattern, length: int) -> Iterator[Pattern]:
+def _substrings(pattern: SlotPattern, length: int) -> Iterator[SlotPattern]:
     return (pattern[i : i + length] for i in range(len(pattern) - length + 1))
 
 
-def _place(pattern: Pattern, piece: Pattern) -> range:
+def _place(pattern: SlotPattern, piece: SlotPattern) -> range:
     """Where a piece stands first in a pattern."""
     at = next(i for i in range(len(pattern)) if pattern[i : i + len(piece)] == piece)
     return range(at, at + len(piece))
@@ -264,7 +264,7 @@ def _against(conflicts: Sequence[tuple[int, int]]) -> dict[int, set[int]]:
     return against
 
 
-def chop(pattern: Pattern, shared: Sequence[Pattern]) -> tuple[Pattern, ...]:
+def chop(pattern: SlotPattern, shared: Sequence[SlotPattern]) -> tuple[SlotPattern, ...]:
     """The pattern in pieces: the shared ones, and what is left between them."""
     places = sorted((_place(pattern, piece) for piece in shared), key=lambda place: place.start)
     cuts = sorted({0, len(pattern), *(place.start for place in places), *(place.stop for place in places)})
@@ -300,7 +300,7 @@ class Counting:
         return self.candidates[:1] if self.must_chop and not chosen else chosen
 
     @cached_property
-    def pieces(self) -> dict[str, tuple[Pattern, ...]]:
+    def pieces(self) -> dict[str, tuple[SlotPattern, ...]]:
         return {
             name: chop(query.pattern, [candidate.piece for candidate in self.chosen if name in candidate.queries])
             for name, query in self.queries.items()

@@ -28,16 +28,16 @@ from typing import Literal as OneOf
 from seqube.events import Hierarchy
 from seqube.language.tree import Predicate, Query
 from seqube.language.writer import write_predicate
-from seqube.plan.aggregates import AggregatePlan, Aggregation, Chain, chain_of, looked_up, plan_aggregates
+from seqube.plan.aggregates import AggregatePlan, Aggregation, EventChain, chain_of, looked_up, plan_aggregates
 from seqube.plan.chase import Chase, Estimates, SharedPlan
 from seqube.plan.ecube import Cuboid, cuboid_of
-from seqube.plan.measured import Measured
-from seqube.plan.physical import MatchPlan, Node, walk
+from seqube.plan.measured import Measurements
+from seqube.plan.physical import MatchPlan, PlanNode, walk
 from seqube.plan.planner import plan_matches, plan_nested
 from seqube.plan.sharing import Counted, Counting, counted
-from seqube.plan.views import FLAT, INSTANCE, OWN, Weighed, equated, untestable
+from seqube.plan.views import FLAT, INSTANCE, OWN_NAMES, Weighed, equated, untestable
 
-Kind = OneOf["matches", "aggregates", "shared matches", "shared counts"]
+StrategyKind = OneOf["matches", "aggregates", "shared matches", "shared counts"]
 
 NOTHING_KNOWN = "nothing is known about the events"
 KNOWN_MEASURES = frozenset({"COUNT", "SUM", "MIN", "MAX"})
@@ -51,7 +51,7 @@ class Case:
 
     query: Query
     hierarchy: Hierarchy | None = None
-    measured: Measured | None = None
+    measured: Measurements | None = None
     shares: bool = True  # whether queries can be evaluated together where it is run
 
     @property
@@ -82,7 +82,7 @@ class Case:
         return untestable(self.nested) if negates else None
 
     @cached_property
-    def chain(self) -> Chain | str:
+    def chain(self) -> EventChain | str:
         return chain_of(self.plan) if isinstance(self.plan, AggregatePlan) else "it returns matches"
 
     @cached_property
@@ -96,7 +96,7 @@ class Case:
         return cuboid_of(self.query, self.hierarchy)
 
     @cached_property
-    def known(self) -> Measured | None:
+    def known(self) -> Measurements | None:
         """What is known of the events, as far as it concerns this query."""
         if self.measured is None:
             return None
@@ -108,7 +108,7 @@ class Case:
     def unknown(self) -> str | None:
         """What no strategy has been thought through for: a node of its plan, or a measure."""
         for node in _nodes(self.matches):
-            if type(node) not in OWN:
+            if type(node) not in OWN_NAMES:
                 return f"nothing is known of {type(node).__name__}"
         for measure in self.plan.measures if isinstance(self.plan, AggregatePlan) else ():
             if measure.function not in KNOWN_MEASURES:
@@ -116,10 +116,10 @@ class Case:
         return None
 
 
-def _nodes(plan: MatchPlan) -> Iterator[Node]:
+def _nodes(plan: MatchPlan) -> Iterator[PlanNode]:
     """The nodes of a plan, of whatever kind they are; below one that is not known, nothing is looked at."""
     checks = list(plan.checks)
-    waiting: list[Node] = [plan.pattern]
+    waiting: list[PlanNode] = [plan.pattern]
     while waiting or checks:
         if not waiting:
             check = checks.pop()
@@ -127,12 +127,12 @@ def _nodes(plan: MatchPlan) -> Iterator[Node]:
             waiting.append(check.instance)
         node = waiting.pop()
         yield node
-        if type(node) in OWN:
+        if type(node) in OWN_NAMES:
             waiting += (*node.parts, *node.absent)
 
 
 @dataclass(frozen=True)
-class Sharing:
+class MatchSharing:
     """A workload of matches to be priced: a strategy costs what its plan does, and each plan is made once."""
 
     chase: Chase
@@ -150,7 +150,7 @@ class Strategy(Generic[Priced]):
     """A row of the table."""
 
     name: str
-    kind: Kind
+    kind: StrategyKind
     paper: str | None
     _applies: Callable[[Case], str | None]
     cost: Callable[[Priced], float]
@@ -189,7 +189,7 @@ def _by_latest_start(case: Case) -> str | None:
 
 
 def _by_counters(case: Case) -> str | None:
-    return None if isinstance(case.chain, Chain) else case.chain
+    return None if isinstance(case.chain, EventChain) else case.chain
 
 
 def _from_another(case: Case) -> str | None:
@@ -232,13 +232,13 @@ def _own(part: Weighed) -> float:
 # ---------------------------------------------------------------- the table
 
 OWN_STRATEGY = "latest-start"  # what the matcher does by itself
-NEEL, VIEWS, A_SEQ, E_CUBE = "NEEL", "continuous sliding views", "A-Seq", "E-Cube"
+NEEL, SLIDING_VIEWS, A_SEQ, E_CUBE = "NEEL", "continuous sliding views", "A-Seq", "E-Cube"
 
 MATCHING: tuple[Strategy[Weighed], ...] = (
     Strategy("iterative", "matches", NEEL, _by_loops, _iterative),
-    Strategy("aggressive", "matches", VIEWS, _by_loops, _aggressive),
-    Strategy("passive", "matches", VIEWS, _by_loops, _passive),
-    Strategy("balanced", "matches", VIEWS, _by_loops, _balanced),
+    Strategy("aggressive", "matches", SLIDING_VIEWS, _by_loops, _aggressive),
+    Strategy("passive", "matches", SLIDING_VIEWS, _by_loops, _passive),
+    Strategy("balanced", "matches", SLIDING_VIEWS, _by_loops, _balanced),
     Strategy(OWN_STRATEGY, "matches", None, _by_latest_start, _own),
 )
 AGGREGATING: tuple[Strategy[Aggregation], ...] = (
@@ -246,7 +246,7 @@ AGGREGATING: tuple[Strategy[Aggregation], ...] = (
     Strategy("per-start", "aggregates", A_SEQ, _by_counters, Aggregation.per_start),
     Strategy("window-product", "aggregates", None, _by_counters, Aggregation.window_product),
 )
-SHARING: tuple[Strategy[Sharing], ...] = (
+SHARING: tuple[Strategy[MatchSharing], ...] = (
     Strategy("independent", "shared matches", None, _always, lambda workload: workload.plan("independent").seconds),
     Strategy("top-down", "shared matches", E_CUBE, _from_another, lambda workload: workload.plan("top-down").seconds),
     Strategy("bottom-up", "shared matches", E_CUBE, _from_another, lambda workload: workload.plan("bottom-up").seconds),
@@ -261,6 +261,6 @@ LOOPS = tuple(row.name for row in MATCHING if row.name != OWN_STRATEGY)
 STRATEGIES: tuple[Strategy[Any], ...] = (*MATCHING, *AGGREGATING, *SHARING, *COUNTING)
 
 
-def names(*kinds: Kind) -> tuple[str, ...]:
+def names(*kinds: StrategyKind) -> tuple[str, ...]:
     """The strategies of some kinds, or all, each name once."""
     return tuple(dict.fromkeys(strategy.name for strategy in STRATEGIES if not kinds or strategy.kind in kinds))

@@ -33,7 +33,7 @@ from seqube.language.tree import (
     Value,
     attributes,
 )
-from seqube.plan.measured import Measured
+from seqube.plan.measured import Measurements
 from seqube.plan.physical import (
     Absence,
     Atom,
@@ -41,7 +41,7 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchSequence,
-    Node,
+    PlanNode,
     Scan,
     all_checks,
     ticks,
@@ -146,8 +146,8 @@ def _equated(pattern: Pattern) -> Iterator[str]:
 class Subquery:
     """An expression of several events nested in another one, or negated in it."""
 
-    node: Node
-    parent: Node
+    node: PlanNode
+    parent: PlanNode
     negated: bool
     tied: bool = False  # to outer events, by more than equalities: its instances must be looked at
 
@@ -167,7 +167,7 @@ def negated_events(plan: MatchPlan) -> Iterator[Subquery]:
             yield Subquery(check.instance, plan.pattern, negated=True, tied=bool(check.filters or check.checks))
 
 
-def _below(node: Node) -> Iterator[Subquery]:
+def _below(node: PlanNode) -> Iterator[Subquery]:
     for child in node.parts:
         if not isinstance(child, Scan):
             yield Subquery(child, node, negated=False)
@@ -178,7 +178,7 @@ def _below(node: Node) -> Iterator[Subquery]:
             yield from _below(child)
 
 
-def _negated(absence: Absence, parent: Node) -> Iterator[Subquery]:
+def _negated(absence: Absence, parent: PlanNode) -> Iterator[Subquery]:
     if not isinstance(absence.instance, Scan):
         yield Subquery(absence.instance, parent, negated=True, tied=bool(absence.filters or absence.checks))
         yield from _below(absence.instance)
@@ -204,7 +204,7 @@ INSTANCE = 4e-7
 FLAT = 0.12
 
 # What the matcher's own loops do for each kind of pattern that nests no other.
-OWN: dict[type[Node], str] = {
+OWN_NAMES: dict[type[PlanNode], str] = {
     Scan: "scan",
     MatchSequence: "array-stacks",
     MatchConjunction: "time-join",
@@ -240,12 +240,12 @@ class Costs:
     Ov               | what an interval shares with those of the triggers before it: all but the trigger's own share of the window
     """
 
-    measured: Measured
+    measured: Measurements
     window: float  # in ticks, or in events
     counts_events: bool
 
     @staticmethod
-    def of(plan: MatchPlan, measured: Measured) -> Costs:
+    def of(plan: MatchPlan, measured: Measurements) -> Costs:
         return Costs(measured, float(ticks(plan.window, measured.unit)), plan.window.counts_events)
 
     def weigh(self, asked: Subquery) -> Weighed:
@@ -272,18 +272,18 @@ class Costs:
             intervals=min(outer, triggers * self._product(own[:-1], share) + 1),
         )
 
-    def weigh_whole(self, pattern: Node, loop: str) -> dict[str, float]:
+    def weigh_whole(self, pattern: PlanNode, loop: str) -> dict[str, float]:
         """Seconds for a pattern without sub-queries: in the matcher's own loops, without its key, and trigger by trigger."""
         events = self._in_stream(pattern)
         found = self._windows() * self._found(pattern, 1.0)
         steps = self._windows() * self._steps(pattern, 1.0)
-        costs = {OWN[type(pattern)]: FLAT * (events + found)}
+        costs = {OWN_NAMES[type(pattern)]: FLAT * (events + found)}
         if isinstance(pattern, MatchSequence | MatchConjunction) and pattern.key:
             costs["equality in the loop, no key"] = FLAT * (events + max(steps, found))
         costs[loop] = events + max(steps, found)
         return {name: INSTANCE * touched for name, touched in costs.items()}
 
-    def _in_stream(self, node: Node) -> float:
+    def _in_stream(self, node: PlanNode) -> float:
         if isinstance(node, Scan):
             return float(self.measured.statistics.count(node.types))
         return sum(map(self._in_stream, node.parts))
@@ -296,10 +296,10 @@ class Costs:
     def _in_window(self, scan: Scan) -> float:
         return self.measured.statistics.count(scan.types) / self._windows() * 0.5 ** len(scan.filters)
 
-    def _product(self, nodes: Iterable[Node], share: float) -> float:
+    def _product(self, nodes: Iterable[PlanNode], share: float) -> float:
         return prod((self._found(node, share) for node in nodes), start=1.0)
 
-    def _found(self, node: Node, share: float) -> float:
+    def _found(self, node: PlanNode, share: float) -> float:
         """Instances in an interval that is this share of a window."""
         match node:
             case Scan():
@@ -312,7 +312,7 @@ class Costs:
             case _:
                 assert_never(node)
 
-    def _kept(self, node: Node) -> float:
+    def _kept(self, node: PlanNode) -> float:
         """The share of combinations of a node's parts that its predicates keep; a third for each that is not an equality."""
         if isinstance(node, Scan | MatchAlternatives):
             return 1.0
@@ -325,7 +325,7 @@ class Costs:
                 shares.append(self.measured.share(atom.left, atom.right))
         return prod(shares) * (1 / 3) ** len(node.filters)
 
-    def _tied(self, parent: Node, subquery: Node) -> float:
+    def _tied(self, parent: PlanNode, subquery: PlanNode) -> float:
         """The share of a sub-query's instances that agree with one outer result, by equalities that are not part of a key."""
         if isinstance(parent, Scan | MatchAlternatives) or subquery not in parent.slots:
             return 1.0
@@ -337,7 +337,7 @@ class Costs:
             if isinstance(atom, Atom) and atom.op == "=" and position in (atom.left_slot, atom.right_slot)
         )
 
-    def _steps(self, node: Node, share: float) -> float:
+    def _steps(self, node: PlanNode, share: float) -> float:
         """What a walk touches to find them: every chain from the last event on (Equation 1)."""
         if isinstance(node, Scan):
             return self._in_window(node) * share

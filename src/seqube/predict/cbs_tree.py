@@ -29,10 +29,12 @@ import numpy as np
 import numpy.typing as npt
 
 from seqube.engine.jit import kernel
-from seqube.predict.episodes import NEVER, Codes, Episodes, Found, Ints, Seeds, double
+from seqube.events.batch import Codes
+from seqube.events.times import Ints
+from seqube.predict.episodes import NEVER, Episodes, Found, Seeds, double_room
 
 
-class Tree(NamedTuple):
+class CbsTree(NamedTuple):
     """The ring of leaves and the symbol sets above it. Node 1 is the root, below n are 2n and 2n + 1, leaf j is node L + j."""
 
     times: Ints  # by leaf
@@ -41,9 +43,9 @@ class Tree(NamedTuple):
     sets: npt.NDArray[np.uint64]  # by inner node
 
 
-def plant(n_leaves: int, n_symbols: int) -> Tree:
+def plant(n_leaves: int, n_symbols: int) -> CbsTree:
     """An empty tree; `n_leaves` is a power of two, at least 2."""
-    return Tree(
+    return CbsTree(
         np.full(n_leaves, NEVER, np.int64),
         np.full(n_leaves, -1, np.int32),
         np.zeros(n_leaves, np.int64),
@@ -73,7 +75,7 @@ def _most_at_once(times: Ints, window: int) -> int:
 
 @kernel
 def _match(
-    times: Ints, symbols: Codes, fresh: npt.NDArray[np.bool_], seeds: Seeds, tree: Tree, episodes: Episodes
+    times: Ints, symbols: Codes, fresh: npt.NDArray[np.bool_], seeds: Seeds, tree: CbsTree, episodes: Episodes
 ) -> tuple[int, Codes, Ints, Ints]:
     n_found = 0
     out_rules = np.empty(1024, np.int32)
@@ -110,7 +112,7 @@ def _match(
                     start = _retrieve(rule, head, floor, rejected, mapped, stack, tree, episodes)
                     if start != NEVER:
                         if n_found == out_rules.size:
-                            out_rules, out_starts, out_ends = double(out_rules, out_starts, out_ends)
+                            out_rules, out_starts, out_ends = double_room(out_rules, out_starts, out_ends)
                         out_rules[n_found] = rule
                         out_starts[n_found] = start
                         out_ends[n_found] = end
@@ -125,7 +127,7 @@ def _match(
 
 
 @kernel
-def _holds(node: int, symbol: int, tree: Tree) -> bool:
+def _holds(node: int, symbol: int, tree: CbsTree) -> bool:
     n_leaves = tree.symbols.size
     if node >= n_leaves:
         return bool(tree.symbols[node - n_leaves] == symbol)
@@ -133,7 +135,7 @@ def _holds(node: int, symbol: int, tree: Tree) -> bool:
 
 
 @kernel
-def _insert(number: int, time: int, symbol: int, first: int, tree: Tree) -> None:
+def _insert(number: int, time: int, symbol: int, first: int, tree: CbsTree) -> None:
     """Put an instance into the leaf of the oldest one, and bring the sets on the path to the root up to date."""
     n_leaves = tree.symbols.size
     leaf = number & (n_leaves - 1)
@@ -170,7 +172,7 @@ def _push(stack: npt.NDArray[np.int64], depth: int, node: int, leaf: int, width:
 
 
 @kernel
-def _find(symbol: int, lt: int, rt: int, head: int, stack: npt.NDArray[np.int64], tree: Tree) -> int:
+def _find(symbol: int, lt: int, rt: int, head: int, stack: npt.NDArray[np.int64], tree: CbsTree) -> int:
     """FindLatestEventOccurrence: the latest instance of a symbol numbered from lt to rt, or -1; `stack` is its working space."""
     n_leaves = tree.symbols.size
     newest = head & (n_leaves - 1)
@@ -231,7 +233,7 @@ def _find(symbol: int, lt: int, rt: int, head: int, stack: npt.NDArray[np.int64]
 
 
 @kernel
-def _oldest_from(floor: int, head: int, tree: Tree) -> int:
+def _oldest_from(floor: int, head: int, tree: CbsTree) -> int:
     """The number of the oldest instance in the tree that is not before `floor`; instances ascend in time."""
     n_leaves = tree.symbols.size
     low, high = max(-1, head - n_leaves), head
@@ -252,7 +254,7 @@ def _retrieve(
     rejected: Ints,
     mapped: Ints,
     stack: npt.NDArray[np.int64],
-    tree: Tree,
+    tree: CbsTree,
     episodes: Episodes,
 ) -> int:
     """Algorithm 1: the start of the rule's min-latest occurrence to the newest instance, or NEVER; `mapped` gets the numbers."""
@@ -287,7 +289,7 @@ def _reject(
     rejected: Ints,
     mapped: Ints,
     stack: npt.NDArray[np.int64],
-    tree: Tree,
+    tree: CbsTree,
     episodes: Episodes,
 ) -> None:
     """Definition 3: the instances that any later occurrence with the same start would contain."""

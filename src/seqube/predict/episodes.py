@@ -27,16 +27,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Evaluator
 from seqube.events import Events, Hierarchy
+from seqube.events.batch import Codes
+from seqube.events.times import Ints
 from seqube.predict.rules import Rule
 from seqube.predict.ruletext import VARIABLE, read_condition
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
 
 NEVER = -(2**62)  # before every time, and far enough from the edge to add to
 
@@ -174,14 +172,14 @@ def _group(codes: Codes, n_codes: int) -> tuple[Ints, Ints]:
 # ---------------------------------------------------------------- from events to instances
 
 
-class Instances(NamedTuple):
+class SymbolInstances(NamedTuple):
     """Instances of symbols in time order: the row of each and its symbol. A row of several symbols stands there several times."""
 
     rows: Ints
     symbols: Codes
 
 
-def find_instances(events: Events, symbols: Sequence[Symbol], hierarchy: Hierarchy | None) -> Instances:
+def find_instances(events: Events, symbols: Sequence[Symbol], hierarchy: Hierarchy | None) -> SymbolInstances:
     """Which rows are instances of which symbols: by type, by types below it in the hierarchy, and by condition."""
     covers = [hierarchy.covers(symbol.type) if hierarchy else frozenset((symbol.type,)) for symbol in symbols]
     codes = {name: code for code, name in enumerate(events.type_names)}
@@ -194,7 +192,7 @@ def find_instances(events: Events, symbols: Sequence[Symbol], hierarchy: Hierarc
     if n_meanings == np.count_nonzero(lookup >= 0) and all(symbol.where is None for symbol in symbols):
         found = lookup[events.types] if codes else np.empty(0, np.int32)
         rows = np.flatnonzero(found >= 0)
-        return Instances(rows, found[rows])
+        return SymbolInstances(rows, found[rows])
     evaluator = Evaluator(events)
     pieces = []
     for symbol, names in zip(symbols, covers, strict=True):
@@ -206,7 +204,7 @@ def find_instances(events: Events, symbols: Sequence[Symbol], hierarchy: Hierarc
     rows = np.concatenate(pieces)
     order = np.argsort(rows, kind="stable")
     numbers = np.repeat(np.arange(len(symbols), dtype=np.int32), [len(piece) for piece in pieces])
-    return Instances(rows[order], numbers[order])
+    return SymbolInstances(rows[order], numbers[order])
 
 
 # ---------------------------------------------------------------- what strategies take and give
@@ -221,7 +219,7 @@ class Found(NamedTuple):
 
 
 @kernel
-def double(rules: Codes, starts: Ints, ends: Ints) -> tuple[Codes, Ints, Ints]:
+def double_room(rules: Codes, starts: Ints, ends: Ints) -> tuple[Codes, Ints, Ints]:
     """Room for twice as many occurrences."""
     return (
         np.concatenate((rules, np.empty_like(rules))),

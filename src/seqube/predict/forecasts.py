@@ -28,11 +28,13 @@ from seqube.engine.predicates import code_columns
 from seqube.engine.results import Result
 from seqube.errors import Problem, QueryError, SchemaError
 from seqube.events import Events, Hierarchy, Schema
+from seqube.events.batch import Codes
+from seqube.events.times import Ints
 from seqube.language import check
-from seqube.predict.episodes import Codes, Episodes, Ints, Symbol, compile_episodes, find_instances
-from seqube.predict.matcher import Matcher, MatcherState, Occurrences, choose_strategy, join
+from seqube.predict.episodes import Episodes, Symbol, compile_episodes, find_instances
+from seqube.predict.matcher import EpisodeMatcher, MatcherState, Occurrences, choose_strategy, join
 from seqube.predict.outcomes import draw, judge, name_key, score, write_times
-from seqube.predict.rules import Edge, Rule, Rules
+from seqube.predict.rules import Rule, RuleEdge, Rules
 from seqube.predict.ruletext import Vertex, read_condition
 
 if TYPE_CHECKING:
@@ -40,10 +42,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-Progress = Callable[[int, int], None]  # events done, events in all
+ForecastProgress = Callable[[int, int], None]  # events done, events in all
 
 FIRST_STEP = 1 << 14  # events taken at once at first; then as many as take some SECONDS: limits are looked at in between
-SECONDS = 0.2
+STEP_SECONDS = 0.2
 _LATEST = np.iinfo(np.int64).max
 
 
@@ -56,7 +58,7 @@ def forecast(
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
-    progress: Progress | None = None,
+    progress: ForecastProgress | None = None,
     limits: Limits | None = None,
     **named: Unpack[Named],
 ) -> Forecast:
@@ -111,7 +113,7 @@ class _Group:
     partition_by: tuple[str, ...]
     episodes: Episodes
     symbols: tuple[Symbol, ...]
-    matcher: Matcher
+    matcher: EpisodeMatcher
     keys: list[pa.Array]  # by partition column: the value of each key code
 
 
@@ -134,7 +136,7 @@ class Forecaster:
 
     def _make_group(self, columns: tuple[str, ...], members: list[int], strategy: str) -> _Group:
         episodes, symbols = compile_episodes([self.rules[number] for number in members], self.schema.unit)
-        matcher = Matcher(episodes, strategy, keyed=bool(columns))
+        matcher = EpisodeMatcher(episodes, strategy, keyed=bool(columns))
         keys = [pa.array([], _plain(self.schema.arrow(column))) for column in columns]
         return _Group(np.array(members, np.int32), columns, episodes, symbols, matcher, keys)
 
@@ -144,7 +146,7 @@ class Forecaster:
             return self._write([])
         return self._write([self._step_group(group, events) for group in self._groups])
 
-    def run(self, events: Events, budget: Budget, progress: Progress | None = None) -> pa.Table:
+    def run(self, events: Events, budget: Budget, progress: ForecastProgress | None = None) -> pa.Table:
         """The predictions of a whole stream, as far as the budget allows."""
         pieces: list[pa.Table] = []
 
@@ -159,7 +161,7 @@ class Forecaster:
             began = perf_counter()
             keep(self.step(events.slice(start, start + size)))
             start = min(start + size, len(events))
-            size = max(1, int(size * min(8.0, SECONDS / (perf_counter() - began))))
+            size = max(1, int(size * min(8.0, STEP_SECONDS / (perf_counter() - began))))
             if progress:
                 progress(start, len(events))
         keep(self.finish())
@@ -298,7 +300,7 @@ def _overlaps(rule: Rule, hierarchy: Hierarchy) -> list[Problem]:
     return problems
 
 
-def _is_ordered(one: Vertex, other: Vertex, edges: tuple[Edge, ...]) -> bool:
+def _is_ordered(one: Vertex, other: Vertex, edges: tuple[RuleEdge, ...]) -> bool:
     def reached(alias: str) -> set[str]:
         found = {alias}
         while True:

@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from seqube.engine.jit import kernel
-from seqube.predict.episodes import NEVER, Codes, Episodes, Found, Ints, Seeds, double
+from seqube.events.batch import Codes
+from seqube.events.times import Ints
+from seqube.predict.episodes import NEVER, Episodes, Found, Seeds, double_room
 
 FOREVER = 2**62
 
@@ -152,7 +154,7 @@ def _match(
                         break
             if start >= floor:
                 if n_found == out_rules.size:
-                    out_rules, out_starts, out_ends = double(out_rules, out_starts, out_ends)
+                    out_rules, out_starts, out_ends = double_room(out_rules, out_starts, out_ends)
                 out_rules[n_found] = rule
                 out_starts[n_found] = start
                 out_ends[n_found] = end

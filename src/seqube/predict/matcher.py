@@ -23,14 +23,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from seqube.errors import DataError, PlanError, did_you_mean
+from seqube.events.batch import Codes
+from seqube.events.times import Ints
 from seqube.predict.cbs_tree import match_cbs_tree
-from seqube.predict.episodes import NEVER, Codes, Episodes, Found, Ints, Seeds
+from seqube.predict.episodes import NEVER, Episodes, Found, Seeds
 from seqube.predict.index import match_index
 from seqube.predict.tofel import match_direct, match_tofel
 
-Strategy = Callable[[Ints, Codes, npt.NDArray[np.bool_], Seeds, Episodes], Found]
+MatchEpisodes = Callable[[Ints, Codes, npt.NDArray[np.bool_], Seeds, Episodes], Found]
 
-STRATEGIES: dict[str, Strategy] = {
+EPISODE_STRATEGIES: dict[str, MatchEpisodes] = {
     "index": match_index,
     "cbs-tree": match_cbs_tree,
     "tofel": match_tofel,
@@ -39,13 +41,13 @@ STRATEGIES: dict[str, Strategy] = {
 _LONGEST_LINE = 2**61  # how far the streams of keys may reach when laid end to end
 
 
-def choose_strategy(name: str) -> Strategy:
+def choose_strategy(name: str) -> MatchEpisodes:
     """The strategy of this name; `auto` is the index, which no measured case has found slower than another."""
     if name == "auto":
         return match_index
-    if name not in STRATEGIES:
-        raise PlanError(f"unknown strategy {name!r} for a forecast\n  hint: {did_you_mean(name, ('auto', *STRATEGIES))}")
-    return STRATEGIES[name]
+    if name not in EPISODE_STRATEGIES:
+        raise PlanError(f"unknown strategy {name!r} for a forecast\n  hint: {did_you_mean(name, ('auto', *EPISODE_STRATEGIES))}")
+    return EPISODE_STRATEGIES[name]
 
 
 class Occurrences(NamedTuple):
@@ -91,7 +93,7 @@ _NO_CODES = np.empty(0, np.int32)
 EMPTY = MatcherState(_NONE, _NO_CODES, _NONE, 0, int(NEVER), _NO_CODES, _NONE, _NONE)
 
 
-class Matcher:
+class EpisodeMatcher:
     """Finds the occurrences of episodes in a stream. Times ascend from step to step; symbol -1 is an event that no rule names."""
 
     def __init__(self, episodes: Episodes, strategy: str = "auto", keyed: bool = False, state: MatcherState = EMPTY) -> None:

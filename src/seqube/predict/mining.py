@@ -35,16 +35,18 @@ from seqube.engine.predicates import code_columns
 from seqube.engine.sequence import LOWEST
 from seqube.errors import PlanError, Problem, QueryError
 from seqube.events import Events
+from seqube.events.batch import Codes
+from seqube.events.times import Ints
 from seqube.language.tree import Window
-from seqube.predict.episodes import Codes, Episodes, Found, Ints, Seeds, line_up
+from seqube.predict.episodes import Episodes, Found, Seeds, line_up
 from seqube.predict.index import match_index
 from seqube.predict.matcher import lay_end_to_end
 from seqube.predict.rules import Rule, Rules
 from seqube.predict.ruletext import Vertex, read_length, write_length
 
-Progress = Callable[[int, int], None]  # events in an episode, episodes that are counted
+MiningProgress = Callable[[int, int], None]  # events in an episode, episodes that are counted
 
-MOST_CANDIDATES = 2_000_000
+MOST_EPISODES = 2_000_000
 _BATCH = 20_000_000  # occurrences held at once
 _NO_SEEDS = Seeds(np.empty(0, np.int32), np.empty(0, np.int64))
 
@@ -63,7 +65,7 @@ def mine(
     type: str = "type",
     time: str = "ts",
     unit: str = "ms",
-    progress: Progress | None = None,
+    progress: MiningProgress | None = None,
 ) -> Rules:
     """Rules over event types that held in these events, the most certain first: `Rules` that `forecast` takes.
 
@@ -109,7 +111,7 @@ class Aim:
         """The support that is asked for, as a number of occurrences."""
         return int(self.min_support) if self.min_support >= 1 else at_least(self.min_support, n_events)
 
-    def find(self, counter: Counter, names: Sequence[str], n_events: int, progress: Progress | None = None) -> Rules:
+    def find(self, counter: Counter, names: Sequence[str], n_events: int, progress: MiningProgress | None = None) -> Rules:
         """The rules that hold. `names` are what the counter's symbols stand for, `n_events` counts those of every type."""
         within, least = min(self.ticks[0], self.ticks[1] - 1), self.least(n_events)
         found = search(counter, within, least, self.min_confidence, self.max_events, self.kinds, progress)
@@ -295,7 +297,7 @@ def cut_slices(
 # ---------------------------------------------------------------- searching
 
 
-class Pattern(NamedTuple):
+class FoundRule(NamedTuple):
     """A rule that held: the symbols of its predicate, whether they are a chain, what followed, how often of how many."""
 
     symbols: tuple[int, ...]
@@ -316,8 +318,8 @@ def search(
     min_confidence: Fraction,
     max_events: int,
     kinds: tuple[str, ...],
-    progress: Progress | None = None,
-) -> list[Pattern]:
+    progress: MiningProgress | None = None,
+) -> list[FoundRule]:
     """All patterns with enough support and confidence, the most certain first."""
     totals = counter.totals()
     frequent = np.flatnonzero(totals >= min_support).astype(np.int32)
@@ -330,7 +332,7 @@ def search(
             level = _grow(level, is_chain)
             if progress:
                 progress(size, len(level))
-            if len(level) > MOST_CANDIDATES:
+            if len(level) > MOST_EPISODES:
                 raise PlanError(f"{len(level):,} episodes would have to be counted\n  hint: raise min_support or lower max_events")
             supports = [counter.count(line_up(batch, is_chain, within, len(totals))) for batch in _batches(level, totals)]
             level = level[np.concatenate([np.empty(0, np.int64), *supports]) >= min_support]
@@ -374,7 +376,7 @@ def _follow(
     frequent: Codes,
     min_support: int,
     min_confidence: Fraction,
-) -> list[Pattern]:
+) -> list[FoundRule]:
     found = []
     for batch in _batches(level, totals):
         closed, hits = counter.follow(line_up(batch, is_chain, within, len(totals)), frequent)
@@ -382,11 +384,11 @@ def _follow(
         least = np.array([max(min_support, at_least(min_confidence, n)) for n in counts.tolist()], np.int64)[which]
         for row, k in np.argwhere(hits >= least[:, None]):
             symbols = tuple(batch[row].tolist())
-            found.append(Pattern(symbols, is_chain, int(frequent[k]), int(hits[row, k]), int(closed[row])))
+            found.append(FoundRule(symbols, is_chain, int(frequent[k]), int(hits[row, k]), int(closed[row])))
     return found
 
 
-def _write_rule(pattern: Pattern, names: Sequence[str], aim: Aim) -> Rule:
+def _write_rule(pattern: FoundRule, names: Sequence[str], aim: Aim) -> Rule:
     events = [Vertex("", names[symbol]).text for symbol in pattern.symbols]
     consequent = Vertex("", names[pattern.consequent]).text
     edges = [list(pair) for pair in pairwise(events)] if pattern.is_chain else []

@@ -21,8 +21,8 @@ from seqube.engine.predicates import code_columns
 from seqube.errors import PlanError
 from seqube.events import Events, Hierarchy
 from seqube.events.schema import is_moment
-from seqube.events.times import read_times
-from seqube.predict.episodes import Ints, Symbol, find_instances
+from seqube.events.times import Ints, read_times
+from seqube.predict.episodes import Symbol, find_instances
 from seqube.predict.matcher import locate
 from seqube.predict.rules import Rules
 

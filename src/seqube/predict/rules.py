@@ -32,7 +32,7 @@ from seqube.predict.ruletext import Vertex, join_layers, read_length, split_laye
 REQUIRED = ("predicate", "consequent", "within", "horizon", "probability")
 KEYS = ("name", *REQUIRED, "partition_by")
 
-Edge = tuple[str, str]
+RuleEdge = tuple[str, str]
 
 
 @dataclass(frozen=True, init=False)
@@ -55,7 +55,7 @@ class Rule:
 
     name: str
     vertices: tuple[Vertex, ...]
-    edges: tuple[Edge, ...]
+    edges: tuple[RuleEdge, ...]
     consequent: Vertex
     within: Window
     horizon: Window
@@ -164,9 +164,9 @@ class Rules(Sequence[Rule]):
     @classmethod
     def from_text(cls, text: str) -> Rules:
         """Rules from the text of a rule file; problems carry their line."""
-        from seqube.predict.ruletext import read_yaml
+        from seqube.predict.ruletext import read_located_yaml
 
-        document, places, problems = read_yaml(text)
+        document, places, problems = read_located_yaml(text)
         return cls._read(document, text, places, problems)
 
     @classmethod
@@ -345,7 +345,7 @@ class _Reading:
             self._report("partition_by names a column twice", "partition_by")
         return tuple(str(column) for column in columns)
 
-    def _read_predicate(self, predicate: Any) -> tuple[tuple[Vertex, ...], tuple[Edge, ...]]:
+    def _read_predicate(self, predicate: Any) -> tuple[tuple[Vertex, ...], tuple[RuleEdge, ...]]:
         if isinstance(predicate, str):
             try:
                 layers = split_layers(predicate)
@@ -366,7 +366,7 @@ class _Reading:
             return vertices, ()  # its edges would seem to go in circles
         return vertices, self._check_edges(vertices, pairs)
 
-    def _read_graph(self, graph: Mapping[Any, Any]) -> tuple[tuple[Vertex, ...], list[Edge]]:
+    def _read_graph(self, graph: Mapping[Any, Any]) -> tuple[tuple[Vertex, ...], list[RuleEdge]]:
         for key in graph:
             if key not in ("vertices", "edges"):
                 self._report(f"unknown key {key!r} in its predicate", "predicate", did_you_mean(str(key), ("vertices", "edges")))
@@ -396,7 +396,7 @@ class _Reading:
             seen.add((vertex.type, vertex.where))
         return len(seen) < len(vertices)
 
-    def _check_edges(self, vertices: Sequence[Vertex], pairs: Iterable[Edge]) -> tuple[Edge, ...]:
+    def _check_edges(self, vertices: Sequence[Vertex], pairs: Iterable[RuleEdge]) -> tuple[RuleEdge, ...]:
         order = {vertex.alias: number for number, vertex in enumerate(vertices)}
         known = set()
         for edge in pairs:
@@ -415,7 +415,7 @@ class _Reading:
 # ---------------------------------------------------------------- graphs and windows
 
 
-def sorted_from_sinks(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> list[str]:
+def sorted_from_sinks(vertices: Sequence[Vertex], edges: Sequence[RuleEdge]) -> list[str]:
     """Aliases so that each stands after all its successors (sinks first); those on cycles, and before them, are left out."""
     waiting = {vertex.alias: 0 for vertex in vertices}
     for u, _ in edges:
@@ -430,14 +430,14 @@ def sorted_from_sinks(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> list
     return ready
 
 
-def _predecessors(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> dict[str, list[str]]:
+def _predecessors(vertices: Sequence[Vertex], edges: Sequence[RuleEdge]) -> dict[str, list[str]]:
     before: dict[str, list[str]] = {vertex.alias: [] for vertex in vertices}
     for u, v in edges:
         before[v].append(u)
     return before
 
 
-def find_cycle(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> list[str]:
+def find_cycle(vertices: Sequence[Vertex], edges: Sequence[RuleEdge]) -> list[str]:
     """One cycle, its first alias repeated at the end; empty where there is none."""
     stuck = {vertex.alias for vertex in vertices} - set(sorted_from_sinks(vertices, edges))
     if not stuck:
@@ -449,7 +449,7 @@ def find_cycle(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> list[str]:
     return path[path.index(path[-1]) :]
 
 
-def lifts_of(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> dict[str, int]:
+def lifts_of(vertices: Sequence[Vertex], edges: Sequence[RuleEdge]) -> dict[str, int]:
     """How many edges the longest path from each vertex to a sink has; each vertex stands after all its successors."""
     lifts = dict.fromkeys(sorted_from_sinks(vertices, edges), 0)
     before = _predecessors(vertices, edges)

@@ -183,7 +183,7 @@ def write_length(window: Window) -> int | str:
 _DEEPEST = 32
 
 
-def read_yaml(text: str) -> tuple[Any, dict[tuple[Any, ...], Span], list[Problem]]:
+def read_located_yaml(text: str) -> tuple[Any, dict[tuple[Any, ...], Span], list[Problem]]:
     """The document, where each of its values stands (by path of keys), and the problems met: bad YAML, a key given twice."""
     import yaml
 

@@ -24,7 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from seqube.engine.jit import kernel
-from seqube.predict.episodes import NEVER, Codes, Episodes, Found, Ints, Seeds, double
+from seqube.events.batch import Codes
+from seqube.events.times import Ints
+from seqube.predict.episodes import NEVER, Episodes, Found, Seeds, double_room
 
 # ---------------------------------------------------------------- DirectMatch
 
@@ -66,7 +68,7 @@ def _match_direct(
                     start = _scan_back(times, symbols, stop, floor, rule, episodes)
                     if start >= floor:
                         if n_found == out_rules.size:
-                            out_rules, out_starts, out_ends = double(out_rules, out_starts, out_ends)
+                            out_rules, out_starts, out_ends = double_room(out_rules, out_starts, out_ends)
                         out_rules[n_found] = rule
                         out_starts[n_found] = start
                         out_ends[n_found] = end
@@ -161,7 +163,7 @@ def _match_tofel(
                     start = _read_back(rule, now, floor, queues, heads, lengths, episodes)
                     if start >= floor:
                         if n_found == out_rules.size:
-                            out_rules, out_starts, out_ends = double(out_rules, out_starts, out_ends)
+                            out_rules, out_starts, out_ends = double_room(out_rules, out_starts, out_ends)
                         out_rules[n_found] = rule
                         out_starts[n_found] = start
                         out_ends[n_found] = now

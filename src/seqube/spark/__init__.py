@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from seqube.language.tree import Window
     from seqube.plan.explain import Explanation
     from seqube.predict import Rule, Rules
-    from seqube.predict.mining import Progress
-    from seqube.spark.batch import Tables
+    from seqube.predict.mining import MiningProgress
+    from seqube.spark.batch import ResultFrames
 
 __all__ = ["explain", "forecast", "mine", "quarantine", "register", "run", "session"]
 
@@ -54,7 +54,7 @@ def run(
     slices: int | None = ...,
     limits: Limits | None = ...,
     **named: Unpack[Named],
-) -> Tables: ...
+) -> ResultFrames: ...
 def run(
     query: str | Query | Mapping[str, str | Query],
     events: DataFrame,
@@ -69,7 +69,7 @@ def run(
     slices: int | None = None,
     limits: Limits | None = None,
     **named: Unpack[Named],
-) -> DataFrame | Tables:
+) -> DataFrame | ResultFrames:
     """Run a query, or several by name, over a DataFrame of events; their rows come as a DataFrame each.
 
     - `query`, `hierarchy`, `strategy`: as for `seqube.run`.
@@ -94,12 +94,12 @@ def run(
     limits = read_limits(limits, named)
     source = ingest.read_source(events, type, time, unit)
     queries = query if isinstance(query, Mapping) else {"": query}
-    plans = ingest.prepare_all(queries, source, hierarchy, strategy)
+    plans = ingest.plan_all_over(queries, source, hierarchy, strategy)
     if events.isStreaming:
         watched = {
             name: stream.watch_stream({name: plan}, source, lateness, with_ids=ids, limits=limits) for name, plan in plans.items()
         }
-        tables = batch.Tables({name: each.matches(name) for name, each in watched.items()})
+        tables = batch.ResultFrames({name: each.matches(name) for name, each in watched.items()})
         return tables if isinstance(query, Mapping) else tables[""]
     source.warn()
     tables = batch.find(plans, source, with_ids=ids, slices=slices, limits=limits)
@@ -133,7 +133,7 @@ def explain(
 
     source = ingest.read_source(events, type, time, unit)
     queries = query if isinstance(query, Mapping) else {"": query}
-    return explanation.explain(ingest.prepare_all(queries, source, hierarchy, strategy), source)
+    return explanation.explain_on_spark(ingest.plan_all_over(queries, source, hierarchy, strategy), source)
 
 
 def forecast(
@@ -198,7 +198,7 @@ def mine(
     time: str = "ts",
     unit: str = "ms",
     slices: int | None = None,
-    progress: Progress | None = None,
+    progress: MiningProgress | None = None,
 ) -> Rules:
     """Rules over event types that held in a DataFrame of events, as `seqube.mine` finds them; the counting is done on Spark.
 
@@ -234,7 +234,7 @@ def quarantine(events: DataFrame, *, type: str = "type", time: str = "ts", unit:
     """
     from seqube.spark import ingest
 
-    return ingest.read_source(events, type, time, unit).quarantined()
+    return ingest.read_source(events, type, time, unit).rejected()
 
 
 def register(spark: SparkSession) -> None:

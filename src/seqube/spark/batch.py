@@ -29,11 +29,12 @@ from seqube.events import Events
 from seqube.events.schema import TIME
 from seqube.plan.needs import Plan, needs_of
 from seqube.spark import ingest
-from seqube.spark.blobs import gather_batches, read_blobs, write_blob
-from seqube.spark.folding import Fold, Work
-from seqube.spark.ingest import IDENTITY, REASON, SEQUENCE, Source
-from seqube.spark.routing import Layout, Task, lay_out
-from seqube.spark.rows import Answer, Columns, answer, needed_schema
+from seqube.spark.ingest import IDENTITY, INPUT_ORDER, REASON, EventFrame
+from seqube.spark.routing import Layout, SparkTask, lay_out
+from seqube.spark.rows import ShippedQuery, ship_query
+from seqube.spark.transport.blobs import gather_batches, read_blobs, write_blob
+from seqube.spark.transport.columns import Columns, needed_schema
+from seqube.spark.transport.folding import Fold, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 Route = Callable[["DataFrame"], "DataFrame"]  # the rows that matter, with a bucket for every group that wants them
 
 NUMBER = "#number"  # of an event in the whole stream, for windows of so many EVENTS
-BLOBS = "task int, blob binary"
+TASK_BLOBS = "task int, blob binary"
 
 BUCKETS_PER_TASK = 16  # so that tasks can be filled evenly, and a hot key does not take many others with it
 TASK_ROWS = 2_000_000  # about what one task holds; more rows make more tasks
@@ -139,7 +140,7 @@ def by_task(batches: Iterable[pa.RecordBatch]) -> dict[int, list[bytes]]:
 
 
 def match(
-    batches: Iterable[pa.RecordBatch], columns: Columns, tasks: Mapping[int, Task], wanted: Answer
+    batches: Iterable[pa.RecordBatch], columns: Columns, tasks: Mapping[int, SparkTask], wanted: ShippedQuery
 ) -> Iterator[pa.RecordBatch]:
     """Blobs -> the matches their tasks own."""
     found = by_task(batches)
@@ -149,7 +150,7 @@ def match(
         yield from match_task(columns.events(table), tasks[number], wanted)
 
 
-def match_task(events: Events, task: Task, wanted: Answer) -> Iterator[pa.RecordBatch]:
+def match_task(events: Events, task: SparkTask, wanted: ShippedQuery) -> Iterator[pa.RecordBatch]:
     budget = wanted.limits.budget()
     numbers = None
     if NUMBER in events.table.column_names:
@@ -171,7 +172,7 @@ class Numbering:
     layout: Layout  # by number
     types: frozenset[str]
 
-    def number(self, cell: int, events: Events) -> Iterator[tuple[Task, pa.Table]]:
+    def number(self, cell: int, events: Events) -> Iterator[tuple[SparkTask, pa.Table]]:
         numbers = self.offsets[cell] + np.arange(len(events), dtype=np.int64)
         rows = events.rows_of(self.types)
         table = events.table.take(pa.array(rows)).append_column(NUMBER, pa.array(numbers[rows]))
@@ -192,7 +193,7 @@ def number_rows(batches: Iterable[pa.RecordBatch], columns: Columns, numbering: 
 # ---------------------------------------------------------------- what the driver does
 
 
-class Tables(Mapping[str, "DataFrame"]):
+class ResultFrames(Mapping[str, "DataFrame"]):
     """The results of a workload by query name. Events are read and shuffled once and kept for all; `unpersist` lets them go."""
 
     def __init__(self, frames: Mapping[str, DataFrame], kept: Sequence[DataFrame] = ()) -> None:
@@ -215,13 +216,13 @@ class Tables(Mapping[str, "DataFrame"]):
 
 def find(
     plans: Mapping[str, Plan],
-    source: Source,
+    source: EventFrame,
     *,
     with_ids: bool = False,
     slices: int | None = None,
     skew: float = 2.0,
     limits: Limits = NO_LIMITS,
-) -> Tables:
+) -> ResultFrames:
     """The matches of all plans, one DataFrame each. `slices` asks for that many slices of time (or tasks, with a key)."""
     return Job(plans, source, with_ids, slices, skew, limits).tables()
 
@@ -232,7 +233,7 @@ class Job:
     def __init__(
         self,
         plans: Mapping[str, Plan],
-        source: Source,
+        source: EventFrame,
         with_ids: bool,
         slices: int | None,
         skew: float,
@@ -247,27 +248,27 @@ class Job:
         # A number that Spark Connect knows too; in one machine it is about the number of cores.
         self.parallelism = int(source.frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
 
-    def tables(self) -> Tables:
-        answers = {name: answer(plan, self.source.schema, self.with_ids, self.limits) for name, plan in self.plans.items()}
+    def tables(self) -> ResultFrames:
+        shipped = {name: ship_query(plan, self.source.schema, self.with_ids, self.limits) for name, plan in self.plans.items()}
         columns = self._columns()
         route = partial(self._route, columns)
         frames: dict[str, DataFrame] = {}
         kept: list[DataFrame] = []
         together = [group for group in self.groups if not group.numbers_rows]
         if together:
-            frames |= self._match(self.pack_all(route, columns, together), columns, answers, kept)
+            frames |= self._match(self.pack_all(route, columns, together), columns, shipped, kept)
         for group in self.groups:
             if group.numbers_rows:
                 numbered, tasks = self._pack_numbered(route(self.source.frame), columns, group)
-                arriving = replace(columns, hidden=(*(name for name in columns.hidden if name != SEQUENCE), NUMBER))
-                frames |= self._match((numbered, {group.number: tasks}), arriving, answers, kept)
-        return Tables({name: frames[name] for name in self.plans}, kept)
+                arriving = replace(columns, hidden=(*(name for name in columns.hidden if name != INPUT_ORDER), NUMBER))
+                frames |= self._match((numbered, {group.number: tasks}), arriving, shipped, kept)
+        return ResultFrames({name: frames[name] for name in self.plans}, kept)
 
     # ------------------------------------------------------------ rows that matter, with their buckets
 
     def _columns(self) -> Columns:
         schema = needed_schema(self.plans.values(), self.source.schema)
-        hidden = [SEQUENCE] if any(group.counts_events for group in self.groups) else []
+        hidden = [INPUT_ORDER] if any(group.counts_events for group in self.groups) else []
         types = ingest.coded_types(self.plans.values(), self.source)
         return Columns(schema, tuple(hidden + ([IDENTITY] if self.with_ids else [])), types)
 
@@ -280,8 +281,8 @@ class Job:
             if len(self.groups) > 1:  # a row goes only where it matters
                 place = F.when(ingest.relevant(group.plans.values(), self.source), place)
             own.append(place.cast("int").alias(group.column))
-        if SEQUENCE in columns.hidden:
-            own.append(F.monotonically_increasing_id().alias(SEQUENCE))
+        if INPUT_ORDER in columns.hidden:
+            own.append(F.monotonically_increasing_id().alias(INPUT_ORDER))
         if IDENTITY in columns.hidden:
             own.append(ingest.identity(self.source).alias(IDENTITY))
         frame = frame.where(F.isnull(ingest.column(REASON)))
@@ -293,7 +294,7 @@ class Job:
 
     # ------------------------------------------------------------ layouts
 
-    def pack_all(self, route: Route, columns: Columns, groups: list[Group]) -> tuple[DataFrame, dict[int, tuple[Task, ...]]]:
+    def pack_all(self, route: Route, columns: Columns, groups: list[Group]) -> tuple[DataFrame, dict[int, tuple[SparkTask, ...]]]:
         """Blobs of all rows that some group wants, each in the partition of its task; and the tasks."""
         frame = route(self.source.frame)
         layouts: dict[str, Layout] = {}
@@ -307,14 +308,14 @@ class Job:
         nothing = bytearray(write_blob(columns.arrow.empty_table()))
         alone = [layouts[group.column].tasks[0].number for group in groups if not group.can_be_cut and not group.key]
         if alone:
-            packed = packed.union(frame.sparkSession.createDataFrame([(number, nothing) for number in alone], BLOBS))
+            packed = packed.union(frame.sparkSession.createDataFrame([(number, nothing) for number in alone], TASK_BLOBS))
         blobs = packed.repartitionById(max(1, n_tasks), "task")
         return blobs, {group.number: layouts[group.column].tasks for group in groups}
 
     @staticmethod
     def _pack(frame: DataFrame, columns: Columns, layouts: Mapping[str, Layout]) -> DataFrame:
         fold = Fold.of(frame, columns.schema.type_column, columns.types)
-        return fold.map(frame, in_worker(lambda batches: pack(batches, columns, layouts)), BLOBS)
+        return fold.map(frame, in_worker(lambda batches: pack(batches, columns, layouts)), TASK_BLOBS)
 
     def _lay_out(self, frame: DataFrame, route: Route, group: Group, first: int) -> Layout:
         if not group.key:
@@ -384,7 +385,7 @@ class Job:
 
     # ------------------------------------------------------------ numbers over the whole stream
 
-    def _pack_numbered(self, frame: DataFrame, columns: Columns, group: Group) -> tuple[DataFrame, tuple[Task, ...]]:
+    def _pack_numbered(self, frame: DataFrame, columns: Columns, group: Group) -> tuple[DataFrame, tuple[SparkTask, ...]]:
         from pyspark.sql import functions as F  # noqa: N812
 
         total = frame.count()
@@ -406,16 +407,16 @@ class Job:
         numbering = Numbering(tuple(int(start) for start in starts), by_number, types)
         n_tasks = len(in_time.tasks)
         cells = self._pack(frame, columns, {group.column: in_time}).repartitionById(n_tasks, "task")
-        numbered = cells.mapInArrow(in_worker(lambda batches: number_rows(batches, columns, numbering)), BLOBS)
+        numbered = cells.mapInArrow(in_worker(lambda batches: number_rows(batches, columns, numbering)), TASK_BLOBS)
         return numbered.repartitionById(n_tasks, "task"), in_time.tasks
 
     # ------------------------------------------------------------ matches
 
     def _match(
         self,
-        shuffled: tuple[DataFrame, dict[int, tuple[Task, ...]]],
+        shuffled: tuple[DataFrame, dict[int, tuple[SparkTask, ...]]],
         columns: Columns,
-        answers: Mapping[str, Answer],
+        shipped: Mapping[str, ShippedQuery],
         kept: list[DataFrame],
     ) -> dict[str, DataFrame]:
         blobs, tasks_of = shuffled
@@ -428,34 +429,12 @@ class Job:
             tasks = {task.number: task for task in tasks_of[group.number]}
             own = blobs if len(groups) == 1 else blobs.where(ingest.column("task").isin(*tasks))
             for name in group.plans:
-                frames[name] = _matched(own, columns, tasks, answers[name])
+                frames[name] = _matched(own, columns, tasks, shipped[name])
         return frames
 
 
-def _matched(blobs: DataFrame, columns: Columns, tasks: Mapping[int, Task], wanted: Answer) -> DataFrame:
+def _matched(blobs: DataFrame, columns: Columns, tasks: Mapping[int, SparkTask], wanted: ShippedQuery) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     work = in_worker(lambda batches: match(batches, columns, tasks, wanted))
     return blobs.mapInArrow(work, from_arrow_schema(wanted.schema))
-
-
-def write_frame(frame: DataFrame, path: str, kind: str) -> None:
-    """Write rows to a folder, in place of what was there. CSV has no structs: theirs become columns of their own (`r.id`)."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    if kind == "csv":
-        columns: list[Column] = []
-        for field in frame.schema:
-            whole = ingest.column(field.name)
-            match field.dataType.typeName():
-                case "struct":
-                    columns += [whole[inner.name].cast("string").alias(f"{field.name}.{inner.name}") for inner in field.dataType]  # type: ignore[attr-defined]
-                case "array" | "map":
-                    columns.append(F.to_json(whole).alias(field.name))
-                case "binary" | "day-time interval":
-                    columns.append(whole.cast("string").alias(field.name))
-                case _:
-                    columns.append(whole)
-        frame = frame.select(*columns)
-    writer = frame.write.mode("overwrite").format(kind)
-    (writer.option("header", "true") if kind == "csv" else writer).save(path)

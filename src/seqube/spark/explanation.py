@@ -17,19 +17,19 @@ from seqube.plan.needs import Needs, Plan, needs_of
 from seqube.plan.physical import ticks
 from seqube.spark import ingest
 from seqube.spark.batch import HALO, SMALL, TASK_ROWS
-from seqube.spark.ingest import REASON, Source
-from seqube.spark.rows import needed_schema
-from seqube.spark.streaming.stream import BUCKETS
+from seqube.spark.ingest import REASON, EventFrame
+from seqube.spark.streaming.stream import STATE_BUCKETS
+from seqube.spark.transport.columns import needed_schema
 
 _KEYLESS = "hint: a key lets many tasks share the work: PARTITION BY id, or [id] over all components, negated ones too"
 
 
-def explain(plans: Mapping[str, Plan], source: Source) -> Explanation:
+def explain_on_spark(plans: Mapping[str, Plan], source: EventFrame) -> Explanation:
     """The plans, and above each how Spark runs it over this source."""
     return Explanation.join({name: _explain(plan, source) for name, plan in plans.items()})
 
 
-def _explain(plan: Plan, source: Source) -> Explanation:
+def _explain(plan: Plan, source: EventFrame) -> Explanation:
     inner = explain_plan(plan)
     streaming = source.frame.isStreaming
     needs = needs_of(plan, source.schema.unit)
@@ -39,7 +39,7 @@ def _explain(plan: Plan, source: Source) -> Explanation:
     return Explanation(Step("on Spark, as a stream" if streaming else "on Spark, as a batch", tuple(notes), (inner.root,)))
 
 
-def _as_batch(plan: Plan, needs: Needs, source: Source) -> Iterator[str]:
+def _as_batch(plan: Plan, needs: Needs, source: EventFrame) -> Iterator[str]:
     """Where the events of a batch meet, and what is cut."""
     sizes = f"a task for each {SMALL:,} to {TASK_ROWS:,} rows"
     if needs.key:
@@ -62,18 +62,18 @@ def _as_batch(plan: Plan, needs: Needs, source: Source) -> Iterator[str]:
 def _as_stream(needs: Needs) -> Iterator[str]:
     """How the state of a stream is spread."""
     if needs.key:
-        yield f"state in {BUCKETS} buckets by a hash of {', '.join(needs.key)}: at most {BUCKETS} tasks work at once"
+        yield f"state in {STATE_BUCKETS} buckets by a hash of {', '.join(needs.key)}: at most {STATE_BUCKETS} tasks work at once"
     else:
         yield "state in one bucket: one task does all of its work, whatever the number of machines; queries run beside each other"
         yield _KEYLESS
 
 
-def _length(plan: Plan, source: Source) -> str:
+def _length(plan: Plan, source: EventFrame) -> str:
     window = plan.matches.window
     return duration(window.length) if window.unit == "us" else f"{ticks(window, source.schema.unit):,} {source.schema.unit}"
 
 
-def _before_the_shuffle(plan: Plan, source: Source) -> Iterator[str]:
+def _before_the_shuffle(plan: Plan, source: EventFrame) -> Iterator[str]:
     """The columns and rows that travel, and what of that the files answer."""
     from pyspark.sql import functions as F  # noqa: N812
 

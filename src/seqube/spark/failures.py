@@ -22,7 +22,11 @@ _KNOWN = (
         "a column has one type in all files; convert the others",
     ),
     ("FAILED_READ_FILE", "a file of the source cannot be read: {line}", "repair or remove it and start again: nothing is lost"),
-    ("MALFORMED_RECORD", "a record of the source cannot be read: {line}", "declare all columns with types, then it is quarantined"),
+    (
+        "MALFORMED_RECORD",
+        "a record of the source cannot be read: {line}",
+        "declare all columns with types, and it is rejected",
+    ),
     ("STATE_STORE", "the state in the checkpoint cannot be continued: {line}", "keep a checkpoint with the version that wrote it"),
 )
 

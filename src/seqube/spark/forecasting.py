@@ -24,26 +24,27 @@ from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.sequence import HIGHEST
 from seqube.errors import PlanError, SchemaError, did_you_mean
 from seqube.events import Events, Hierarchy
+from seqube.events.batch import Codes
 from seqube.events.schema import TIME, TYPE, Schema
-from seqube.events.times import read_times
+from seqube.events.times import Ints, read_times
 from seqube.language.tree import attributes
-from seqube.predict.episodes import Codes, Episodes, Ints, Seeds, line_up
+from seqube.predict.episodes import Episodes, Seeds, line_up
 from seqube.predict.forecasts import Forecaster, find_halo
 from seqube.predict.matcher import choose_strategy
-from seqube.predict.mining import Aim, Progress, Slice, cut_slices
+from seqube.predict.mining import Aim, MiningProgress, Slice, cut_slices
 from seqube.predict.rules import Rule, Rules
 from seqube.predict.ruletext import read_condition
 from seqube.spark import ingest
 from seqube.spark.batch import Group, Job, by_task
-from seqube.spark.blobs import conform, read_blobs, write_blob
-from seqube.spark.ingest import REASON, Source
-from seqube.spark.routing import Task
-from seqube.spark.rows import Columns
+from seqube.spark.ingest import REASON, EventFrame
+from seqube.spark.routing import SparkTask
+from seqube.spark.transport.blobs import read_blobs, write_blob
+from seqube.spark.transport.columns import Columns, conform
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-SLICES = "blob binary"
+SLICE_BLOBS = "blob binary"
 COUNTS = "answer int, place long, n long"
 _MOMENT, _SYMBOL, _NO_SEEDS = np.zeros(1, np.int64), np.zeros(1, np.int32), Seeds(np.empty(0, np.int32), np.empty(0, np.int64))
 _YES = np.ones(1, np.bool_)
@@ -73,7 +74,7 @@ class Share:
         names = {vertex.type for rule in self.rules for vertex in rule.vertices}
         return frozenset().union(*(self.hierarchy.covers(name) for name in names)) if self.hierarchy else frozenset(names)
 
-    def wants(self, source: Source) -> Column:
+    def wants(self, source: EventFrame) -> Column:
         return _is_of(source, self.types)
 
     def make_forecaster(self) -> Forecaster:
@@ -130,7 +131,7 @@ def _narrow(schema: Schema, names: Iterable[str]) -> Schema:
     return Schema(kept, schema.type_column, schema.time_column, schema.unit)
 
 
-def predict_task(events: Events, task: Task, share: Share) -> pa.Table:
+def predict_task(events: Events, task: SparkTask, share: Share) -> pa.Table:
     """The predictions whose occurrence ends in the task's stretch of time."""
     found = share.make_forecaster().run(events, share.limits.budget("forecast"))
     ends = read_times(found.column("end").combine_chunks()).times
@@ -138,14 +139,16 @@ def predict_task(events: Events, task: Task, share: Share) -> pa.Table:
 
 
 def predict(
-    batches: Iterable[pa.RecordBatch], columns: Columns, tasks: Mapping[int, Task], shares: Sequence[Share]
+    batches: Iterable[pa.RecordBatch], columns: Columns, tasks: Mapping[int, SparkTask], shares: Sequence[Share]
 ) -> Iterator[pa.RecordBatch]:
     """Blobs -> the predictions their tasks own."""
     for task, events in _tasks(batches, columns, tasks):
         yield from predict_task(events, task, shares[task.group]).to_batches()
 
 
-def _tasks(batches: Iterable[pa.RecordBatch], columns: Columns, tasks: Mapping[int, Task]) -> Iterator[tuple[Task, Events]]:
+def _tasks(
+    batches: Iterable[pa.RecordBatch], columns: Columns, tasks: Mapping[int, SparkTask]
+) -> Iterator[tuple[SparkTask, Events]]:
     found = by_task(batches)
     for number in sorted(found):
         table = read_blobs(found.pop(number))
@@ -158,7 +161,7 @@ def _tasks(batches: Iterable[pa.RecordBatch], columns: Columns, tasks: Mapping[i
 
 def forecast(
     rules: Rules,
-    source: Source,
+    source: EventFrame,
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
     slices: int | None = None,
@@ -180,13 +183,13 @@ def forecast(
     return blobs.mapInArrow(lambda batches: predict(batches, columns, tasks, shares), rows)
 
 
-def _is_of(source: Source, types: Iterable[str]) -> Column:
+def _is_of(source: EventFrame, types: Iterable[str]) -> Column:
     return ingest.column(source.type_column).cast("string").isin(*sorted(types))
 
 
 def _spread(
-    source: Source, columns: Columns, groups: list[Group], wanted: Sequence[Column], slices: int | None
-) -> tuple[DataFrame, dict[int, Task]]:
+    source: EventFrame, columns: Columns, groups: list[Group], wanted: Sequence[Column], slices: int | None
+) -> tuple[DataFrame, dict[int, SparkTask]]:
     """Blobs of the events that each group wants, by task."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -210,7 +213,7 @@ def _spread(
 # ---------------------------------------------------------------- mining
 
 
-def mine(source: Source, aim: Aim, slices: int | None = None, progress: Progress | None = None) -> Rules:
+def mine(source: EventFrame, aim: Aim, slices: int | None = None, progress: MiningProgress | None = None) -> Rules:
     """The rules that hold in a source; `slices` asks for that many slices of time (or tasks, with a key)."""
     if source.frame.isStreaming:
         raise PlanError("rules are learnt from history, not from a stream\n  hint: mine a table that the stream was written to")
@@ -227,7 +230,7 @@ def mine(source: Source, aim: Aim, slices: int | None = None, progress: Progress
     columns = Columns(_narrow(schema, aim.partition_by))
     group = Group(0, aim.partition_by, False, True, {}, *aim.ticks)
     blobs, tasks = _spread(source, columns, [group], [_is_of(source, names)], slices)
-    kept = blobs.mapInArrow(lambda batches: write_slices(batches, columns, tasks, names, aim, newest), SLICES).persist()
+    kept = blobs.mapInArrow(lambda batches: write_slices(batches, columns, tasks, names, aim, newest), SLICE_BLOBS).persist()
     Slice(_MOMENT, _SYMBOL, _YES, _YES, 1, 1).follow(_ONE, _SYMBOL)  # compiled here, as above
     counter = SliceCounter(kept, aim.ticks[1], len(names))
     try:
@@ -236,7 +239,7 @@ def mine(source: Source, aim: Aim, slices: int | None = None, progress: Progress
         kept.unpersist()
 
 
-def _count_types(source: Source) -> tuple[dict[str, int], int]:
+def _count_types(source: EventFrame) -> tuple[dict[str, int], int]:
     """How many events each type has, and the time of the newest of all."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -247,7 +250,7 @@ def _count_types(source: Source) -> tuple[dict[str, int], int]:
 
 
 def write_slices(
-    batches: Iterable[pa.RecordBatch], columns: Columns, tasks: Mapping[int, Task], names: Sequence[str], aim: Aim, newest: int
+    batches: Iterable[pa.RecordBatch], columns: Columns, tasks: Mapping[int, SparkTask], names: Sequence[str], aim: Aim, newest: int
 ) -> Iterator[pa.RecordBatch]:
     """Blobs -> slices in order and in codes, ready to be counted again and again."""
     for task, events in _tasks(batches, columns, tasks):

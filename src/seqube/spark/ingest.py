@@ -1,7 +1,7 @@
 """From any DataFrame to rows that are ready to travel: which are no events and why, which matter to which query, and their bucket.
 
 Everything here is Spark columns, so it runs in the JVM before anything is shuffled, and what Parquet can answer from its
-statistics is pushed to it. A row is *quarantined* (it has no type or no time, or fails a declared check), *irrelevant* (no query
+statistics is pushed to it. A row is *rejected* (it has no type or no time, or fails a declared check), *irrelevant* (no query
 looks at it) or it gets a bucket for every group of queries that looks at it.
 
 What is pushed down never decides: the engine evaluates every predicate again. So a translation may let rows pass that fail (NaN is
@@ -28,7 +28,7 @@ from seqube.events.schema import TYPE, UNITS, Schema
 from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE, TEXT_TIME
 from seqube.language import Query, check, parse
 from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Comparison, IsNull, IsTrue, Literal, Predicate
-from seqube.plan.measured import Measured
+from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan, needs_of, together
 from seqube.plan.optimizer import ALONE, optimize
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 TEXT = "#text"  # a time column of texts as it came
 REASON = "#reason"  # why a row is no event; null for events
-SEQUENCE = "#sequence"  # the order of the input, where ties are numbered
+INPUT_ORDER = "#sequence"  # the order of the input, where ties are numbered
 KEY = "#key"  # a hash of the key, by which the state of a stream is sorted
 IDENTITY = "#id"  # a hash of the whole event, from which match ids are made
 MOST_CODED = 16  # types that a row is compared with; with more of them it is quicker to carry the name
@@ -60,14 +60,14 @@ _TEXT_TIME = TEXT_TIME.replace("(?P<", "(?<")  # as Java names groups
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A declared demand on rows: those for which `fails` is true are quarantined with this reason."""
+    """A declared demand on rows: those for which `fails` is true are rejected with this reason."""
 
     reason: str
     fails: Any  # a Column, which cannot be named here without importing PySpark
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class EventFrame:
     """A DataFrame of events: its columns in Arrow types, and `frame` with the column REASON added and texts read as times."""
 
     frame: DataFrame
@@ -78,7 +78,7 @@ class Source:
     def names(self) -> list[str]:
         return [str(name) for name in self.schema.columns.names]
 
-    def quarantined(self) -> DataFrame:
+    def rejected(self) -> DataFrame:
         """The rows that are no events, as they came, and why."""
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -120,7 +120,7 @@ class Source:
         return self.schema.time_column
 
 
-def read_source(frame: DataFrame, type: str, time: str, unit: str, checks: Sequence[Check] = ()) -> Source:
+def read_source(frame: DataFrame, type: str, time: str, unit: str, checks: Sequence[Check] = ()) -> EventFrame:
     """Check that the columns can hold events, and mark the rows that do not."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -135,7 +135,7 @@ def read_source(frame: DataFrame, type: str, time: str, unit: str, checks: Seque
     kind = columns.field(time).type
     if pa.types.is_string(kind):
         parsed = _parse_moment(moment)
-        # The text stays beside the time it stands for, so that a quarantined row is shown as it came.
+        # The text stays beside the time it stands for, so that a rejected row is shown as it came.
         frame = frame.withColumn(TEXT, moment).withColumn(time, parsed)
         columns = columns.set(columns.get_field_index(time), pa.field(time, pa.timestamp("us", "UTC")))
         faults = [(F.isnull(column(type)), NO_TYPE), (F.isnull(column(TEXT)), NO_TIME), (F.isnull(column(time)), NOT_TIMESTAMP)]
@@ -145,15 +145,15 @@ def read_source(frame: DataFrame, type: str, time: str, unit: str, checks: Seque
         faults.append((F.abs(value) > 2.0**53, OUT_OF_RANGE))
     schema = Schema(columns, type, time, unit)
     last = LAST_MOMENT_US * 1_000 // UNITS[schema.unit] if frame.isStreaming else 2**63 - 2
-    faults.append((_is_outside(Source(frame, schema), -last if frame.isStreaming else 1 - 2**63, last), OUT_OF_RANGE))
+    faults.append((_is_outside(EventFrame(frame, schema), -last if frame.isStreaming else 1 - 2**63, last), OUT_OF_RANGE))
     faults = [*((demand.fails, demand.reason) for demand in checks), *faults]
     reason = F.lit(None).cast("string")
     for fails, text in reversed(faults):
         reason = F.when(fails, F.lit(text)).otherwise(reason)
-    return Source(frame.withColumn(REASON, reason), schema, reduce(operator.or_, (fails for fails, _ in faults)))
+    return EventFrame(frame.withColumn(REASON, reason), schema, reduce(operator.or_, (fails for fails, _ in faults)))
 
 
-def _is_outside(source: Source, first: int, last: int) -> Column:
+def _is_outside(source: EventFrame, first: int, last: int) -> Column:
     """Whether a time is not in a range of ticks, asked in a way that Parquet understands where that can be."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -198,7 +198,7 @@ def _parse_moment(text: Column) -> Column:
     return F.when(text.rlike(_TEXT_TIME), moment)
 
 
-def read_files(spark: SparkSession, path: str) -> DataFrame:
+def load_files(spark: SparkSession, path: str) -> DataFrame:
     """A file or folder of events; its ending, or that of a file in it, says what it holds."""
     place = Path(path)
     if "://" not in path and not place.exists():
@@ -241,17 +241,17 @@ def column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def prepare(query: str | Query, source: Source, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> Plan:
+def plan_over(query: str | Query, source: EventFrame, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> Plan:
     """A query checked against the columns it is for, and planned."""
-    return prepare_all({ALONE: query}, source, hierarchy, strategy)[ALONE]
+    return plan_all_over({ALONE: query}, source, hierarchy, strategy)[ALONE]
 
 
-def prepare_all(
+def plan_all_over(
     queries: Mapping[str, str | Query],
-    source: Source,
+    source: EventFrame,
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
-    measured: Measured | None = None,
+    measured: Measurements | None = None,
 ) -> dict[str, Plan]:
     """Queries checked against the columns they are for, and planned, each for itself.
 
@@ -263,7 +263,7 @@ def prepare_all(
     return dict(optimize(bound, hierarchy, measured, strategy, shares=False).plans)
 
 
-def check_types(query: Query, present: Sequence[str], hierarchy: Hierarchy | None) -> None:
+def refuse_unknown_types(query: Query, present: Sequence[str], hierarchy: Hierarchy | None) -> None:
     """Refuse a misspelt type, as runs in one process do, where the types of all events are known."""
     from seqube.language.spelling import check_types
 
@@ -274,7 +274,7 @@ def check_types(query: Query, present: Sequence[str], hierarchy: Hierarchy | Non
 # ---------------------------------------------------------------- clocks
 
 
-def clock(source: Source) -> Column:
+def clock(source: EventFrame) -> Column:
     """The time of an event in ticks, as the engine counts them; null where they leave 64 bits."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -302,7 +302,7 @@ def moment_of(ticks: Column, unit: str) -> Column:
 # ---------------------------------------------------------------- relevance
 
 
-def relevant(plans: Iterable[Plan], source: Source) -> Column:
+def relevant(plans: Iterable[Plan], source: EventFrame) -> Column:
     """Rows that some variable of some plan could be: of its types, and not failing what of its own predicates Spark understands."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -331,7 +331,7 @@ def relevant(plans: Iterable[Plan], source: Source) -> Column:
     return typed & reduce(operator.or_, parts)  # the first half is one that Parquet understands
 
 
-def coded_types(plans: Iterable[Plan], source: Source) -> tuple[str, ...]:
+def coded_types(plans: Iterable[Plan], source: EventFrame) -> tuple[str, ...]:
     """The types of all rows that matter, where those are few enough to be told apart in Spark; () where they are not."""
     types = together(needs_of(plan, source.schema.unit) for plan in plans)[0] or ()
     plain = _is_plain_string(source.frame.schema[source.type_column].dataType)
@@ -342,7 +342,7 @@ def _is_plain_string(kind: DataType) -> bool:
     return kind.simpleString() == "string"
 
 
-def translate(node: Predicate, source: Source, kinds: dict[str, DataType]) -> Column | None:
+def translate(node: Predicate, source: EventFrame, kinds: dict[str, DataType]) -> Column | None:
     """A predicate on one event as a Spark condition that is true wherever ours is; None where Spark means something else."""
     match node:
         case AllOf(parts):
@@ -371,7 +371,7 @@ def translate(node: Predicate, source: Source, kinds: dict[str, DataType]) -> Co
             return None
 
 
-def _resolve(attribute: Attribute, source: Source, kinds: dict[str, DataType]) -> tuple[Column, str]:
+def _resolve(attribute: Attribute, source: EventFrame, kinds: dict[str, DataType]) -> tuple[Column, str]:
     name = source.schema.column_of(attribute.name)
     kind = kinds[name].simpleString()
     return column(name), "type" if attribute.name == TYPE and kind != "string" else kind
@@ -399,7 +399,7 @@ def _literal(value: Any, kind: str) -> Any:
     return None
 
 
-def _compare(op: str, attribute: Attribute, value: Any, source: Source, kinds: dict[str, DataType]) -> Column | None:
+def _compare(op: str, attribute: Attribute, value: Any, source: EventFrame, kinds: dict[str, DataType]) -> Column | None:
     place, kind = _resolve(attribute, source, kinds)
     literal = _literal(value, kind)
     if literal is None:
@@ -407,7 +407,7 @@ def _compare(op: str, attribute: Attribute, value: Any, source: Source, kinds: d
     return _COMPARE[op](place.cast("double") if kind == "float" else place, literal)  # type: ignore[no-any-return]
 
 
-def _among(attribute: Attribute, values: list[Any], negated: bool, source: Source, kinds: dict[str, DataType]) -> Column | None:
+def _among(attribute: Attribute, values: list[Any], negated: bool, source: EventFrame, kinds: dict[str, DataType]) -> Column | None:
     place, kind = _resolve(attribute, source, kinds)
     if kind in _INTEGERS:  # a double among them would make doubles of all, and one that is not whole equals no integer
         values = [value for value in values if not isinstance(value, float) or value.is_integer()]
@@ -421,21 +421,21 @@ def _among(attribute: Attribute, values: list[Any], negated: bool, source: Sourc
 # ---------------------------------------------------------------- buckets
 
 
-def key_hash(key: Sequence[str], source: Source) -> Column:
+def key_hash(key: Sequence[str], source: EventFrame) -> Column:
     """A hash of the key of an event: equal keys, as the engine compares them, have equal ones; 0 where there is no key."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.xxhash64(*(_comparable(name, source) for name in key)) if key else F.lit(0).cast("long")
 
 
-def bucket(key: Sequence[str], n_buckets: int, source: Source) -> Column:
+def bucket(key: Sequence[str], n_buckets: int, source: EventFrame) -> Column:
     """The bucket of an event, by the hash of its key."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.pmod(key_hash(key, source), F.lit(n_buckets)).cast("int") if key else F.lit(0)
 
 
-def _comparable(name: str, source: Source) -> Column:
+def _comparable(name: str, source: EventFrame) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
     name = source.schema.column_of(name)
@@ -446,7 +446,7 @@ def _comparable(name: str, source: Source) -> Column:
     return place
 
 
-def identity(source: Source) -> Column:
+def identity(source: EventFrame) -> Column:
     """A hash of all columns of an event: the same event has the same one in every run."""
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -22,7 +22,7 @@ from typing import Literal
 
 from seqube.errors import PlanError
 
-OLDEST = 17
+OLDEST_JAVA = 17
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
 _SHIM = """\
@@ -77,7 +77,7 @@ def _examine(java: str, origin: Literal["JAVA_HOME", "PATH"]) -> JavaHome | None
     settings = read_settings(answer.stderr + answer.stdout)
     version = major_version(settings.get("java.version", ""))
     home = Path(settings.get("java.home", ""))
-    if version is None or version < OLDEST or not (home / "bin" / "java").exists():
+    if version is None or version < OLDEST_JAVA or not (home / "bin" / "java").exists():
         return None
     return JavaHome(home, version, origin)
 
@@ -117,7 +117,7 @@ def make_shim(java: Path) -> Path:
         Path(draft).replace(shim)
     except OSError as error:
         raise PlanError(
-            f"no Java {OLDEST} or newer here, and the packaged one could not be set up in {home}: {error}\n"
+            f"no Java {OLDEST_JAVA} or newer here, and the packaged one could not be set up in {home}: {error}\n"
             "  hint: name a folder you can write to in SEQUBE_CACHE"
         ) from error
     return home

@@ -26,7 +26,7 @@ from seqube.engine.sequence import HIGHEST, LOWEST
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SparkTask:
     """One piece of work: the matches of one group of queries that end in (after, upto]."""
 
     number: int
@@ -39,12 +39,12 @@ class Task:
 class Layout:
     """Which task the events of each bucket of a group go to. A bucket that is cut has several, in the order of time."""
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[SparkTask, ...]
     of_bucket: tuple[tuple[int, ...], ...]  # positions in `tasks`
     before: int = 0  # ticks that a slice reaches back
     ahead: int = 0
 
-    def route(self, buckets: Ints, times: Ints) -> Iterator[tuple[Task, Ints]]:
+    def route(self, buckets: Ints, times: Ints) -> Iterator[tuple[SparkTask, Ints]]:
         """The rows that each task gets, ascending; rows of a cut bucket may go to several."""
         owners: dict[int, list[int]] = {}
         for bucket, positions in enumerate(self.of_bucket):
@@ -65,7 +65,7 @@ class Layout:
                 inside = np.flatnonzero(buckets == bucket)
                 yield from self._cut(positions, inside, times[inside])
 
-    def _cut(self, positions: tuple[int, ...], rows: Ints, times: Ints) -> Iterator[tuple[Task, Ints]]:
+    def _cut(self, positions: tuple[int, ...], rows: Ints, times: Ints) -> Iterator[tuple[SparkTask, Ints]]:
         for position in positions:
             task = self.tasks[position]
             lowest = minus(np.array([task.after]), self.before)[0] if task.after > LOWEST else LOWEST
@@ -82,12 +82,12 @@ def lay_out(
 
     `sizes` are the rows of each bucket; a cut belongs to the slice that it ends.
     """
-    tasks: list[Task] = []
+    tasks: list[SparkTask] = []
     of_bucket: list[tuple[int, ...]] = [()] * len(sizes)
     for bucket, bounds in cuts.items():
         edges = [LOWEST, *sorted(set(bounds)), HIGHEST]
         of_bucket[bucket] = tuple(range(len(tasks), len(tasks) + len(edges) - 1))
-        tasks += [Task(first + len(tasks) + i, group, after, upto) for i, (after, upto) in enumerate(pairwise(edges))]
+        tasks += [SparkTask(first + len(tasks) + i, group, after, upto) for i, (after, upto) in enumerate(pairwise(edges))]
     whole = sorted((bucket for bucket in range(len(sizes)) if bucket not in cuts), key=lambda bucket: -sizes[bucket])
     n_whole = max(1, min(n_tasks, len(whole))) if whole else 0
     loads = np.zeros(n_whole, np.int64)
@@ -96,5 +96,5 @@ def lay_out(
         lightest = int(np.argmin(loads))
         loads[lightest] += sizes[bucket] + 1
         of_bucket[bucket] = (base + lightest,)
-    tasks += [Task(first + base + i, group) for i in range(n_whole)]
+    tasks += [SparkTask(first + base + i, group) for i in range(n_whole)]
     return Layout(tuple(tasks), tuple(of_bucket), before, ahead)

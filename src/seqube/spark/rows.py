@@ -1,12 +1,7 @@
-"""Rows on both sides of a task: the columns that travel to it, and the rows of a query that come back.
-
-Columns keep one fixed schema on the way (`Columns`); events that are equal in all of them are told apart by a number, so that the
-same match has the same id in every run. The rows of a query are known before any input is (`answer`), in Spark's own types.
-"""
+"""The rows of a query that come back from its tasks: known before any input is (`ship_query`), in Spark's own types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,64 +13,20 @@ from seqube.engine.operator import Operator, open_plan
 from seqube.engine.predicates import Ints
 from seqube.errors import DataError
 from seqube.events import Events
-from seqube.events.schema import TIME, TYPE, Schema
+from seqube.events.schema import Schema
 from seqube.events.sources import one_chunk
-from seqube.events.times import read_times
 from seqube.language.tree import Attribute, Output
 from seqube.plan.aggregates import AggregatePlan
-from seqube.plan.needs import Plan, needs_of, together
+from seqube.plan.needs import Plan
 from seqube.plan.physical import MatchPlan
-from seqube.spark.blobs import conform, mix, number_equals
-from seqube.spark.folding import CODED
-from seqube.spark.ingest import IDENTITY, KEY, SEQUENCE
+from seqube.spark.ingest import IDENTITY
+from seqube.spark.transport.columns import conform, mix
 
 MATCH_ID = "match_id"
 
 
 @dataclass(frozen=True)
-class Columns:
-    """What travels: the events' columns in one fixed schema, and how to make `Events` of them."""
-
-    schema: Schema
-    hidden: tuple[str, ...] = ()  # columns of our own beside them
-    types: tuple[str, ...] = ()  # the types there can be, which then travel as codes
-
-    @property
-    def arrow(self) -> pa.Schema:
-        own = [pa.field(name, pa.int32() if name == KEY else pa.int64()) for name in self.hidden]
-        coded = {self.schema.type_column} if self.types else set()
-        columns = [field.with_type(CODED) if field.name in coded else field for field in self.schema.columns]
-        return pa.schema([*columns, *own])
-
-    def select(self, table: pa.Table) -> pa.Table:
-        """The travelling columns of rows that come from Spark."""
-        return pa.Table.from_arrays(
-            [table.column(name).cast(self.arrow.field(name).type) for name in self.arrow.names], schema=self.arrow
-        )
-
-    def times(self, table: pa.Table) -> Ints:
-        return read_times(one_chunk(table.select([self.schema.time_column])).column(0).chunk(0)).times
-
-    def events(self, table: pa.Table) -> Events:
-        """Events in time order; ties in the order of the input where that was kept."""
-        if SEQUENCE in self.hidden:
-            order = np.lexsort((table.column(SEQUENCE).to_numpy(), self.times(table)))
-            table = table.take(pa.array(order)).drop_columns([SEQUENCE])
-        events = Events(table, type=self.schema.type_column, time=self.schema.time_column, unit=self.schema.unit)
-        return number_identities(events) if IDENTITY in self.hidden else events
-
-
-def number_identities(events: Events) -> Events:
-    """Tell apart events that are equal in all columns, so that matches of different events have different ids."""
-    table = events.table
-    hashes = table.column(IDENTITY).to_numpy()
-    place = table.schema.get_field_index(IDENTITY)
-    table = table.set_column(place, IDENTITY, pa.array(mix(hashes, number_equals(hashes))))
-    return Events(table, type=events.type_column, time=events.time_column, unit=events.unit)
-
-
-@dataclass(frozen=True)
-class Answer:
+class ShippedQuery:
     """One query of a workload as workers need it: its plan, the schema of its rows, and what a task of it may use."""
 
     plan: Plan
@@ -131,7 +82,7 @@ def _returning_ids(plan: MatchPlan) -> MatchPlan:
     return replace(plan, returns=(*plan.returns, *more))
 
 
-def answer(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = NO_LIMITS) -> Answer:
+def ship_query(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = NO_LIMITS) -> ShippedQuery:
     """The rows a plan will give, known without a row of input; running it on none also compiles what workers will load."""
     nothing = Events(schema.columns.empty_table(), type=schema.type_column, time=schema.time_column, unit=schema.unit)
     aggregates = isinstance(plan, AggregatePlan)
@@ -144,14 +95,4 @@ def answer(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = 
             kind = pa.decimal128(38, min(kind.scale, 38))
         fields.append(pa.field(field.name, kind))
     with_ids = with_ids and not aggregates
-    return Answer(plan, pa.schema([pa.field(MATCH_ID, pa.int64()), *fields] if with_ids else fields), with_ids, limits)
-
-
-def needed_schema(plans: Iterable[Plan], schema: Schema) -> Schema:
-    """The columns that have to travel: all of them where whole events are returned."""
-    _, names = together(needs_of(plan, schema.unit) for plan in plans)
-    if names is None:
-        return schema
-    wanted = {schema.column_of(name) for name in (TYPE, TIME, *names)}
-    kept = pa.schema([field for field in schema.columns if field.name in wanted])
-    return Schema(kept, schema.type_column, schema.time_column, schema.unit)
+    return ShippedQuery(plan, pa.schema([pa.field(MATCH_ID, pa.int64()), *fields] if with_ids else fields), with_ids, limits)

@@ -31,10 +31,10 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import needs_of
 from seqube.query import prepare
 from seqube.spark.batch import match_task
-from seqube.spark.blobs import conform
 from seqube.spark.ingest import arrow_columns, refuse_clashes
-from seqube.spark.routing import Task
-from seqube.spark.rows import Answer, answer, needed_schema
+from seqube.spark.routing import SparkTask
+from seqube.spark.rows import ShippedQuery, ship_query
+from seqube.spark.transport.columns import conform, needed_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +63,7 @@ def _function(split_by_query: bool, case_sensitive: bool) -> Any:
     class Planned(AnalyzeResult):
         """What planning found out, on its way to the workers."""
 
-        wanted: Answer | None = None
+        wanted: ShippedQuery | None = None
         events: Schema | None = None
 
     def plan(
@@ -81,11 +81,11 @@ def _function(split_by_query: bool, case_sensitive: bool) -> Any:
         schema = Schema(arrow_columns(events.dataType), *texts)  # type: ignore[arg-type]
         refuse_clashes(schema.columns.names, case_sensitive)
         if pa.types.is_string(schema.columns.field(schema.time_column).type):
-            raise SchemaError(f"the time column {schema.time_column!r} holds texts\n  hint: CAST it to a timestamp in a subquery")
+            raise SchemaError(f"the time column {schema.time_column!r} holds texts\n  hint: CAST it to a timestamp in a sub-query")
         bound = parse(query.value)
         check(bound, schema)
         planned = prepare(bound, None)
-        wanted = answer(planned, schema, limits=LIMITS)
+        wanted = ship_query(planned, schema, limits=LIMITS)
         key = needs_of(planned, schema.unit).key if split_by_query else ()
         columns = ", ".join(_quoted(schema.column_of(name)) for name in key)
         needed = needed_schema([planned], schema)
@@ -122,7 +122,7 @@ def _function(split_by_query: bool, case_sensitive: bool) -> Any:
                     table = pa.Table.from_struct_array(pc.list_flatten(table.column(GATHERED)))
                 table = conform(table, schema.columns)
                 events = Events(table, type=schema.type_column, time=schema.time_column, unit=schema.unit)
-                for found in match_task(events, Task(0, 0), self._wanted):
+                for found in match_task(events, SparkTask(0, 0), self._wanted):
                     yield pa.Table.from_batches([found])
 
     return Function

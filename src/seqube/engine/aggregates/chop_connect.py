@@ -28,7 +28,7 @@ from seqube.engine.limits import Budget
 from seqube.engine.predicates import Ints
 from seqube.errors import PlanError
 from seqube.events import Events
-from seqube.plan.sharing import Pattern, SharingPlan
+from seqube.plan.sharing import SharingPlan, SlotPattern
 
 LARGEST_SNAPSHOTS = 1 << 26  # numbers in all snapshots
 
@@ -53,9 +53,9 @@ class Pieces(NamedTuple):
 
 
 def make_pieces(sharing: SharingPlan, labels: Labels) -> Pieces:
-    numbers: dict[Pattern, int] = {}
+    numbers: dict[SlotPattern, int] = {}
     windows: list[int] = []
-    connections: dict[tuple[Pattern, ...], int] = {}
+    connections: dict[tuple[SlotPattern, ...], int] = {}
     rows: list[tuple[int, int, int, int]] = []
     of_queries: list[tuple[int, int, int, int]] = []
     for name, query in sharing.queries.items():

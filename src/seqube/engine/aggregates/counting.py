@@ -26,7 +26,7 @@ from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError
-from seqube.plan.aggregates import MATCHES, Chain, Measure, chain_of
+from seqube.plan.aggregates import MATCHES, EventChain, Measure, chain_of
 
 EXACT = float(1 << 53)  # doubles hold every whole number below this
 PRIMES = (2147483647, 2147483629, 2147483587, 2147483579, 2147483563, 2147483549, 2147483543, 2147483497, 2147483489)  # below 2^31
@@ -44,7 +44,7 @@ Kernel = Callable[[Maps, Numbers | None, Samples, Ring, int, tuple[int, int], bo
 def aggregate_chain(task: Task, run: Kernel) -> Answer:
     """Answer a task with a kernel that counts; where lanes would hold too many events, by building the matches."""
     chain = chain_of(task.plan)
-    assert isinstance(chain, Chain), "the plan chooses this strategy for chains only"
+    assert isinstance(chain, EventChain), "the plan chooses this strategy for chains only"
     lanes = make_lanes(task, chain)
     if lanes is None:
         from seqube.engine.aggregates.two_step import aggregate_matches
@@ -57,7 +57,7 @@ def aggregate_chain(task: Task, run: Kernel) -> Answer:
 class _Counter(ABC):
     """Runs a kernel over lanes and brings its samples to cells. `settle` finds the cells with the first count."""
 
-    def __init__(self, task: Task, chain: Chain, lanes: Lanes, run: Kernel) -> None:
+    def __init__(self, task: Task, chain: EventChain, lanes: Lanes, run: Kernel) -> None:
         self.task, self.chain, self.lanes = task, chain, lanes
         self._run = run
         self.firsts = (

@@ -9,20 +9,20 @@ import numpy as np
 from seqube.engine.aggregates.aggregation import distinct
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.events import Events
-from seqube.plan.sharing import Label, Pattern, SharingPlan
+from seqube.plan.sharing import SharingPlan, SlotLabel, SlotPattern
 
 
 class Labels:
     """The labels of a workload as numbers, and which events bear them."""
 
     def __init__(self, sharing: SharingPlan, events: Events) -> None:
-        self.numbers: dict[Label, int] = {}
+        self.numbers: dict[SlotLabel, int] = {}
         for query in sharing.queries.values():
             for label in query.pattern:
                 self.numbers.setdefault(label, len(self.numbers))
         evaluator = Evaluator(events)
         self._times = events.times
-        self._moments: dict[Label, Ints] = {}
+        self._moments: dict[SlotLabel, Ints] = {}
         self._rows: list[Ints] = []
         for label in self.numbers:
             rows = events.rows_of(label.types)
@@ -41,18 +41,18 @@ class Labels:
         for code, numbers in enumerate(of_type):
             self.table[code, : len(numbers)] = numbers
 
-    def moments(self, label: Label) -> Ints:
+    def moments(self, label: SlotLabel) -> Ints:
         """The distinct times at which events of a label come."""
         if label not in self._moments:
             self._moments[label] = distinct(self._times[self._rows[self.numbers[label]]])
         return self._moments[label]
 
-    def offsets(self, patterns: Iterable[Pattern]) -> Ints:
+    def offsets(self, patterns: Iterable[SlotPattern]) -> Ints:
         """Where the counts of each pattern begin, one for every moment of its last label, and where they all end."""
         sizes = [len(self.moments(pattern[-1])) for pattern in patterns]
         return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
-    def most(self, label: Label, window: int) -> int:
+    def most(self, label: SlotLabel, window: int) -> int:
         """The most events of a label that are inside a window at once, with those of one more timestamp."""
         times = self._times[self._rows[self.numbers[label]]]
         if not len(times):

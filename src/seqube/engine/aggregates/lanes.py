@@ -21,7 +21,7 @@ from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints, code_columns
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events.batch import Codes
-from seqube.plan.aggregates import Chain
+from seqube.plan.aggregates import EventChain
 
 Numbers = npt.NDArray[Any]  # float64 or uint64, as the ring asks
 
@@ -86,7 +86,7 @@ class Lanes:
 # ---------------------------------------------------------------- laying out
 
 
-def make_lanes(task: Task, chain: Chain) -> Lanes | None:
+def make_lanes(task: Task, chain: EventChain) -> Lanes | None:
     """Lanes of a chain; None where events would lie in too many of them."""
     n_slots, batch = len(chain.slots), task.batch
     if not (chain.key or chain.has_leading or task.plan.group_by or batch.partitions is not None or batch.counts_events):
@@ -128,7 +128,7 @@ def make_lanes(task: Task, chain: Chain) -> Lanes | None:
     return _ordered(task, chain, slot_ranks, rows, ranks, lanes)
 
 
-def _single(task: Task, chain: Chain) -> Lanes:
+def _single(task: Task, chain: EventChain) -> Lanes:
     """All events in one lane: they are in time order already, and only ties have to be looked at."""
     events, n_slots = task.batch.events, len(chain.slots)
     places = [(2 * (n_slots - 1 - i) + 1, slot) for i, slot in enumerate(chain.slots)]
@@ -208,7 +208,7 @@ def _repeat(ranks: list[int], parts: list[Ints]) -> npt.NDArray[np.int8]:
     return np.repeat(np.array(ranks, np.int8), [len(part) for part in parts])
 
 
-def _codes(task: Task, chain: Chain, slots: list[Ints], gaps: list[Ints]) -> tuple[list[Ints], list[Ints]]:
+def _codes(task: Task, chain: EventChain, slots: list[Ints], gaps: list[Ints]) -> tuple[list[Ints], list[Ints]]:
     """The key of every event as a lane number, -1 where it is null; of gaps without a key, the lane is not known here."""
     partitions = task.batch.partitions
 
@@ -257,7 +257,7 @@ def _first_rows(lanes: Ints, rows: Ints, ranks: npt.NDArray[np.int8], rank: int)
     return found
 
 
-def _in_key(task: Task, chain: Chain, variable: str) -> bool:
+def _in_key(task: Task, chain: EventChain, variable: str) -> bool:
     """Whether all GROUP BY attributes of a variable are part of the key, so that a lane has one value of each."""
     number = [slot.variable for slot in chain.slots].index(variable)
     known = [column[number] for column in chain.key] if len(chain.slots) > 1 else []
@@ -290,7 +290,7 @@ def _pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
     return pairs // width, numbers
 
 
-def _ordered(task: Task, chain: Chain, slot_ranks: list[int], rows: Ints, ranks: npt.NDArray[np.int8], lanes: Ints) -> Lanes:
+def _ordered(task: Task, chain: EventChain, slot_ranks: list[int], rows: Ints, ranks: npt.NDArray[np.int8], lanes: Ints) -> Lanes:
     """Lanes numbered by group, maps in the order in which they are applied."""
     n_slots, batch = len(chain.slots), task.batch
     total = task.plan.emit.when == "total"

@@ -23,7 +23,7 @@ from seqube.engine.limits import Budget
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
 from seqube.events import Events
-from seqube.plan.sharing import Pattern, SharingPlan
+from seqube.plan.sharing import SharingPlan, SlotPattern
 
 
 class Tree(NamedTuple):
@@ -39,16 +39,16 @@ class Tree(NamedTuple):
     queries: Ints
 
 
-def make_tree(patterns: Sequence[Pattern], labels: Labels) -> Tree:
-    children: dict[Pattern, list[Pattern]] = {}
+def make_tree(patterns: Sequence[SlotPattern], labels: Labels) -> Tree:
+    children: dict[SlotPattern, list[SlotPattern]] = {}
     for pattern in patterns:
         for i in range(len(pattern)):
             siblings = children.setdefault(pattern[:i], [])
             if pattern[: i + 1] not in siblings:
                 siblings.append(pattern[: i + 1])
-    order: list[Pattern] = []
+    order: list[SlotPattern] = []
 
-    def visit(prefix: Pattern) -> None:
+    def visit(prefix: SlotPattern) -> None:
         order.append(prefix)
         for child in children.get(prefix, []):
             visit(child)

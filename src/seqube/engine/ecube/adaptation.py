@@ -37,7 +37,7 @@ from seqube.events import Events, Hierarchy, Statistics
 from seqube.language.tree import Query
 from seqube.plan.chase import UNIT_COSTS, Chase, Estimates, SharedPlan, SharedStep, Units
 from seqube.plan.derivation import Narrow
-from seqube.plan.measured import Measured
+from seqube.plan.measured import Measurements
 from seqube.plan.optimizer import plan_query
 from seqube.plan.physical import ticks
 from seqube.plan.planner import plan_matches
@@ -76,7 +76,7 @@ class Pace:
         n_batches = max(1.0, self.n_batches)
         units = units._replace(query=units.query * n_batches, step=units.step * n_batches)
         sizes = {name: max(found, 0.5) for name, found in self.matches.items()}
-        return Estimates(Measured(statistics, unit, sizes=sizes), units)
+        return Estimates(Measurements(statistics, unit, sizes=sizes), units)
 
     def drifted(self, since: Pace, threshold: float) -> bool:
         """Whether the rate of a type that is not rare has changed by more than the threshold."""

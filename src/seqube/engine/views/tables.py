@@ -68,7 +68,7 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchSequence,
-    Node,
+    PlanNode,
     Scan,
     Scope,
     scans,
@@ -143,8 +143,8 @@ class Tables:
         self._bases: list[int] = []
         self._widths: list[int] = []
         self._node_places: list[int] = []
-        self._node_numbers: dict[Node, int] = {}  # a node is known by its variables, which no other has
-        self._nodes: list[Node] = []
+        self._node_numbers: dict[PlanNode, int] = {}  # a node is known by its variables, which no other has
+        self._nodes: list[PlanNode] = []
         self._own, self._kids, self._gaps, self._checks, self._places = _Lists(), _Lists(), _Lists(), _Lists(), _Lists()
         self._negations: list[list[int]] = []
         self._views: list[list[int]] = []
@@ -192,7 +192,7 @@ class Tables:
             return []
         return [_gap_absence(node, i) for i, gap in enumerate(node.gaps) if gap.position in (0, len(node.slots))]
 
-    def _add_variables(self, node: Node) -> None:
+    def _add_variables(self, node: PlanNode) -> None:
         """Number the variables of a node one after the other, and find their events."""
         for scan in scans(node):
             if scan.variable not in node.binds:
@@ -202,7 +202,7 @@ class Tables:
             self._scan_rows[scan.variable] = np.append(rows, UNBOUND)
             self._rows.append(np.sort(self._position[rows]) if self._batch.partitions is not None else self._position[rows])
 
-    def _node(self, node: Node) -> int:
+    def _node(self, node: PlanNode) -> int:
         """Add a node and everything below it."""
         number = len(self._kinds)
         self._node_numbers[node] = number
@@ -217,7 +217,7 @@ class Tables:
         self._views.append([0, 0, -1, 0])
         own, kids, gaps = self._own.add(), self._kids.add(), self._gaps.add()
         assert own == kids == gaps == number
-        slots: Sequence[Node] = ()
+        slots: Sequence[PlanNode] = ()
         if not isinstance(node, Scan):
             slots = node.branches if isinstance(node, MatchAlternatives) else node.slots
         for i, slot in enumerate(slots):
@@ -283,7 +283,7 @@ class Tables:
 
     # ------------------------------------------------------------ predicates
 
-    def _predicates(self, node: Node, taken: frozenset[str], in_negation: bool) -> None:
+    def _predicates(self, node: PlanNode, taken: frozenset[str], in_negation: bool) -> None:
         """Place the predicates and inner negations of a node and of all below it. `taken`: the OR branch it stands in."""
         number = self._node_numbers[node]
         found: list[Guarded] = []

@@ -34,7 +34,7 @@ except ImportError:
         "  hint: on Windows, run Seqube in WSL or in a Linux container"
     ) from None
 
-MARK, LOCK = "seqube.json", "seqube.lock"
+MARK_FILE, LOCK_FILE = "seqube.json", "seqube.lock"
 _OWN = "give this pipeline a checkpoint of its own, or remove that one to begin anew"
 
 
@@ -45,10 +45,10 @@ def hold(checkpoint: str) -> Iterator[None]:
         yield
         return
     folder = Path(checkpoint)
-    if not (folder / MARK).exists() and folder.exists() and any(path.name != LOCK for path in folder.iterdir()):
+    if not (folder / MARK_FILE).exists() and folder.exists() and any(path.name != LOCK_FILE for path in folder.iterdir()):
         raise DataError(f"the folder {folder} is not empty and no checkpoint of ours\n  hint: name an empty or new folder")
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("a+", encoding="utf-8") as file:
+    with (folder / LOCK_FILE).open("a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -68,11 +68,13 @@ def claim(declared: Declaration, columns: Mapping[str, str]) -> None:
     assert declared.checkpoint is not None
     if "://" in declared.checkpoint:
         return
-    mark = Path(declared.checkpoint) / MARK
+    mark = Path(declared.checkpoint) / MARK_FILE
     theirs = _read(mark)
     own: dict[str, Any] = {name: getattr(declared, name) for name in ("format", "path", "type", "time", "unit")}
     _refuse(mark.parent, "another source", theirs, own, _OWN)
-    results = {name: declared.sinks[name].path for name in ("matches", "forecasts") if name in declared.sinks}
+    results: dict[str, str] = {}
+    for name in ("matches", "forecasts"):
+        results |= declared.sinks[name].claim(name) if name in declared.sinks else {}
     _refuse(mark.parent, "another pipeline", theirs, results, _OWN)
     known = theirs.get("columns", {})
     retyped = {name: kind for name, kind in columns.items() if name in known}
@@ -84,7 +86,7 @@ def count_generations(checkpoint: str, fingerprints: Mapping[str, str]) -> dict[
     """The generation of each query that now runs: the one it had in the last run, if it was there as it is now, else a new one."""
     if "://" in checkpoint:
         return dict.fromkeys(fingerprints, 0)
-    mark = Path(checkpoint) / MARK
+    mark = Path(checkpoint) / MARK_FILE
     theirs = _read(mark)
     # A checkpoint that knows no generations yet is new, or was made before there were any: what it holds is of generation 0.
     newest = theirs.get("generation", 0)
@@ -101,7 +103,7 @@ def _read(mark: Path) -> dict[str, Any]:
 
 def _write(mark: Path, content: Mapping[str, Any]) -> None:
     """Whole or not at all."""
-    draft = mark.with_name(f".{MARK}")
+    draft = mark.with_name(f".{MARK_FILE}")
     draft.write_text(json.dumps(content), encoding="utf-8")
     draft.replace(mark)
 

@@ -29,8 +29,8 @@ from seqube.events.documents import parse_yaml
 from seqube.events.schema import UNITS
 from seqube.language import Query, check, parse, parse_file
 from seqube.predict.rules import Rules
+from seqube.spark.sinks import FORMATS, Sink, is_url, may_be_url
 
-FORMATS = ("parquet", "json", "csv", "orc")
 LIMITED = ("max_matches", "max_state_bytes", "max_seconds")
 SINKS = ("matches", "forecasts", "quarantine", "late", "metrics")
 AVAILABLE_NOW = "available now"
@@ -49,12 +49,6 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    path: str
-    format: str = "parquet"
-
-
-@dataclass(frozen=True, slots=True)
 class Declaration:
     """A pipeline as its file says it."""
 
@@ -70,7 +64,7 @@ class Declaration:
     hierarchy: Hierarchy | None
     queries: Mapping[str, Query]
     rules: Rules
-    sinks: Mapping[str, Place]
+    sinks: Mapping[str, Sink]
     trigger: str
     checkpoint: str | None
     limits: Limits
@@ -138,7 +132,7 @@ class _Reader:
         path = source.get("path")
         if path is not None:
             path = self._path(path, "source", "path")
-            if "://" not in path and not set("*?[{") & set(path) and not Path(path).exists():
+            if not is_url(path) and not set("*?[{") & set(path) and not Path(path).exists():
                 self.fail(f"there is no {path}", "source", "path")
         elif format_ in FORMATS and "path" not in options and "source" in document:
             self.fail("the source has no path", "source", hint="path: the folder or file of events")
@@ -264,8 +258,8 @@ class _Reader:
             there = f", line {problem.at.line}, column {problem.at.column}" if problem.at else ""
             self.fail(f"{where}{there}: {problem.message}", *path, hint=problem.hint)
 
-    def _sinks(self, section: Any, needed: Mapping[str, bool]) -> dict[str, Place]:
-        found: dict[str, Place] = {}
+    def _sinks(self, section: Any, needed: Mapping[str, bool]) -> dict[str, Sink]:
+        found: dict[str, Sink] = {}
         if section is None:
             return found
         if not isinstance(section, Mapping):
@@ -281,10 +275,10 @@ class _Reader:
                 self.fail(f"the sink {name!r} has no path", "sinks", str(name), hint=f"{name}: {{path: out/{name}}}")
                 continue
             self._known(place, ("path", "format"), "sinks", str(name))
-            kind = self._string(place, "format", "parquet", "sinks", str(name))
+            kind = self._string(place, "format", "json" if name == "metrics" else "parquet", "sinks", str(name))
             if kind not in FORMATS:
                 self.fail(f"unknown format {kind!r}", "sinks", str(name), "format", hint=f"one of {', '.join(FORMATS)}")
-            found[str(name)] = Place(self._path(place["path"], "sinks", str(name)), kind)
+            found[str(name)] = Sink(self._path(place["path"], "sinks", str(name)), kind)
         return found
 
     def _limits(self, document: Mapping[str, Any]) -> Limits:
@@ -331,8 +325,14 @@ class _Reader:
         if not isinstance(value, str) or not value:
             self.fail(f"{value!r} is no path", *path)
             return ""
+        if is_url(value):
+            return value
+        if may_be_url(value):
+            hint = "a URL begins like s3a://bucket, a folder whose name holds a colon like ./a:b"
+            self.fail(f"{value!r} is neither a path nor a URL", *path, hint=hint)
+            return ""
         try:
-            return value if "://" in value else str(self._resolve(value))
+            return str(self._resolve(value))
         except SchemaError as error:
             self.fail(str(error), *path)
             return ""

@@ -22,7 +22,7 @@ from seqube.events import Events
 from seqube.plan.needs import Needs
 from seqube.predict.forecasts import find_halo
 from seqube.spark.forecasting import Share, predict_task
-from seqube.spark.routing import Task
+from seqube.spark.routing import SparkTask
 from seqube.spark.streaming.watch import Held, Watch
 
 RULES = "#rules"  # what the "queries" that rules are begin with
@@ -63,4 +63,4 @@ class RuleWatch(Watch):
         return Needs(window=find_halo(share.rules, self.keeping.schema.unit), key=share.key, ends=share.types)
 
     def _evaluate(self, held: Held, decided: int, events: Events) -> tuple[Held, pa.Table | None]:
-        return held, predict_task(events, Task(0, 0, decided, held.decided), self.wanted.share)
+        return held, predict_task(events, SparkTask(0, 0, decided, held.decided), self.wanted.share)

@@ -4,12 +4,11 @@ Every micro-batch of the stream writes into folders of its own, `<sink>/<query>/
 repeats a micro-batch that was not finished with the same input and the same state, and it writes the same rows to the same folder:
 nothing is lost and nothing is there twice, whatever was killed when. Any reader of partitioned folders can read a sink.
 
-Counts always add up: read = used + irrelevant + late + quarantined.
+Counts always add up: every row that is read is used, irrelevant, late, or rejected and then counted as `quarantined`.
 """
 
 from __future__ import annotations
 
-import json
 import operator
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,18 +16,18 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial, reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqube.errors import DataError, PlanError, SchemaError
+from seqube.errors import PlanError, SchemaError
 from seqube.spark import batch, forecasting, ingest
 from seqube.spark.failures import spark_errors
 from seqube.spark.forecasting import Share
-from seqube.spark.ingest import REASON, Check, Source
+from seqube.spark.ingest import REASON, Check, EventFrame
 from seqube.spark.session import session
+from seqube.spark.sinks import ONCE, Sink, folder_of
 from seqube.spark.streaming.checkpoint import claim, count_generations, hold
-from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration, Demand, Place
-from seqube.spark.streaming.stream import LATE, MATCH, PROGRESS, REJECTED, Stream, watch_stream
+from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration, Demand
+from seqube.spark.streaming.stream import LATE_ROW, MATCH_ROW, PROGRESS_ROW, REJECTED_ROW, Stream, watch_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -36,6 +35,16 @@ if TYPE_CHECKING:
 
 CORRUPT = "_corrupt_record"  # where Spark's readers put a line that is no row
 POLL_SECONDS = 0.5
+METRICS = {  # the columns of what is said about a micro-batch, beside its number
+    **dict.fromkeys(("read", "used", "irrelevant", "late", "quarantined"), "bigint"),
+    "matches": "map<string, bigint>",
+    "forecasts": "bigint",
+    **dict.fromkeys(("at", "watermark"), "string"),
+    "watermark_lag_seconds": "double",
+    "duration_ms": "bigint",
+    "rows_per_second": "double",
+    **dict.fromkeys(("state_rows", "state_bytes"), "bigint"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +75,24 @@ class Counts:
         )
 
 
-Report = Callable[[int, Counts], None]
+ReportBatch = Callable[[int, Counts], None]
 
 
 def run_once(declared: Declaration) -> Counts:
     """The pipeline as a batch over all that is there now: every match is final at the end of the input."""
     spark = session()
+    _refuse_places(spark, declared)
     source = open_source(spark, declared, streaming=False)
-    plans = ingest.prepare_all(declared.queries, source, declared.hierarchy)
+    plans = ingest.plan_all_over(declared.queries, source, declared.hierarchy)
     shares = _share_rules(declared, source)
     for name in plans:
-        _refuse_stream_results(declared.sinks["matches"].path, name)
+        declared.sinks["matches"].refuse_stream(spark, "matches", name)
     if shares:
-        _refuse_stream_results(declared.sinks["forecasts"].path, "")
+        declared.sinks["forecasts"].refuse_stream(spark, "forecasts")
     with spark_errors(declared.path):
         counts, types = _count(source, plans, shares)
         for query in declared.queries.values():
-            ingest.check_types(query, types, declared.hierarchy)
+            ingest.refuse_unknown_types(query, types, declared.hierarchy)
         found = {}
         if plans:
             tables = batch.find(plans, source, with_ids=True, limits=declared.limits)
@@ -92,15 +102,15 @@ def run_once(declared: Declaration) -> Counts:
         n_forecasts = 0
         if shares:
             predictions = forecasting.forecast(declared.rules, source, declared.hierarchy, limits=declared.limits)
-            n_forecasts = _write_once(predictions, declared.sinks["forecasts"], "")
+            n_forecasts = _write_once(predictions, declared.sinks["forecasts"])
         if counts.quarantined and "quarantine" in declared.sinks:
-            _write(source.quarantined(), declared.sinks["quarantine"], "", "batch=once")
+            declared.sinks["quarantine"].write(source.rejected(), folder_of(ONCE))
     counts = replace(counts, matches=found, forecasts=n_forecasts)
-    _write_metrics(declared, "once", asdict(counts))
+    _write_metrics(spark, declared, ONCE, asdict(counts))
     return counts
 
 
-def run_stream(declared: Declaration, report: Report | None = None, stop: Callable[[], bool] = lambda: False) -> Counts:
+def run_stream(declared: Declaration, report: ReportBatch | None = None, stop: Callable[[], bool] = lambda: False) -> Counts:
     """The pipeline as a stream, from where it stopped the last time, until it is interrupted (or has taken what is there)."""
     if declared.checkpoint is None:
         raise SchemaError(f"{declared.file}: a stream needs a place to remember how far it is\n  hint: checkpoint: out/checkpoint")
@@ -110,16 +120,17 @@ def run_stream(declared: Declaration, report: Report | None = None, stop: Callab
             "a pipeline writes its sinks in this process, and through Spark Connect a stream is written elsewhere\n"
             "  hint: run it where the driver runs, or with --once, or write what seqube.spark.run gives yourself"
         )
+    _refuse_places(spark, declared)
     # After the session, which has a way with Ctrl-C of its own.
     with hold(declared.checkpoint), _interruptible() as interrupted:
         return _run_stream(spark, declared, report, lambda: interrupted() or stop())
 
 
-def _run_stream(spark: SparkSession, declared: Declaration, report: Report | None, stop: Callable[[], bool]) -> Counts:
+def _run_stream(spark: SparkSession, declared: Declaration, report: ReportBatch | None, stop: Callable[[], bool]) -> Counts:
     assert declared.checkpoint is not None
     source = open_source(spark, declared, streaming=True)
     claim(declared, {field.name: field.dataType.simpleString() for field in source.frame.schema if field.name in source.names})
-    plans = ingest.prepare_all(declared.queries, source, declared.hierarchy)
+    plans = ingest.plan_all_over(declared.queries, source, declared.hierarchy)
     shares = _share_rules(declared, source)
     stream = watch_stream(
         plans,
@@ -143,19 +154,24 @@ def _run_stream(spark: SparkSession, declared: Declaration, report: Report | Non
     with spark_errors(declared.path):
         query = timed.start()
         try:
-            return _follow(query, counted, declared, report, stop)
+            return _follow(spark, query, counted, declared, report, stop)
         finally:
             query.stop()
 
 
-def _share_rules(declared: Declaration, source: Source) -> list[Share]:
+def _share_rules(declared: Declaration, source: EventFrame) -> list[Share]:
     if not declared.rules:
         return []
     return forecasting.share_rules(declared.rules, source.schema, declared.hierarchy, limits=declared.limits)
 
 
 def _follow(
-    query: StreamingQuery, counted: dict[int, Counts], declared: Declaration, report: Report | None, stop: Callable[[], bool]
+    spark: SparkSession,
+    query: StreamingQuery,
+    counted: dict[int, Counts],
+    declared: Declaration,
+    report: ReportBatch | None,
+    stop: Callable[[], bool],
 ) -> Counts:
     """Wait for the stream to end, or stop it; put together what each micro-batch did."""
     total = Counts(matches={})
@@ -174,7 +190,7 @@ def _follow(
                 counts = replace(counts, read=rows["read"], used=rows["relevant"] - counts.late)
                 counts = replace(counts, irrelevant=rows["read"] - rows["relevant"] - counts.quarantined)
             total += counts
-            _write_metrics(declared, number, asdict(counts) | _timing(progress))
+            _write_metrics(spark, declared, number, asdict(counts) | _timing(progress))
             if report is not None:
                 report(number, counts)
 
@@ -209,7 +225,7 @@ def _timing(progress: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------- source
 
 
-def open_source(spark: SparkSession, declared: Declaration, *, streaming: bool) -> Source:
+def open_source(spark: SparkSession, declared: Declaration, *, streaming: bool) -> EventFrame:
     """The declared source with its checks: columns that are not there are an error, rows that fail are marked."""
     frame = _load(spark, declared, streaming)
     missing = [name for name in declared.schema if name not in frame.columns]
@@ -276,7 +292,7 @@ def _demands(name: str, demand: Demand, value: Column) -> Iterator[Check]:
         yield Check(f"{name} is none of {', '.join(map(str, demand.allowed))}", ~value.isin(*demand.allowed))
 
 
-def _count(source: Source, plans: Mapping[str, Any], shares: Sequence[Share]) -> tuple[Counts, list[str]]:
+def _count(source: EventFrame, plans: Mapping[str, Any], shares: Sequence[Share]) -> tuple[Counts, list[str]]:
     """What becomes of the rows, and the types of those that are events (some, where there are very many)."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -303,57 +319,44 @@ def _write_batch(out: DataFrame, number: int, stream: Stream, declared: Declarat
     out = out.persist()
     try:
         rows = out.groupBy("kind", "query").agg(F.sum("n").alias("n")).collect()
-        counts = {(row["kind"], row["query"]): row["n"] for row in rows if row["kind"] != PROGRESS}
-        folder = f"batch={number:08d}"
-        matches = {name: counts.get((MATCH, name), 0) for name in declared.queries}
-        n_forecasts = sum(n for (kind, name), n in counts.items() if kind == MATCH and name not in matches)
+        counts = {(row["kind"], row["query"]): row["n"] for row in rows if row["kind"] != PROGRESS_ROW}
+        folder = folder_of(number)
+        matches = {name: counts.get((MATCH_ROW, name), 0) for name in declared.queries}
+        n_forecasts = sum(n for (kind, name), n in counts.items() if kind == MATCH_ROW and name not in matches)
         for name, n_matches in matches.items():
             if n_matches:
-                _write(stream.matches(name, out), declared.sinks["matches"], name, folder)
+                declared.sinks["matches"].write(stream.matches(name, out), name, folder)
         if n_forecasts:
-            _write(stream.forecasts(out), declared.sinks["forecasts"], "", folder)
-        totals = {kind: sum(n for (found, _), n in counts.items() if found == kind) for kind in (LATE, REJECTED)}
-        if totals[LATE] and "late" in declared.sinks:
-            _write(stream.late(out), declared.sinks["late"], "", folder)
-        if totals[REJECTED] and "quarantine" in declared.sinks:
-            _write(stream.quarantined(out), declared.sinks["quarantine"], "", folder)
+            declared.sinks["forecasts"].write(stream.forecasts(out), folder)
+        totals = {kind: sum(n for (found, _), n in counts.items() if found == kind) for kind in (LATE_ROW, REJECTED_ROW)}
+        if totals[LATE_ROW] and "late" in declared.sinks:
+            declared.sinks["late"].write(stream.late(out), folder)
+        if totals[REJECTED_ROW] and "quarantine" in declared.sinks:
+            declared.sinks["quarantine"].write(stream.rejected(out), folder)
     finally:
         out.unpersist()
-    found = Counts(None, None, None, totals[LATE], totals[REJECTED], matches, n_forecasts)
-    _write_metrics(declared, number, asdict(found))
+    found = Counts(None, None, None, totals[LATE_ROW], totals[REJECTED_ROW], matches, n_forecasts)
+    _write_metrics(out.sparkSession, declared, number, asdict(found))
     return found
 
 
-def _write(frame: DataFrame, sink: Place, name: str, folder: str) -> None:
-    batch.write_frame(frame, "/".join(part for part in (sink.path, name, folder) if part), sink.format)
+def _refuse_places(spark: SparkSession, declared: Declaration) -> None:
+    for name, sink in declared.sinks.items():
+        sink.refuse(spark, name)
 
 
-def _write_once(frame: DataFrame, sink: Place, name: str) -> int:
+def _write_once(frame: DataFrame, sink: Sink, *inside: str) -> int:
     """Write all of it, and say how many rows that are."""
     frame = frame.cache()
     n_rows = frame.count()
-    _write(frame, sink, name, "batch=once")
+    sink.write(frame, *inside, folder_of(ONCE))
     frame.unpersist()
     return n_rows
 
 
-def _write_metrics(declared: Declaration, number: int | str, row: dict[str, Any]) -> None:
-    """One JSON object per micro-batch, in a file of its own that is there whole or not at all."""
-    sink = declared.sinks.get("metrics")
-    if sink is None:
-        return
-    name = f"{number:08d}" if isinstance(number, int) else number
-    folder = Path(sink.path)
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f".{name}.json"
-    draft.write_text(json.dumps({"batch": number, **row}) + "\n", encoding="utf-8")
-    draft.replace(folder / f"{name}.json")
-
-
-def _refuse_stream_results(path: str, name: str) -> None:
-    folder = Path(path) / name
-    if folder.is_dir() and any(child.name.startswith("batch=") and child.name != "batch=once" for child in folder.iterdir()):
-        raise DataError(f"{folder} holds the results of a stream, and --once would add them again\n  hint: give another path")
+def _write_metrics(spark: SparkSession, declared: Declaration, number: int | str, row: dict[str, Any]) -> None:
+    if "metrics" in declared.sinks:
+        declared.sinks["metrics"].write_row(spark, row, METRICS, number)
 
 
 # ---------------------------------------------------------------- running

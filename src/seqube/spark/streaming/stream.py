@@ -30,13 +30,14 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan, needs_of
 from seqube.spark import ingest
 from seqube.spark.batch import in_worker, keep_loaded
-from seqube.spark.blobs import gather_batches, read_blobs, write_blob
-from seqube.spark.folding import Fold
 from seqube.spark.forecasting import Share
-from seqube.spark.ingest import IDENTITY, KEY, REASON, SEQUENCE, TEXT, Source
-from seqube.spark.rows import Columns, answer, needed_schema
+from seqube.spark.ingest import IDENTITY, INPUT_ORDER, KEY, REASON, TEXT, EventFrame
+from seqube.spark.rows import ship_query
 from seqube.spark.streaming.foresight import RULES, Predictions, RuleWatch
-from seqube.spark.streaming.watch import FIRST, Held, Watch, adapt
+from seqube.spark.streaming.watch import FIRST_TAKER, Held, Watch, adapt
+from seqube.spark.transport.blobs import gather_batches, read_blobs, write_blob
+from seqube.spark.transport.columns import Columns, needed_schema
+from seqube.spark.transport.folding import Fold
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -48,12 +49,12 @@ if TYPE_CHECKING:
         ValueState,
     )
 
-BUCKETS = 16  # per query with a key; part of its state's layout, so a running query keeps the number it began with
+STATE_BUCKETS = 16  # per query with a key; part of its state's layout, so a running query keeps the number it began with
 QUARANTINE = "#quarantine"  # the "query" that rows which are no events go to
-MATCH, LATE, REJECTED, PROGRESS = "match", "late", "quarantine", "progress"  # the kinds of rows that come out
-OUT = "kind string, query string, n long, state_rows long, state_bytes long, blob binary"
-BLOBS = "query string, bucket int, blob binary"
-PIECE = 100_000  # rows of a blob that comes out
+MATCH_ROW, LATE_ROW, REJECTED_ROW, PROGRESS_ROW = "match", "late", "rejected", "progress"  # the kinds of rows that come out
+OUT_ROWS = "kind string, query string, n long, state_rows long, state_bytes long, blob binary"
+ROUTED_BLOBS = "query string, bucket int, blob binary"
+PIECE_ROWS = 100_000  # rows of a blob that comes out
 
 
 def tick_of(watermark_ms: int, unit: str) -> int:
@@ -83,7 +84,7 @@ def pack_stream(
     """
     numbers = _arrivals()
     for table in gather_batches(batches):
-        table = table.append_column(SEQUENCE, pa.array(numbers + np.arange(table.num_rows)))
+        table = table.append_column(INPUT_ORDER, pa.array(numbers + np.arange(table.num_rows)))
         numbers += table.num_rows
         bad = table.column(REASON).is_valid().combine_chunks()
         if bad.true_count:
@@ -96,8 +97,8 @@ def pack_stream(
             places = table.column(columns[name]).chunk(0)
             here = np.asarray(places.is_valid())
             own = table
-            if FIRST in watch.arriving.hidden:
-                own = own.append_column(FIRST, pa.array((~seen).astype(np.int64)))
+            if FIRST_TAKER in watch.arriving.hidden:
+                own = own.append_column(FIRST_TAKER, pa.array((~seen).astype(np.int64)))
                 seen |= here
             rows = np.flatnonzero(here)
             if not len(rows):
@@ -105,7 +106,7 @@ def pack_stream(
             keys = np.asarray(places.fill_null(0))
             if KEY in watch.arriving.hidden:
                 own = own.append_column(KEY, pa.array((keys >> 32).astype(np.int32)))  # the lower bits tell the bucket
-            buckets = (keys[rows] % BUCKETS).astype(np.int8)
+            buckets = (keys[rows] % STATE_BUCKETS).astype(np.int8)
             order = np.argsort(buckets, kind="stable")
             sent = watch.arriving.select(own).take(pa.array(rows[order]))
             found, starts = np.unique(buckets[order], return_index=True)
@@ -180,7 +181,7 @@ class Buckets(StatefulProcessor):
     def _call(self, key: tuple[str, int], blobs: list[bytes], timers: TimerValues, fired: bool = False) -> Iterator[Row]:
         query, bucket = key
         if query == QUARANTINE:
-            yield from (_row(REJECTED, query, read_blobs([blob]), blob) for blob in blobs)
+            yield from (_row(REJECTED_ROW, query, read_blobs([blob]), blob) for blob in blobs)
             return
         watch = self._watches.get(query)
         fingerprint, text, engine, timer = self._about.get() or (None, None, None, None)
@@ -200,11 +201,11 @@ class Buckets(StatefulProcessor):
             # A timer goes off when the watermark is past it, and may not lie behind the watermark.
             wake = min(max(ms_of(outcome.wake, unit) - 1, watermark_ms + 1), 2**53)
         self._set(wake, timer, None if outcome.held is None else (watch.fingerprint, outcome.held))
-        for kind, table in ((MATCH, outcome.matches), (LATE, outcome.late)):
+        for kind, table in ((MATCH_ROW, outcome.matches), (LATE_ROW, outcome.late)):
             if table is not None:
-                yield from (_row(kind, query, table.slice(start, PIECE)) for start in range(0, table.num_rows, PIECE))
+                yield from (_row(kind, query, table.slice(start, PIECE_ROWS)) for start in range(0, table.num_rows, PIECE_ROWS))
         rows, size = (outcome.held.n_rows, outcome.held.n_bytes) if outcome.held is not None else (0, 0)
-        yield Row(kind=PROGRESS, query=query, n=0, state_rows=rows, state_bytes=size, blob=None)
+        yield Row(kind=PROGRESS_ROW, query=query, n=0, state_rows=rows, state_bytes=size, blob=None)
 
     def _set(self, wake: int | None, timer: int | None, about: tuple[str, Held] | None) -> None:
         """Remember, and be woken in time; a bucket has one timer, which `timer` was."""
@@ -242,18 +243,18 @@ class Stream:
     raw: pa.Schema  # and these as they came
 
     def matches(self, name: str, out: DataFrame | None = None) -> DataFrame:
-        return self._read(out, MATCH, self.watches[name].wanted.schema, [name])
+        return self._read(out, MATCH_ROW, self.watches[name].wanted.schema, [name])
 
     def forecasts(self, out: DataFrame | None = None) -> DataFrame:
         names = [name for name in self.watches if name.startswith(RULES)]
-        return self._read(out, MATCH, self.watches[names[0]].wanted.schema, names)
+        return self._read(out, MATCH_ROW, self.watches[names[0]].wanted.schema, names)
 
     def late(self, out: DataFrame | None = None) -> DataFrame:
-        return self._read(out, LATE, self.whole)
+        return self._read(out, LATE_ROW, self.whole)
 
-    def quarantined(self, out: DataFrame | None = None) -> DataFrame:
+    def rejected(self, out: DataFrame | None = None) -> DataFrame:
         reason = "reason" if "reason" not in self.whole.names else "reason_"
-        rows = self._read(out, REJECTED, pa.schema([*self.raw, pa.field(REASON, pa.string())]))
+        rows = self._read(out, REJECTED_ROW, pa.schema([*self.raw, pa.field(REASON, pa.string())]))
         return rows.withColumnRenamed(REASON, reason)
 
     def _read(self, out: DataFrame | None, kind: str, schema: pa.Schema, names: Sequence[str] | None = None) -> DataFrame:
@@ -278,7 +279,7 @@ def _demand_rocksdb(spark: SparkSession) -> None:
 
 def watch_stream(
     plans: Mapping[str, Plan],
-    source: Source,
+    source: EventFrame,
     lateness: str,
     *,
     with_ids: bool = False,
@@ -287,7 +288,7 @@ def watch_stream(
     limits: Limits = NO_LIMITS,
     generations: Callable[[Mapping[str, str]], Mapping[str, int]] | None = None,
 ) -> Stream:
-    """Put queries and rules on a streaming DataFrame. `whole_rows`: late and quarantined rows come out with all their columns.
+    """Put queries and rules on a streaming DataFrame. `whole_rows`: late and rejected rows come out with all their columns.
 
     `generations` knows, from what each query asks, which of them have been there in every run since their state began.
     """
@@ -299,7 +300,7 @@ def watch_stream(
     wanted: dict[str, tuple[Sequence[str], Column]] = {}  # the key that splits the events of each watch, and which those are
 
     def arriving(keeping: Columns) -> Columns:
-        first = [FIRST] if len(plans) + len(shares) > 1 else []
+        first = [FIRST_TAKER] if len(plans) + len(shares) > 1 else []
         return Columns(schema if whole_rows else keeping.schema, (*keeping.hidden, *first))
 
     for name, plan in plans.items():
@@ -308,10 +309,10 @@ def watch_stream(
                 "EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT EVERY 1 hour, or a batch"
             )
         needs = needs_of(plan, schema.unit)
-        own = [SEQUENCE] if needs.by_position else [KEY] if needs.key else []
+        own = [INPUT_ORDER] if needs.by_position else [KEY] if needs.key else []
         own += [IDENTITY] if with_ids and not isinstance(plan, AggregatePlan) else []
         keeping = Columns(needed_schema([plan], schema), tuple(own))
-        watches[name] = Watch(name, answer(plan, schema, with_ids, limits), arriving(keeping), keeping)
+        watches[name] = Watch(name, ship_query(plan, schema, with_ids, limits), arriving(keeping), keeping)
         wanted[name] = needs.key, ingest.relevant([plan], source)
     for share in shares:
         name = " ".join((RULES, *share.key))  # the same while the partition is, so that other rules do not lose their state
@@ -349,17 +350,17 @@ def watch_stream(
     if texts:
         raw = whole.set(whole.get_field_index(source.time_column), pa.field(source.time_column, pa.string()))
     fold, time = Fold.of(frame, source.type_column), source.time_column
-    packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, columns, raw, time)), BLOBS)
+    packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, columns, raw, time)), ROUTED_BLOBS)
     # The watermark is made of the rows above. The operator below asks for a column of event time as well, and drops rows that are
     # behind the watermark by it; a blob holds rows of many times, and late ones have an output of their own: none may be dropped.
     never = F.lit("2261-01-01").cast("timestamp").alias("moment", metadata={"spark.watermarkDelayMs": 0})
     grouped = packed.select("query", "bucket", "blob", never).groupBy("query", "bucket")
-    out = grouped.transformWithState(Buckets(watches), OUT, "Append", "EventTime")
-    n_of = {kind: F.sum(F.when(ingest.column("kind") == kind, ingest.column("n"))) for kind in (MATCH, LATE)}
+    out = grouped.transformWithState(Buckets(watches), OUT_ROWS, "Append", "EventTime")
+    n_of = {kind: F.sum(F.when(ingest.column("kind") == kind, ingest.column("n"))) for kind in (MATCH_ROW, LATE_ROW)}
     out = out.observe(
         "seqube",
-        F.coalesce(n_of[MATCH], F.lit(0)).alias("matches"),
-        F.coalesce(n_of[LATE], F.lit(0)).alias("late"),
+        F.coalesce(n_of[MATCH_ROW], F.lit(0)).alias("matches"),
+        F.coalesce(n_of[LATE_ROW], F.lit(0)).alias("late"),
         F.coalesce(F.sum("state_rows"), F.lit(0)).alias("state_rows"),
         F.coalesce(F.sum("state_bytes"), F.lit(0)).alias("state_bytes"),
     )

@@ -38,11 +38,12 @@ from seqube.engine.sequence import LOWEST
 from seqube.events import Events
 from seqube.events.sources import one_chunk
 from seqube.plan.needs import Needs, needs_of
-from seqube.spark.blobs import read_blobs, write_blob
-from seqube.spark.ingest import IDENTITY, KEY, SEQUENCE
-from seqube.spark.rows import Answer, Columns, number_identities
+from seqube.spark.ingest import IDENTITY, INPUT_ORDER, KEY
+from seqube.spark.rows import ShippedQuery
+from seqube.spark.transport.blobs import read_blobs, write_blob
+from seqube.spark.transport.columns import Columns, number_identities
 
-FIRST = "#first"  # 1 where this query is the first of those a row goes to
+FIRST_TAKER = "#first"  # 1 where this query is the first of those a row goes to
 CHUNK_ROWS = 32_768  # small chunks are merged up to this size
 MOST_ROWS = 1 << 20  # of a chunk, however many come at once
 AT_HAND_BYTES = 1 << 30  # of chunks that a worker keeps between calls
@@ -100,7 +101,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ChunkRows:
     """A chunk at hand; `keys` ascend where there are any."""
 
     table: pa.Table
@@ -123,17 +124,17 @@ class AtHand:
         self.clear()
 
     def clear(self) -> None:
-        self._rows: OrderedDict[str, Rows] = OrderedDict()
+        self._rows: OrderedDict[str, ChunkRows] = OrderedDict()
         self._places: dict[tuple[str, int], frozenset[str]] = {}
         self._size = 0
 
-    def get(self, digest: str) -> Rows | None:
+    def get(self, digest: str) -> ChunkRows | None:
         rows = self._rows.get(digest)
         if rows is not None:
             self._rows.move_to_end(digest)
         return rows
 
-    def put(self, digest: str, rows: Rows) -> None:
+    def put(self, digest: str, rows: ChunkRows) -> None:
         self._drop(digest)
         self._rows[digest] = rows
         self._size += rows.table.nbytes
@@ -160,7 +161,7 @@ class Watch:
     """One query of a stream as workers need it."""
 
     name: str
-    wanted: Answer
+    wanted: ShippedQuery
     arriving: Columns  # what comes in, whole rows where late ones are wanted
     keeping: Columns  # what the query looks at
     generation: int = 0  # counts how often the checkpoint has met a query of this name that is new to it
@@ -183,7 +184,7 @@ class Watch:
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns of a chunk."""
-        return pa.schema([field for field in self.keeping.arrow if field.name != SEQUENCE])
+        return pa.schema([field for field in self.keeping.arrow if field.name != INPUT_ORDER])
 
     def take(
         self, held: Held | None, blobs: Iterable[bytes], watermark: int, store: MutableMapping[int, bytes], bucket: int = 0
@@ -209,8 +210,8 @@ class Watch:
         if table is None:
             return None, None
         table = adapt(table, self.arriving.arrow)
-        if SEQUENCE in table.column_names:
-            table = table.take(pa.array(np.argsort(table.column(SEQUENCE).to_numpy(), kind="stable")))
+        if INPUT_ORDER in table.column_names:
+            table = table.take(pa.array(np.argsort(table.column(INPUT_ORDER).to_numpy(), kind="stable")))
         late = self.arriving.times(table) <= watermark
         if not late.any():
             return table.select(self.schema.names), None
@@ -218,7 +219,7 @@ class Watch:
 
     def _reported(self, table: pa.Table) -> pa.Table | None:
         """Late rows that this query is the first to look at, so that each is reported once."""
-        table = table.filter(pa.array(table.column(FIRST).to_numpy() == 1)) if FIRST in table.column_names else table
+        table = table.filter(pa.array(table.column(FIRST_TAKER).to_numpy() == 1)) if FIRST_TAKER in table.column_names else table
         return table.select([name for name in table.column_names if not name.startswith("#")]) if table.num_rows else None
 
     # ------------------------------------------------------------ deciding
@@ -272,8 +273,8 @@ class Watch:
         return replace(held, engine=state.to_bytes(), engine_rows=len(state.events)), self.wanted.rows(found)
 
     def _touched(
-        self, held: Held, due: list[tuple[Rows, Ints]], upto: int, store: MutableMapping[int, bytes]
-    ) -> list[tuple[Rows, Ints]] | None:
+        self, held: Held, due: list[tuple[ChunkRows, Ints]], upto: int, store: MutableMapping[int, bytes]
+    ) -> list[tuple[ChunkRows, Ints]] | None:
         """The events of all keys that can have something new; None where there is none."""
         if self.needs.ahead:
             low, high = (int(minus(np.array([tick]), self.needs.window - 1)[0]) for tick in (held.decided, upto))
@@ -299,10 +300,10 @@ class Watch:
             picked.append((rows, numbers[rows.times[numbers] <= upto]))
         return picked
 
-    def _everything(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> list[tuple[Rows, Ints]]:
+    def _everything(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> list[tuple[ChunkRows, Ints]]:
         return [(rows, np.flatnonzero(rows.times <= upto)) for rows in self._read(held, store, newer_than=LOWEST, upto=upto)]
 
-    def _events(self, picked: Sequence[tuple[Rows, Ints]]) -> Events:
+    def _events(self, picked: Sequence[tuple[ChunkRows, Ints]]) -> Events:
         tables = [adapt(rows.table.take(pa.array(numbers)), self.schema) for rows, numbers in picked if len(numbers)]
         events = self._as_events(pa.concat_tables(tables) if tables else self.schema.empty_table())
         return number_identities(events) if IDENTITY in self.keeping.hidden else events
@@ -315,10 +316,10 @@ class Watch:
 
     # ------------------------------------------------------------ chunks
 
-    def _read(self, held: Held, store: MutableMapping[int, bytes], newer_than: int, upto: int) -> list[Rows]:
+    def _read(self, held: Held, store: MutableMapping[int, bytes], newer_than: int, upto: int) -> list[ChunkRows]:
         return [self._rows(chunk, store) for chunk in held.chunks if chunk.newest > newer_than and chunk.oldest <= upto]
 
-    def _rows(self, chunk: Chunk, store: MutableMapping[int, bytes]) -> Rows:
+    def _rows(self, chunk: Chunk, store: MutableMapping[int, bytes]) -> ChunkRows:
         rows = AT_HAND.get(chunk.digest)
         if rows is None:
             table = read_blobs([store[chunk.number]])
@@ -327,9 +328,9 @@ class Watch:
             AT_HAND.put(chunk.digest, rows)
         return rows
 
-    def _decoded(self, table: pa.Table) -> Rows:
+    def _decoded(self, table: pa.Table) -> ChunkRows:
         keys = table.column(KEY).to_numpy() if KEY in table.column_names else None
-        return Rows(table, self.keeping.times(table), keys)
+        return ChunkRows(table, self.keeping.times(table), keys)
 
     def _forget(self, held: Held, store: MutableMapping[int, bytes]) -> Held:
         """Drop the chunks that nothing to come depends on."""
