@@ -84,11 +84,11 @@ def run(
     [{'card': 1, 'lag': 90}]
     """
     from seqube.engine.results import Result, Results
-    from seqube.engine.workload import find
+    from seqube.engine.workload import run_workload
 
     limits = read_limits(limits, named, may_truncate=True)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    found = find(plan(query, stream, hierarchy, strategy), stream, limits)
+    found = run_workload(plan(query, stream, hierarchy, strategy), stream, limits)
     results = {name: Result(rows, stream.rejected, limits) for name, rows in found.items()}
     return Results(results) if isinstance(query, Mapping) else results[ALONE]
 

@@ -22,7 +22,7 @@ from seqube.plan.optimizer import WorkloadPlan
 Found: TypeAlias = pa.Table | Callable[[Budget], Iterator[pa.Table]]  # rows, or how to find them piece by piece
 
 
-def find(workload: WorkloadPlan, events: Events, limits: Limits) -> dict[str, Found]:
+def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict[str, Found]:
     """The rows of every query."""
     tables: dict[str, pa.Table] = {}
     if workload.matches is not None:

@@ -113,7 +113,7 @@ class Store(NamedTuple):
 # Per view: where its intervals begin, how many there are, room for how many, 1 if they are those known not to be empty.
 SLAB_BEGIN, SLAB_COUNT, SLAB_ROOM, SLAB_IS_NARROW, SLAB_WORDS = range(5)
 FIRST, LAST, MEMBERS = range(3)  # words of a record; a position per variable from MEMBERS on
-NOTHING, ARENA, POOL, INTERVALS, TIME = range(5)  # what is full, or over
+NOTHING, ARENA, POOL, INTERVALS, OVERTIME = range(5)  # what is full, or over
 
 
 # ---------------------------------------------------------------- tables
@@ -265,7 +265,7 @@ def reserve(w: Ints, arena: Ints, words: int) -> None:
 def look_at_clock(w: Ints) -> None:
     """Give up where the time is over."""
     if w[RUNG] != 0:
-        w[FULL] = TIME
+        w[FULL] = OVERTIME
         raise OverflowError("time")
 
 
