@@ -79,6 +79,15 @@ def test_file_systems_that_spark_does_not_know(spark: SparkSession, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    "place", ["hdfs:///matches", "s3a://bucket/matches", "file:///tmp/matches", "abfss://box@host.net/matches"]
+)
+def test_urls_stay_as_they_are_written(tmp_path: Path, place: str) -> None:
+    (tmp_path / "in").mkdir()
+    declared = read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, sinks={"matches": place, "late": "./a:b"}))
+    assert (declared.sinks["matches"].path, declared.sinks["late"].path) == (place, str(tmp_path / "a:b"))
+
+
 @pytest.mark.parametrize("place", ["s3:/bucket/matches", "s3a:bucket", "file:/tmp/matches", "://matches"])
 def test_what_is_neither_a_path_nor_a_url(tmp_path: Path, place: str) -> None:
     (tmp_path / "in").mkdir()

@@ -19,10 +19,10 @@ from seqube.language.tree import Query
 from seqube.plan.measured import Measurements
 from seqube.plan.optimizer import WorkloadPlan
 
-Found: TypeAlias = pa.Table | Callable[[Budget], Iterator[pa.Table]]  # rows, or how to find them piece by piece
+RowsFound: TypeAlias = pa.Table | Callable[[Budget], Iterator[pa.Table]]  # rows, or how to find them piece by piece
 
 
-def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict[str, Found]:
+def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict[str, RowsFound]:
     """The rows of every query."""
     tables: dict[str, pa.Table] = {}
     if workload.matches is not None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 ONCE = "once"  # the number of the one batch of a run that is no stream
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/].*|file:///.+")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.+")
 
 
 def is_url(place: str) -> bool:
@@ -79,23 +79,25 @@ class Sink:
     def refuse(self, spark: SparkSession, name: str) -> None:
         """Refuse, before a row is read, a place that Spark cannot write to; `name` is what the sink is called."""
         if is_url(self.path):
-            self._has_streamed(spark, name)
+            self._finds(spark, name, f"{self.path}/no-such-name")
 
     def refuse_stream(self, spark: SparkSession, name: str, *inside: str) -> None:
-        """Refuse to add, with other folders, what a stream has written already."""
-        if self._has_streamed(spark, name, *inside):
-            place = self._place(*inside)
+        """Refuse to add, in other folders, what a stream has written already."""
+        place = self._place(*inside)
+        if is_url(place):
+            has_streamed = self._finds(spark, name, f"{place}/batch=[0-9]*")
+        else:
+            has_streamed = any(child.name != folder_of(ONCE) for child in Path(place).glob("batch=*"))
+        if has_streamed:
             raise DataError(f"{place} holds the results of a stream, and --once would add them again\n  hint: give another path")
 
-    def _has_streamed(self, spark: SparkSession, name: str, *inside: str) -> bool:
-        place = self._place(*inside)
-        if not is_url(place):
-            return any(child.name != folder_of(ONCE) for child in Path(place).glob("batch=*"))
+    def _finds(self, spark: SparkSession, name: str, pattern: str) -> bool:
+        """Whether there is something at a URL. Spark looks, and opens no file: a row of text has one column, whatever it says."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
-        try:  # Spark lists the folders without opening a file: a row of text has one column, whatever it says
-            return bool(spark.read.text(f"{place}/batch=[0-9]*").columns)
+        try:
+            return bool(spark.read.text(pattern).columns)
         except (PySparkException, Py4JJavaError) as error:
             if "PATH_NOT_FOUND" in str(error):
                 return False

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from seqube.errors import DataError, PlanError
+from seqube.spark.sinks import is_url
 from seqube.spark.streaming.declaration import Declaration
 
 try:
@@ -41,7 +42,7 @@ _OWN = "give this pipeline a checkpoint of its own, or remove that one to begin 
 @contextmanager
 def hold(checkpoint: str) -> Iterator[None]:
     """Keep other streams away from a checkpoint."""
-    if "://" in checkpoint:
+    if is_url(checkpoint):
         yield
         return
     folder = Path(checkpoint)
@@ -66,7 +67,7 @@ def hold(checkpoint: str) -> Iterator[None]:
 def claim(declared: Declaration, columns: Mapping[str, str]) -> None:
     """Make sure that a checkpoint is this pipeline's own, and mark it; `columns` are those of the source with their types."""
     assert declared.checkpoint is not None
-    if "://" in declared.checkpoint:
+    if is_url(declared.checkpoint):
         return
     mark = Path(declared.checkpoint) / MARK_FILE
     theirs = _read(mark)
@@ -84,7 +85,7 @@ def claim(declared: Declaration, columns: Mapping[str, str]) -> None:
 
 def count_generations(checkpoint: str, fingerprints: Mapping[str, str]) -> dict[str, int]:
     """The generation of each query that now runs: the one it had in the last run, if it was there as it is now, else a new one."""
-    if "://" in checkpoint:
+    if is_url(checkpoint):
         return dict.fromkeys(fingerprints, 0)
     mark = Path(checkpoint) / MARK_FILE
     theirs = _read(mark)
