@@ -296,29 +296,7 @@ def watch_stream(
 
     schema = source.schema
     _demand_rocksdb(source.frame.sparkSession)
-    watches: dict[str, Watch] = {}
-    wanted: dict[str, tuple[Sequence[str], Column]] = {}  # the key that splits the events of each watch, and which those are
-
-    def arriving(keeping: Columns) -> Columns:
-        first = [FIRST_TAKER] if len(plans) + len(shares) > 1 else []
-        return Columns(schema if whole_rows else keeping.schema, (*keeping.hidden, *first))
-
-    for name, plan in plans.items():
-        if isinstance(plan, AggregatePlan) and plan.emit.when == "total":
-            raise PlanError(
-                "EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT EVERY 1 hour, or a batch"
-            )
-        needs = needs_of(plan, schema.unit)
-        own = [INPUT_ORDER] if needs.by_position else [KEY] if needs.key else []
-        own += [IDENTITY] if with_ids and not isinstance(plan, AggregatePlan) else []
-        keeping = Columns(needed_schema([plan], schema), tuple(own))
-        watches[name] = Watch(name, ship_query(plan, schema, with_ids, limits), arriving(keeping), keeping)
-        wanted[name] = needs.key, ingest.relevant([plan], source)
-    for share in shares:
-        name = " ".join((RULES, *share.key))  # the same while the partition is, so that other rules do not lose their state
-        keeping = Columns(share.schema, (KEY,) if share.key else ())
-        watches[name] = RuleWatch(name, Predictions(share), arriving(keeping), keeping)
-        wanted[name] = share.key, share.wants(source)
+    watches, wanted = _place_watches(plans, shares, source, with_ids, whole_rows, limits)
     if generations is not None:
         known = generations({name: watch.asks for name, watch in watches.items()})
         watches = {name: replace(watch, generation=known[name]) for name, watch in watches.items()}
@@ -351,17 +329,54 @@ def watch_stream(
         raw = whole.set(whole.get_field_index(source.time_column), pa.field(source.time_column, pa.string()))
     fold, time = Fold.of(frame, source.type_column), source.time_column
     packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, columns, raw, time)), ROUTED_BLOBS)
-    # The watermark is made of the rows above. The operator below asks for a column of event time as well, and drops rows that are
+    return Stream(_keep_state(packed, watches), watches, whole, raw)
+
+
+def _place_watches(
+    plans: Mapping[str, Plan], shares: Sequence[Share], source: EventFrame, with_ids: bool, whole_rows: bool, limits: Limits
+) -> tuple[dict[str, Watch], dict[str, tuple[Sequence[str], Column]]]:
+    """A watch for each query and each group of rules; and the key that splits its events, and which those are."""
+    schema = source.schema
+    watches: dict[str, Watch] = {}
+    wanted: dict[str, tuple[Sequence[str], Column]] = {}
+
+    def arriving(keeping: Columns) -> Columns:
+        first = [FIRST_TAKER] if len(plans) + len(shares) > 1 else []
+        return Columns(schema if whole_rows else keeping.schema, (*keeping.hidden, *first))
+
+    for name, plan in plans.items():
+        if isinstance(plan, AggregatePlan) and plan.emit.when == "total":
+            raise PlanError(
+                "EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT EVERY 1 hour, or a batch"
+            )
+        needs = needs_of(plan, schema.unit)
+        own = [INPUT_ORDER] if needs.by_position else [KEY] if needs.key else []
+        own += [IDENTITY] if with_ids and not isinstance(plan, AggregatePlan) else []
+        keeping = Columns(needed_schema([plan], schema), tuple(own))
+        watches[name] = Watch(name, ship_query(plan, schema, with_ids, limits), arriving(keeping), keeping)
+        wanted[name] = needs.key, ingest.relevant([plan], source)
+    for share in shares:
+        name = " ".join((RULES, *share.key))  # the same while the partition is, so that other rules do not lose their state
+        keeping = Columns(share.schema, (KEY,) if share.key else ())
+        watches[name] = RuleWatch(name, Predictions(share), arriving(keeping), keeping)
+        wanted[name] = share.key, share.wants(source)
+    return watches, wanted
+
+
+def _keep_state(packed: DataFrame, watches: Mapping[str, Watch]) -> DataFrame:
+    """Blobs by query and bucket -> rows of every kind, by way of the state of each bucket."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    # The watermark was made of single rows. The operator below asks for a column of event time as well, and drops rows that are
     # behind the watermark by it; a blob holds rows of many times, and late ones have an output of their own: none may be dropped.
     never = F.lit("2261-01-01").cast("timestamp").alias("moment", metadata={"spark.watermarkDelayMs": 0})
     grouped = packed.select("query", "bucket", "blob", never).groupBy("query", "bucket")
     out = grouped.transformWithState(Buckets(watches), OUT_ROWS, "Append", "EventTime")
     n_of = {kind: F.sum(F.when(ingest.column("kind") == kind, ingest.column("n"))) for kind in (MATCH_ROW, LATE_ROW)}
-    out = out.observe(
+    return out.observe(
         "seqube",
         F.coalesce(n_of[MATCH_ROW], F.lit(0)).alias("matches"),
         F.coalesce(n_of[LATE_ROW], F.lit(0)).alias("late"),
         F.coalesce(F.sum("state_rows"), F.lit(0)).alias("state_rows"),
         F.coalesce(F.sum("state_bytes"), F.lit(0)).alias("state_bytes"),
     )
-    return Stream(out, watches, whole, raw)
