@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.engine.aggregates.measured import Measured
@@ -348,18 +349,28 @@ def measured(task: Task, answer: Answer) -> pa.Table:
 
 def _merge(parts: list[pa.Table], plan: AggregatePlan) -> pa.Table:
     """Totals of pieces of the stream as one."""
-    # Arrow compares no durations here, and adds up decimals of one width only.
-    fields = [(i, field.type) for part in parts for i, field in enumerate(part.schema) if i >= len(plan.group_by)]
-    plain = {i: pa.int64() for i, kind in fields if pat.is_duration(kind)}
-    plain |= {i: pa.decimal256(DIGITS, kind.scale) for i, kind in fields if pat.is_decimal(kind)}
-    table = pa.concat_tables([_cast(part, plain) for part in parts])
     keys = [f"#group{i}" for i in range(len(plan.group_by))]
     rows = {i: means(measure.function) for i, measure in enumerate(plan.measures, len(keys))}
+    # Arrow compares no durations here, adds up decimals of one width only, and sums of 64 bits wrap.
+    fields = [(i, field.type) for part in parts for i, field in enumerate(part.schema) if i >= len(keys)]
+    plain = {i: pa.int64() for i, kind in fields if pat.is_duration(kind)}
+    plain |= {i: pa.decimal256(DIGITS, kind.scale) for i, kind in fields if pat.is_decimal(kind)}
+    added = {i: [part.column(i) for part in parts] for i, row in rows.items() if i not in plain and row.merge == "sum"}
+    large = {i for i, columns in added.items() if _largest(columns) * sum(map(len, columns)) > HIGHEST}
+    plain |= dict.fromkeys(large, pa.decimal256(DIGITS, 0))
+    table = pa.concat_tables([_cast(part, plain) for part in parts])
     moving = {i: row.moved for i, row in rows.items() if isinstance(row, Sum) and row.moved is not None}
     if moving:
         table = _moved(table, keys, rows, moving, plan)
     merged, _ = _grouped(table, keys, rows)
-    return _cast(merged, {i: kind for i, kind in fields if i in plain and isinstance(rows[i], Extreme)})
+    fitting = {i: pa.int64() for i in plain if rows[i].merge == "sum" and _largest([merged.column(i)]) <= HIGHEST}
+    return _cast(merged, fitting | {i: kind for i, kind in fields if i in plain and isinstance(rows[i], Extreme)})
+
+
+def _largest(columns: list[pa.ChunkedArray]) -> int:
+    """The largest whole number, whatever its sign; doubles do not count."""
+    ends = [end.as_py() or 0 for column in columns if not pat.is_floating(column.type) for end in pc.min_max(column).values()]
+    return int(max(map(abs, ends), default=0))
 
 
 def _grouped(table: pa.Table, keys: list[str], rows: dict[int, Means], numbers: bool = False) -> tuple[pa.Table, Ints]:
