@@ -48,6 +48,8 @@ AGGREGATES = _table(
         AggregateFunction("AVG", ("number", "duration"), ("COUNT", "SUM"), "mean"),
         AggregateFunction("MIN", ("number", "duration", "time"), ("MIN",), "value"),
         AggregateFunction("MAX", ("number", "duration", "time"), ("MAX",), "value"),
+        AggregateFunction("STDDEV", ("number", "duration"), ("COUNT", "SUM", "SQUARES"), "deviation"),  # of a sample, as in SQL
+        AggregateFunction("VARIANCE", ("number",), ("COUNT", "SUM", "SQUARES"), "variance"),  # a duration's would have no unit
     )
 )
 
