@@ -15,7 +15,7 @@ from seqube.language.tree import positives
 from seqube.plan.aggregates import EventChain, chain_of, plan_aggregates
 from strategies import PARTITIONS, plain, queries, table, windows
 
-FUNCTIONS = ["SUM", "AVG", "MIN", "MAX"]
+FUNCTIONS = ["SUM", "AVG", "MIN", "MAX", "STDDEV"]
 
 
 @st.composite
@@ -26,6 +26,7 @@ def with_aggregates(draw: st.DrawFn, base: str, period: str | None = None, durat
     names = ["x", "y", "w", "u", "c", *(["ts"] if period is None else []), *(["d"] if durations else [])]
     argument = st.builds("{}.{}".format, st.sampled_from(variables), st.sampled_from(names))
     aggregate = st.builds("{}({})".format, st.sampled_from(FUNCTIONS), argument)
+    aggregate |= st.builds("VARIANCE({}.{})".format, st.sampled_from(variables), st.sampled_from([n for n in names if n != "d"]))
     if period is not None:
         aggregate |= st.builds("{}({}.ts)".format, st.sampled_from(["MIN", "MAX"]), st.sampled_from(variables))
     items = draw(st.lists(aggregate, max_size=3, unique=True))
@@ -45,6 +46,7 @@ def with_aggregates(draw: st.DrawFn, base: str, period: str | None = None, durat
                         "COUNT(*) = 0 OR n >= 2",
                         f"MAX({variables[0]}.x) > 0",
                         "n * 2 < 5",
+                        f"STDDEV({variables[-1]}.x) > 1 OR VARIANCE({variables[0]}.y) <= 1.125",
                         f"SUM({variables[0]}.c) IN (0.3, 0.1, 0.6)",
                         f"MAX({variables[0]}.u) = 18446744073709551615",
                         f"SUM({variables[0]}.w) > 9007199254740992.0",

@@ -295,6 +295,25 @@ AGGREGATES = [
     # functions: null is skipped, over nothing they are null
     (f"SEQ(A, B b) AGG COUNT(*), {FUNCTIONS} WITHIN 9 EMIT TOTAL", "A1 B2:1 B3:- B4:4", [(3, 5, 2.5, 1, 4)]),
     (f"SEQ(A, B b) AGG COUNT(*), {FUNCTIONS} WITHIN 9 EMIT TOTAL", "A1", [(0, None, None, None, None)]),
+    # how far values lie apart: null is skipped, and one value lies apart from nothing
+    ("SEQ(A, B b) AGG VARIANCE(b.id), STDDEV(b.id) WITHIN 9 EMIT TOTAL", "A1 B2:2 B3:- B4:4 B5:6", [(4.0, 2.0)]),
+    (
+        "SEQ(A, B b) AGG VARIANCE(b.id), STDDEV(b.id) WITHIN 9",
+        "A1 B2:- B3:5 B4:5 B5:8",
+        [
+            (2, None, None),
+            (3, None, None),
+            (4, 0.0, 0.0),
+            (5, 3.0, 3.0**0.5),
+        ],
+    ),
+    ("SEQ(A, B b) GROUP BY b.id AGG STDDEV(b.id) WITHIN 9 EMIT TOTAL", "A1 A2 B3:7 B4:8", [(7, 0.0), (8, 0.0)]),
+    ("SEQ(A, B b) AGG COUNT(*) HAVING STDDEV(b.id) > 1 WITHIN 9", "A1 B2:1 B3:2 B4:5", [(4, 3)]),
+    (
+        "SEQ(A, B b) AGG VARIANCE(b.id) WITHIN 9 EMIT TOTAL",
+        "A1 B2:9223372036854775807 B3:9223372036854775805 B4:9223372036854775803",
+        [(4.0,)],
+    ),
     # a match counts once each
     ("SEQ(A, B b) AGG SUM(b.id) WITHIN 9 EMIT TOTAL", "A1 A2 B3:5", [(10,)]),
     ("SEQ(A a, B) AGG SUM(a.id) WITHIN 9 EMIT TOTAL", "A1:9223372036854775807 B2 B3", [(18446744073709551614,)]),

@@ -24,7 +24,8 @@ What the page on meaning leaves open is decided here:
 (f) NaN is null. Division by zero is null, `/` is the quotient of doubles, `%` has the sign of the dividend. Comparisons are exact.
     A result of integers is exact where it fits into 64 bits with a sign, else it is computed in doubles. Decimals are exact, and
     integers and numbers of the query (as they are written) are decimals next to one; a decimal next to another double is a double.
-    A mean is a double; that of durations, and a duration by a number, is rounded to the microsecond.
+    A mean is a double; that of durations, and a duration by a number, is rounded to the microsecond. VARIANCE and STDDEV are those
+    of a sample: null with fewer than two values, or where a value is infinite; exact up to the double that they are.
 (g) A predicate belongs to the innermost negation among those its variables stand under, wherever it stands, else to the operator it
     stands in. In an OR branch that was not taken an operator's own predicates do not apply; a negation outside the branch keeps
     those that belong to it, and there the branch's variables are null.
@@ -556,6 +557,9 @@ def _aggregate(function: str, argument: tree.Attribute | None, members: list[tup
         return None
     if function in ("MIN", "MAX"):
         return min(values) if function == "MIN" else max(values)
+    if function in ("VARIANCE", "STDDEV"):
+        return _spread(function, values)
+    assert function in ("SUM", "AVG"), function
     if isinstance(values[0], float):
         total = math.fsum(values)
         return total if function == "SUM" else total / len(values)
@@ -566,6 +570,19 @@ def _aggregate(function: str, argument: tree.Attribute | None, members: list[tup
         return sum(values) if function == "SUM" else sum(values) / len(values)
     exact = sum(map(Fraction, values), Fraction(0))
     return decimal_of(exact) if function == "SUM" else float(exact / len(values))
+
+
+def _spread(function: str, values: list[Any]) -> Any:
+    """How far values lie apart: the mean of the squares of their distances from their mean, by one less than there are."""
+    if len(values) < 2 or any(isinstance(value, float) and math.isinf(value) for value in values):
+        return None
+    numbers = [Fraction(value // MICROSECOND if isinstance(value, timedelta) else value) for value in values]
+    mean = sum(numbers, Fraction(0)) / len(numbers)
+    variance = sum(((number - mean) ** 2 for number in numbers), Fraction(0)) / (len(numbers) - 1)
+    if function == "VARIANCE":
+        return float(variance)
+    deviation = math.sqrt(variance)
+    return timedelta(microseconds=round(deviation)) if isinstance(values[0], timedelta) else deviation
 
 
 def _column(attribute: tree.Attribute) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +25,17 @@ def test_any_cutting_equals_whole(data: st.DataObject, text: str, events: list[o
     aggregator = Aggregator(plan_aggregates(parse(text)))
     pieces = data.draw(cuts(len(events)))
     assert_same_rows(feed(aggregator, Events(table(events)), pieces, watermarks).to_pylist(), expected(text, events))
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_sums_of_pieces_do_not_wrap(grouped: bool) -> None:
+    """Each piece fits into 64 bits, all of them together do not; and what fits again is of 64 bits again."""
+    many = {"type": ["A"] * 6, "ts": range(6), "x": [2**62] * 6, "y": [2**62, 2**62, 2**62, -(2**62), -(2**62), 1]}
+    stream = Events(pa.table({**many, "g": ["p"] * 6}))
+    query = f"A a WITHIN 9 {'GROUP BY a.g' if grouped else ''} AGG SUM(a.x) AS x, SUM(a.y) AS y, COUNT(*) AS n EMIT TOTAL"
+    rows = feed(Aggregator(plan_aggregates(parse(query))), stream, [(row, row + 1) for row in range(6)])
+    assert rows.select(["x", "y", "n"]).to_pylist() == [{"x": 6 * 2**62, "y": 2**62 + 1, "n": 6}]
+    assert [rows.schema.field(name).type for name in ("y", "n")] == [pa.int64(), pa.int64()]
 
 
 @given(text=aggregate_queries(depth=2, counted=False), events=streams(max_time=30))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from seqube.language import tree
+from seqube.language.functions import AGGREGATES
 from seqube.language.names import column_name
 from seqube.language.tree import Attribute, Emit, Output, Predicate, Query, Value, Window
 
@@ -193,7 +194,7 @@ def queries(draw: st.DrawFn) -> Query:
             groups.append(key)
 
     def aggregate() -> tree.Aggregate:
-        function = draw(st.sampled_from(["COUNT", "SUM", "AVG", "MIN", "MAX"]))
+        function = draw(st.sampled_from(list(AGGREGATES)))
         attribute = Attribute(draw(st.sampled_from(usable)), draw(names))
         return tree.Aggregate(function, None if function == "COUNT" else attribute)
 

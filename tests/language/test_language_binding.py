@@ -189,7 +189,12 @@ def test_negation(text: str, message: str, column: int, hint: str) -> None:
             "write a time: EMIT EVERY 5 min",
         ),
         ("A WITHIN 5 AGG COUNT EMIT EVERY 0", "EMIT EVERY must be longer than zero", 33, "write a time: EMIT EVERY 5 min"),
-        ("A WITHIN 5 AGG A.x", "AGG takes aggregates only", 16, "write COUNT(*), SUM(v.x), AVG(v.x), MIN(v.x) or MAX(v.x)"),
+        (
+            "A WITHIN 5 AGG A.x",
+            "AGG takes aggregates only",
+            16,
+            "write COUNT(*), SUM(v.x), AVG(v.x), MIN(v.x), MAX(v.x), STDDEV(v.x) or VARIANCE(v.x)",
+        ),
         ("A WITHIN 5 AGG SUM(B.x)", "there is no variable 'B'", 20, "known: A"),
         ("A WHERE SUM(A.x) > 3 WITHIN 5", "SUM stands outside AGG and HAVING", 9, "compare aggregates in HAVING"),
         ("A WITHIN 5 RETURN COUNT(*)", "COUNT stands outside AGG and HAVING", 19, "aggregates go into AGG, in place of RETURN"),

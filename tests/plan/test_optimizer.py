@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import seqube as sq
 from seqube.generate import generate, hierarchy
 from seqube.language import parse
 from seqube.plan import chase, strategies
-from seqube.plan.aggregates import AggregatePlan, chain_of
+from seqube.plan.aggregates import AggregatePlan, chain_of, plan_aggregates
 from seqube.plan.explain import explain_workload
 from seqube.plan.measured import Measurements
 from seqube.plan.optimizer import ALONE, optimize
@@ -217,12 +217,19 @@ def test_a_node_that_nobody_knows_is_refused_by_name(strategy: str, monkeypatch:
         sq.Cube(EVENTS, query)
 
 
-def test_a_measure_that_nobody_knows_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategies, "KNOWN_MEASURES", frozenset({"COUNT"}))
-    assert isinstance(prepare(COUNT, EVENTS), AggregatePlan)
+def test_an_aggregate_that_nobody_knows_is_refused_by_name() -> None:
+    dream = parse(UNSHAREABLE["sum"][0])
+    dream = replace(
+        dream, aggregates=tuple(replace(output, value=replace(output.value, function="DREAM")) for output in dream.aggregates)
+    )
     for strategy in ("auto", "two-step", "per-start"):
-        with pytest.raises(sq.PlanError, match="this query cannot be evaluated: nothing is known of SUM"):
-            sq.run(UNSHAREABLE["sum"][0], EVENTS, strategy=strategy)
+        for verb in (sq.run, sq.explain):
+            with pytest.raises(sq.QueryError, match="there is no aggregate 'DREAM'"):
+                verb(dream, EVENTS, strategy=strategy)  # type: ignore[operator]
+        with pytest.raises(sq.PlanError, match="this query cannot be evaluated: there is no aggregate 'DREAM'"):
+            optimize({ALONE: dream}, None, MEASURED, strategy)
+    with pytest.raises(sq.QueryError, match="there is no aggregate 'DREAM'"):
+        plan_aggregates(dream).measures  # noqa: B018
 
 
 # ---------------------------------------------------------------- one decision

@@ -1,11 +1,6 @@
 // The query editor's language: colours for the words of a query, and completion of what can stand at the cursor.
 import * as CM from "nicegui-codemirror";
 
-const CLAUSES =
-  "PATTERN WHERE PARTITION GROUP GROUPBY BY AGG HAVING WITHIN EMIT ON TRIGGER EVERY TOTAL RETURN AS".split(" ");
-const WORDS = "SEQ AND OR NOT IN BETWEEN IS NULL TRUE FALSE COUNT SUM AVG MIN MAX".split(" ");
-const KEYWORDS = new Set([...CLAUSES, ...WORDS]);
-
 function makeLanguage(known) {
   return CM.StreamLanguage.define({
     name: "seqube",
@@ -17,7 +12,7 @@ function makeLanguage(known) {
       if (stream.match(/^(?:"(?:[^"]|"")*"?|`(?:[^`]|``)*`?)/)) return "typeName";
       const word = stream.match(/^[^\W\d]\w*/);
       if (word) {
-        if (KEYWORDS.has(word[0].toUpperCase())) return "keyword";
+        if (known.keywords.has(word[0].toUpperCase())) return "keyword";
         if (known.types.has(word[0])) return "typeName";
         return "variableName";
       }
@@ -41,24 +36,24 @@ function complete(context, known) {
   const text = context.state.doc.toString();
   const variables = new Set();
   for (const found of text.matchAll(/[\w"`]+\s+([^\W\d]\w*)\s*(?=[,)])/g)) {
-    if (!KEYWORDS.has(found[1].toUpperCase())) variables.add(found[1]);
+    if (!known.keywords.has(found[1].toUpperCase())) variables.add(found[1]);
   }
   const options = [
     ...[...known.types].map((name) => ({ label: name, apply: /^[^\W\d]\w*$/.test(name) ? name : `"${name}"`, type: "class" })),
     ...[...variables].map((name) => ({ label: name, type: "variable" })),
-    ...[...KEYWORDS].map((name) => ({ label: name, type: "keyword", boost: -1 })),
+    ...[...known.keywords].map((name) => ({ label: name, type: "keyword", boost: -1 })),
   ];
   return { from: word.from, options, validFor: /^\w*$/ };
 }
 
 const compartments = new WeakMap();
 
-// Teach an editor the language, with the names that are known now; called again when other events are opened. The editor may not
+// Teach an editor the language: its keywords, and the names that are known now; called again when other events are opened. The editor may not
 // be there yet: it is made when its tab is first looked at.
-export async function teach(find, types, attributes) {
+export async function teach(find, types, attributes, keywords) {
   while (!find()?.editorPromise) await new Promise((resolve) => setTimeout(resolve, 100));
   const view = await find().editorPromise;
-  const language = makeLanguage({ types: new Set(types), attributes });
+  const language = makeLanguage({ types: new Set(types), attributes, keywords: new Set(keywords) });
   const old = compartments.get(view);
   if (old) {
     view.dispatch({ effects: old.reconfigure(language) });

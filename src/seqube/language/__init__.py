@@ -8,8 +8,9 @@ queries; `writer.write` (or `str(query)`) is the canonical text. The way is gram
 from __future__ import annotations
 
 from seqube.language.files import parse, parse_file
+from seqube.language.functions import Kind
 from seqube.language.names import column_name
 from seqube.language.tree import Query
-from seqube.language.types import Kind, check
+from seqube.language.types import check
 
 __all__ = ["Kind", "Query", "check", "column_name", "parse", "parse_file"]

@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import assert_never
+from typing import TypeGuard, assert_never
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
 from seqube.language import tree
+from seqube.language.functions import AGGREGATES
 from seqube.language.names import column_name, default_variables
 from seqube.language.parser import CLAUSES, Draft, in_order
 from seqube.language.tree import Aggregate, Attribute, Emit, Node, Output, Part, Pattern, Predicate, Query, Type, Value, Window
@@ -291,9 +292,10 @@ class _Binder:
         for position, output in enumerate(self.draft.aggregates, 1):
             value = output.value
             if _is_count(value):
-                value = Aggregate("COUNT", None, value.at)
+                value = Aggregate(value.name.upper(), None, value.at)
             if not isinstance(value, Aggregate):
-                self.fail("AGG takes aggregates only", output.at, "write COUNT(*), SUM(v.x), AVG(v.x), MIN(v.x) or MAX(v.x)")
+                *calls, last = (function.call for function in AGGREGATES.values())
+                self.fail("AGG takes aggregates only", output.at, f"write {', '.join(calls)} or {last}")
             elif value.argument is not None:
                 self._positive(value.argument, "AGG")
             outputs.append(replace(output, value=value, name=output.name or column_name(value, position)))
@@ -314,7 +316,7 @@ class _Binder:
             elif leaf.name in by_name:
                 return replace(by_name[leaf.name], at=leaf.at)
             elif _is_count(leaf):
-                return Aggregate("COUNT", None, leaf.at)
+                return Aggregate(leaf.name.upper(), None, leaf.at)
             else:
                 hint = (
                     f"strings take single quotes: '{leaf.name}'"
@@ -384,8 +386,12 @@ def _first(at: Span | None) -> str:
     return f" (the first is in line {at.line}, column {at.column})" if at else ""
 
 
-def _is_count(value: Value) -> bool:
-    return isinstance(value, Attribute) and value.variable is None and value.name.upper() == "COUNT"
+def _is_count(value: Value) -> TypeGuard[Attribute]:
+    """Whether it is an aggregate of matches without its parentheses: COUNT."""
+    if not isinstance(value, Attribute) or value.variable is not None:
+        return False
+    function = AGGREGATES.get(value.name.upper())
+    return function is not None and not function.takes
 
 
 # ---------------------------------------------------------------- rewriting

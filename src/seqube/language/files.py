@@ -11,9 +11,10 @@ from collections.abc import Mapping
 
 from seqube.errors import Problem, QueryError
 from seqube.language.binder import resolve
+from seqube.language.functions import Kind
 from seqube.language.parser import draft, in_order, place
 from seqube.language.tree import Query
-from seqube.language.types import Kind, mismatches
+from seqube.language.types import mismatches
 
 # Strings, quoted names and comments, so that a header is never found inside a string and a quote never inside a comment.
 _PIECES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|--(?P<comment>[^\n]*)""")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from seqube.errors import Problem, QueryError, Span
 from seqube.language import tree
+from seqube.language.functions import AGGREGATES, aggregate_function
 from seqube.language.tree import Attribute, Emit, Output, Part, Pattern, Predicate, Value, Window
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def _parser() -> Lark:
     from lark import Lark
 
     grammar = files("seqube.language").joinpath("grammar.lark").read_text(encoding="utf-8")
+    grammar = grammar.replace("(?:AGGREGATES)", f"(?:{'|'.join(AGGREGATES)})")
     return Lark(grammar, parser="lalr", lexer="contextual", transformer=_Builder())
 
 
@@ -239,12 +241,12 @@ class _Builder:
 
     def aggregate(self, children: list[Any]) -> tree.Aggregate:
         token, argument = children
-        function = cast(tree.AggregateFunction, token.upper())
+        function = token.upper()
         at = _cover(_at(token), getattr(argument, "at", None))
-        if function == "COUNT":
+        if not aggregate_function(function, _at(token)).takes:
             if argument != "*":
-                _fail("COUNT takes *: it counts matches", at, "write COUNT(*)")
-            return tree.Aggregate("COUNT", None, at)
+                _fail(f"{function} takes *: it counts matches", at, f"write {function}(*)")
+            return tree.Aggregate(function, None, at)
         if not isinstance(argument, Attribute) or argument.variable is None:
             _fail(f"{function} takes one attribute of one variable", at, f"write {function}(v.x), with a variable of the pattern")
         return tree.Aggregate(function, argument, at)

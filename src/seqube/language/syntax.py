@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from seqube.errors import Problem, Span, nearest
 from seqube.language.parser import UNIT_US, place
+from seqube.language.words import CALLED, CLAUSE_WORDS
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -23,8 +24,6 @@ _START = "a query starts with its pattern: PATTERN SEQ(A a, B b) WITHIN 10 min"
 _SPECIAL = 'a name with special characters takes double quotes: "ER-Triage"'
 _STRAIGHT = "strings take straight single quotes: 'A'"
 _UNITS = "us, ms, s, min, hours, days and weeks, and in WITHIN also EVENTS"
-_CLAUSE_WORDS = ("WITHIN", "WHERE", "PARTITION", "GROUP", "GROUPBY", "AGG", "HAVING", "EMIT", "RETURN")
-_CALLED = ("SEQ", "AND", "OR", "COUNT", "SUM", "AVG", "MIN", "MAX")
 _COMMENT = re.compile(r"--[^\n]*")
 
 # What stands for a terminal in "expected ... or ...", in this order.
@@ -119,15 +118,15 @@ def _recognise(stop: _Stop) -> tuple[str, str | None] | None:
     word = stop.found.upper()
     words = re.findall(r"\w+", _COMMENT.sub("", stop.text_before[:1000]))
     first = words[0].upper() if words else word
-    if first in _CLAUSE_WORDS and len(words) <= 3:
+    if first in CLAUSE_WORDS and len(words) <= 3:
         return f"{first} stands before the pattern", _START
-    if stop.before.upper() in _CLAUSE_WORDS and "WITHIN" in stop.accepts:
+    if stop.before.upper() in CLAUSE_WORDS and "WITHIN" in stop.accepts:
         return f"a value is missing before {stop.before.upper()}", f'a name that is a keyword takes double quotes: "{stop.before}"'
     if stop.kind == "LPAR" and re.fullmatch(r"[^\W\d]\w*", stop.before):
-        near = nearest(stop.before.upper(), _CALLED)
+        near = nearest(stop.before.upper(), CALLED)
         return (
             f"there is no operator or function '{stop.before}'",
-            f"did you mean {near}?" if near else f"there are {', '.join(_CALLED)}",
+            f"did you mean {near}?" if near else f"there are {', '.join(CALLED)}",
         )
     if stop.kind == "STAR" and stop.before == "/":
         return "'/*' does not start a comment", "comments start with --"
@@ -137,7 +136,7 @@ def _recognise(stop: _Stop) -> tuple[str, str | None] | None:
         return f"IN takes plain values, not '{stop.found}'", f"strings take single quotes: '{stop.found}'; join comparisons with OR"
     if "STRING" in stop.accepts and stop.is_word and "NAME" not in stop.accepts:
         return f"{stop.found!r} has no variable", f"write whose it is: a.{stop.found}; a string takes single quotes: '{stop.found}'"
-    if stop.is_word and stop.before.isdecimal() and not nearest(word, _CLAUSE_WORDS) and not stop.accepts & {word, f"_{word}"}:
+    if stop.is_word and stop.before.isdecimal() and not nearest(word, CLAUSE_WORDS) and not stop.accepts & {word, f"_{word}"}:
         near = nearest(stop.found, UNIT_US)
         if near or "COMMA" not in stop.accepts:
             return f"{stop.found!r} is not a unit of time", f"did you mean {near!r}?" if near else f"there are {_UNITS}"
@@ -156,7 +155,7 @@ def _hint(stop: _Stop) -> str | None:
         parts = re.fullmatch(r"\d+[^\W\d]+", stop.before)
         return "every part of a duration takes a unit: 1h30m" if parts else f"a window is written WITHIN {stop.found}"
     if "WITHIN" in accepts and stop.is_word:
-        near = nearest(stop.found.upper(), _CLAUSE_WORDS) if len(stop.found) > 2 else None
+        near = nearest(stop.found.upper(), CLAUSE_WORDS) if len(stop.found) > 2 else None
         return f"did you mean {near}?" if near else f"a column is named with AS {stop.found}" if "_AS" in accepts else None
     if "WITHIN" in accepts and stop.kind == "COMMA":
         return "join predicates with AND"

@@ -20,7 +20,6 @@ from seqube.errors import Span
 
 ComparisonOp = OneOf["=", "!=", "<", "<=", ">", ">="]
 ArithmeticOp = OneOf["+", "-", "*", "/", "%"]
-AggregateFunction = OneOf["COUNT", "SUM", "AVG", "MIN", "MAX"]
 
 TYPE_ATTRIBUTE = "type"  # v.type and v.ts are always there, whatever the columns are called
 TIME_ATTRIBUTE = "ts"
@@ -76,9 +75,9 @@ class Minus:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """`COUNT(*)` (argument None) or `SUM(v.x)`; only in AGG and HAVING."""
+    """`COUNT(*)` (argument None) or `SUM(v.x)`; only in AGG and HAVING. What functions there are, `functions.AGGREGATES` says."""
 
-    function: AggregateFunction
+    function: str
     argument: Attribute | None
     at: Span | None = _place()
 

@@ -20,10 +20,10 @@ from typing import Literal as OneOf
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
 from seqube.language import tree
+from seqube.language.functions import Kind, aggregate_function
 from seqube.language.parser import draft, in_order
 from seqube.language.tree import TIME_ATTRIBUTE, TYPE_ATTRIBUTE, Attribute, Predicate, Query, Value
 
-Kind = OneOf["number", "string", "boolean", "time", "duration", "null", "other"]
 _Kind = Kind | OneOf["period"] | None
 
 _ARTICLES: dict[_Kind, str] = {
@@ -255,18 +255,20 @@ class _Checker:
         return "period" if alone else result
 
     def aggregate(self, node: tree.Aggregate) -> _Kind:
+        function = aggregate_function(node.function, node.at)
         if node.argument is None:
-            return "number"
+            return function.result
         kind = self.kind(node.argument)
-        allowed = ("number", "duration") if node.function in ("SUM", "AVG") else ("number", "duration", "time")
-        if kind is not None and kind not in allowed:
-            self.fail(f"{node.function} of {_describe(node.argument, kind)}", node.at, f"{node.function} takes {_either(allowed)}s")
+        if kind is not None and kind not in function.takes:
+            wrong = f"{function.name} of {_describe(node.argument, kind)}"
+            self.fail(wrong, node.at, f"{function.name} takes {_either(function.takes)}")
             return None
-        return kind
+        return function.result or kind
 
 
 def _either(words: tuple[str, ...]) -> str:
-    return "s, ".join(words[:-1]) + "s or " + words[-1]
+    *others, last = (f"{word}s" for word in words)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _describe(node: Value, kind: _Kind) -> str:

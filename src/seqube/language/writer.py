@@ -14,12 +14,9 @@ from typing import assert_never
 from seqube.language import tree
 from seqube.language.names import column_name
 from seqube.language.tree import Attribute, Output, Part, Predicate, Query, Value, Window
+from seqube.language.words import COUNTED, KEYWORDS
 
-_KEYWORD = re.compile(
-    "seq|and|or|not|in|between|is|null|true|false|pattern|where|partition|group|groupby|by|agg|having|within|emit|on|trigger|every"
-    "|total|return|as|count|sum|avg|min|max|events?",
-    re.IGNORECASE,
-)
+_KEYWORD = re.compile("|".join((*KEYWORDS, *COUNTED)), re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d]\w*")
 _UNITS = ((86_400_000_000, "day"), (3_600_000_000, "hour"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms"), (1, "us"))
 

@@ -19,6 +19,7 @@ from math import factorial, prod
 from typing import Literal as OneOf
 
 from seqube.events import Hierarchy
+from seqube.language.functions import aggregate_function
 from seqube.language.tree import Aggregate, Attribute, Emit, Not, Output, Predicate, Query, Same, Seq, Type, variables_of, walk
 from seqube.plan.measured import Measurements
 from seqube.plan.physical import Gap, KeyColumn, MatchPlan, MatchSequence, Option, Scan, ticks
@@ -30,9 +31,12 @@ ReportKind = OneOf["given", "new", "present", "total"]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number (or value) per cell: how many matches, how many with a value, its sum, its smallest or largest."""
+    """A number (or value) per cell: how many matches, how many with a value, its sum, its smallest or largest.
 
-    function: OneOf["COUNT", "SUM", "MIN", "MAX"]
+    Its function is one that the table of aggregates (`language/functions.py`) names.
+    """
+
+    function: str
     argument: Attribute | None = None
 
 
@@ -53,16 +57,18 @@ class AggregatePlan:
     options: tuple[Option, ...] = ()
 
     @property
+    def asked(self) -> tuple[Aggregate, ...]:
+        """The aggregates of AGG and HAVING."""
+        nodes = (*(output.value for output in self.aggregates), *self.having)
+        return tuple(part for node in nodes for part in walk(node) if isinstance(part, Aggregate))
+
+    @property
     def measures(self) -> tuple[Measure, ...]:
         """Everything that must be computed; the number of matches always is."""
         found = {MATCHES: None}
-        for node in (*(output.value for output in self.aggregates), *self.having):
-            for aggregate in (part for part in walk(node) if isinstance(part, Aggregate)):
-                if aggregate.function in ("SUM", "AVG"):  # without values they are null, and a mean divides by their number
-                    found[Measure("COUNT", aggregate.argument)] = None
-                    found[Measure("SUM", aggregate.argument)] = None
-                else:
-                    found[Measure(aggregate.function, aggregate.argument)] = None  # type: ignore[arg-type]
+        for aggregate in self.asked:
+            for function in aggregate_function(aggregate.function, aggregate.at).measures:
+                found[Measure(function, aggregate.argument)] = None
         return tuple(found)
 
     @property

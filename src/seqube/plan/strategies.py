@@ -5,9 +5,9 @@
                         shared matches  of a workload: which query is computed from which other
                         shared counts   of a workload: what is counted once for several queries
 
-A strategy applies to a query only where it says so, so that whatever is new (a node of plans, a measure) is refused until somebody
-has thought of it. `applies` looks at one query, as a `Case`; None means yes, else it is the reason why not. `cost` is in seconds on
-one core and takes the numbers of its kind: of a sub-query (`Weighed`), an aggregation, or a workload.
+A strategy applies to a query only where it says so, so that whatever is new (a node of plans, an aggregate) is refused until
+somebody has thought of it. `applies` looks at one query, as a `Case`; None means yes, else it is the reason why not. `cost` is in
+seconds on one core and takes the numbers of its kind: of a sub-query (`Weighed`), an aggregation, or a workload.
 
     Paper                                                          | Here
     NEEL: nested queries over event streams                        | iterative
@@ -26,6 +26,7 @@ from typing import Any, Generic, TypeVar
 from typing import Literal as OneOf
 
 from seqube.events import Hierarchy
+from seqube.language.functions import AGGREGATES
 from seqube.language.tree import Predicate, Query
 from seqube.language.writer import write_predicate
 from seqube.plan.aggregates import AggregatePlan, Aggregation, EventChain, chain_of, looked_up, plan_aggregates
@@ -40,7 +41,6 @@ from seqube.plan.views import FLAT, INSTANCE, OWN_NAMES, Weighed, equated, untes
 StrategyKind = OneOf["matches", "aggregates", "shared matches", "shared counts"]
 
 NOTHING_KNOWN = "nothing is known about the events"
-KNOWN_MEASURES = frozenset({"COUNT", "SUM", "MIN", "MAX"})
 
 Priced = TypeVar("Priced")
 
@@ -106,13 +106,13 @@ class Case:
 
     @cached_property
     def unknown(self) -> str | None:
-        """What no strategy has been thought through for: a node of its plan, or a measure."""
+        """What no strategy has been thought through for: a node of its plan, or an aggregate."""
         for node in _nodes(self.matches):
             if type(node) not in OWN_NAMES:
                 return f"nothing is known of {type(node).__name__}"
-        for measure in self.plan.measures if isinstance(self.plan, AggregatePlan) else ():
-            if measure.function not in KNOWN_MEASURES:
-                return f"nothing is known of {measure.function}"
+        for aggregate in self.plan.asked if isinstance(self.plan, AggregatePlan) else ():
+            if aggregate.function not in AGGREGATES:
+                return f"there is no aggregate {aggregate.function!r}"
         return None
 
 

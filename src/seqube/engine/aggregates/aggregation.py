@@ -19,9 +19,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from seqube.engine.aggregates.measured import Measured, mean_of, total_of
+from seqube.engine.aggregates.measured import Measured
+from seqube.engine.aggregates.measures import Extreme, Means, Moved, Sum, finisher, means
 from seqube.engine.aggregates.state import Reporter, State
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Limits
@@ -31,6 +33,7 @@ from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
 from seqube.events.schema import UNITS
+from seqube.language.functions import aggregate_function
 from seqube.language.names import column_name
 from seqube.language.tree import Aggregate, Attribute, Value
 from seqube.language.writer import write_value
@@ -341,19 +344,56 @@ def measured(task: Task, answer: Answer) -> pa.Table:
 
 def _merge(parts: list[pa.Table], plan: AggregatePlan) -> pa.Table:
     """Totals of pieces of the stream as one."""
-    # Arrow compares no durations here, and adds up decimals of one width only.
-    fields = [(i, field.type) for part in parts for i, field in enumerate(part.schema) if i >= len(plan.group_by)]
+    keys = [f"#group{i}" for i in range(len(plan.group_by))]
+    rows = {i: means(measure.function) for i, measure in enumerate(plan.measures, len(keys))}
+    # Arrow compares no durations here, adds up decimals of one width only, and sums of 64 bits wrap.
+    fields = [(i, field.type) for part in parts for i, field in enumerate(part.schema) if i >= len(keys)]
     plain = {i: pa.int64() for i, kind in fields if pat.is_duration(kind)}
     plain |= {i: pa.decimal256(DIGITS, kind.scale) for i, kind in fields if pat.is_decimal(kind)}
+    added = {i: [part.column(i) for part in parts] for i, row in rows.items() if i not in plain and row.merge == "sum"}
+    large = {i for i, columns in added.items() if _largest(columns) * sum(map(len, columns)) > HIGHEST}
+    plain |= dict.fromkeys(large, pa.decimal256(DIGITS, 0))
     table = pa.concat_tables([_cast(part, plain) for part in parts])
-    keys = [f"#group{i}" for i in range(len(plan.group_by))]
-    how = {"COUNT": "sum", "SUM": "sum", "MIN": "min", "MAX": "max"}
-    names = [f"#measure{i}" for i in range(len(plan.measures))]
-    merged = table.group_by(keys).aggregate([(name, how[m.function]) for name, m in zip(names, plan.measures, strict=True)])
-    columns = [merged.column(f"{name}_{how[m.function]}") for name, m in zip(names, plan.measures, strict=True)]
-    table = pa.table([*(merged.column(key) for key in keys), *columns], names=[*keys, *names])
-    extremes = {i for i, measure in enumerate(plan.measures, len(plan.group_by)) if measure.function in ("MIN", "MAX")}
-    return _cast(table, {i: kind for i, kind in fields if i in plain and i in extremes})
+    moving = {i: row.moved for i, row in rows.items() if isinstance(row, Sum) and row.moved is not None}
+    if moving:
+        table = _moved(table, keys, rows, moving, plan)
+    merged, _ = _grouped(table, keys, rows)
+    fitting = {i: pa.int64() for i in plain if rows[i].merge == "sum" and _largest([merged.column(i)]) <= HIGHEST}
+    return _cast(merged, fitting | {i: kind for i, kind in fields if i in plain and isinstance(rows[i], Extreme)})
+
+
+def _largest(columns: list[pa.ChunkedArray]) -> int:
+    """The largest whole number, whatever its sign; doubles do not count."""
+    ends = [end.as_py() or 0 for column in columns if not pat.is_floating(column.type) for end in pc.min_max(column).values()]
+    return int(max(map(abs, ends), default=0))
+
+
+def _grouped(table: pa.Table, keys: list[str], rows: dict[int, Means], numbers: bool = False) -> tuple[pa.Table, Ints]:
+    """Every measure of every group, merged as its row says; and, where that is asked for, the group of every piece."""
+    how = [(table.field(i).name, row.merge) for i, row in rows.items()]
+    groups = np.zeros(table.num_rows, np.int64)
+    names = table.column_names
+    if numbers and keys:
+        table = table.append_column("#piece", pa.array(np.arange(table.num_rows)))
+        merged = table.group_by(keys).aggregate([*how, ("#piece", "list")])
+        pieces = _one(merged.column("#piece_list"))
+        groups[np.asarray(pieces.flatten())] = np.repeat(np.arange(len(pieces)), np.asarray(pieces.value_lengths()))
+    else:
+        merged = table.group_by(keys).aggregate(how)
+    columns = [*(merged.column(key) for key in keys), *(merged.column(f"{name}_{word}") for name, word in how)]
+    return pa.table(columns, names=names), groups
+
+
+def _moved(table: pa.Table, keys: list[str], rows: dict[int, Means], moving: dict[int, Moved], plan: AggregatePlan) -> pa.Table:
+    """The pieces with what each adds to its group, where that depends on the group as a whole."""
+    merged, groups = _grouped(table, keys, rows, numbers=True)
+    whole = merged.take(pa.array(groups))
+    arguments = {i: measure.argument for i, measure in enumerate(plan.measures, len(keys))}
+    for i, moved in moving.items():
+        places = {rows[j].name: j for j in rows if arguments[j] == arguments[i]}
+        own, group = ({name: _one(side.column(j)) for name, j in places.items()} for side in (table, whole))
+        table = table.set_column(i, table.field(i).name, moved(own, group))
+    return table
 
 
 def _cast(table: pa.Table, kinds: dict[int, pa.DataType]) -> pa.Table:
@@ -418,12 +458,11 @@ class _Results(Evaluator):
     def value(self, node: Value, bindings: Bindings) -> pa.Array | pa.Scalar:
         if not isinstance(node, Aggregate):
             return super().value(node, bindings)
-        if node.argument is None or node.function not in ("SUM", "AVG"):
-            return self._measures[Measure(node.function, node.argument)]  # type: ignore[arg-type]
-        kind = normalise(self._events.column(node.argument.name).slice(0, 0)).type
-        totals, counts = (self._measures[Measure(function, node.argument)] for function in ("SUM", "COUNT"))
+        function = aggregate_function(node.function, node.at)
+        measures = [self._measures[Measure(name, node.argument)] for name in function.measures]
+        kind = None if node.argument is None else normalise(self._events.column(node.argument.name).slice(0, 0)).type
         try:
-            return total_of(totals, kind) if node.function == "SUM" else mean_of(totals, counts, kind)
+            return finisher(function.finish)(kind, *measures)
         except pa.ArrowInvalid:
             raise DataError(
                 f"{write_value(node)} leaves the range of its type, {kind}\n  hint: shorten the window, or leave out large values"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +22,13 @@ import pyarrow as pa
 from seqube.engine.aggregates.aggregation import Answer, Cells, Floats, Task, distinct_cells
 from seqube.engine.aggregates.lanes import Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
 from seqube.engine.aggregates.measured import Measured, whole_numbers
+from seqube.engine.aggregates.measures import Count, Extreme, Sum, means
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError
-from seqube.plan.aggregates import MATCHES, EventChain, Measure, chain_of
+from seqube.language.tree import Attribute
+from seqube.plan.aggregates import EventChain, Measure, chain_of
 
 EXACT = float(1 << 53)  # doubles hold every whole number below this
 PRIMES = (2147483647, 2147483629, 2147483587, 2147483579, 2147483563, 2147483549, 2147483543, 2147483497, 2147483489)  # below 2^31
@@ -285,46 +287,53 @@ class _Measures:
 
     def __init__(self, counter: _Counter) -> None:
         self._counter = counter
-        self._counts: dict[Measure, Floats] = {MATCHES: counter.counts}
+        self._sizes: dict[Attribute, Floats] = {}  # about how many values of an argument each cell has
+        self._found: dict[Measure, pa.Array] = {}
 
     def answer(self) -> Answer:
-        measures = {measure: self._measure(measure) for measure in self._counter.task.plan.measures}
-        return Answer(self._counter.cells, measures)
+        return Answer(self._counter.cells, {measure: self.of(measure) for measure in self._counter.task.plan.measures})
+
+    def of(self, measure: Measure) -> pa.Array:
+        """A measure; what it needs is measured when it is asked for, so that their order does not matter."""
+        if measure not in self._found:
+            self._found[measure] = self._measure(measure)
+        return self._found[measure]
 
     def _measure(self, measure: Measure) -> pa.Array:
-        if measure.argument is None:
+        row, argument = means(measure.function), measure.argument
+        if argument is None:
             return whole_numbers(self._whole(self._counter.counts, None, None))
-        column = self._counter.task.column(measure.argument)
-        variable = measure.argument.variable
-        assert variable is not None
-        if measure.function == "COUNT":
-            ones = column.valid.astype(np.int64)
-            counts = self._counter.at_cells(self._counter.weights(variable, ones.astype(np.float64), DOUBLES), DOUBLES)
-            self._counts[measure] = counts
-            return whole_numbers(self._whole(counts, variable, lambda _: ones))
-        if measure.function == "SUM":
-            counts = self._counts[Measure("COUNT", measure.argument)]
-            return self._sum(column, variable, counts)
-        return self._extreme(column, variable, measure.function)
+        assert argument.variable is not None
+        column = self._counter.task.column(argument)
+        match row:
+            case Count():
+                ones = column.valid.astype(np.int64)
+                sizes = self._sizes[argument] = self._weighted(argument.variable, ones.astype(np.float64))
+                return whole_numbers(self._whole(sizes, argument.variable, lambda _: ones))
+            case Sum():
+                counts = self.of(Measure("COUNT", argument))
+                weights = row.weights(column)
+                sums = [self._sum(part, argument.variable, self._sizes[argument]) for part in weights.parts]
+                return weights.total(counts, *sums)
+            case Extreme(sign=sign):
+                numbers, stand_for = column.ordered(sign)
+                at_slot = self._counter.weights(argument.variable, numbers, EXTREMES)
+                return stand_for(self._counter.at_cells(at_slot, EXTREMES))
+            case _:
+                assert_never(row)
 
-    def _sum(self, column: Measured, variable: str, counts: Floats) -> pa.Array:
-        empty = counts == 0
+    def _sum(self, column: Measured, variable: str, sizes: Floats) -> pa.Array:
         if column.is_whole:
-            sums = whole_numbers(self._whole(counts * column.largest, variable, column.modulo, signed=True))
-            return sums.take(pa.array(np.arange(len(counts)), mask=empty))
+            return whole_numbers(self._whole(sizes * column.largest, variable, column.modulo, signed=True))
         finite = np.where(np.isfinite(column.numbers), column.numbers, 0.0)
         sums = self._weighted(variable, finite)
         for infinity in (np.inf, -np.inf):
             if (column.numbers == infinity).any():  # kept apart: nothing times infinity would be no number
                 sums[self._weighted(variable, (column.numbers == infinity).astype(np.float64)) > 0] += infinity
-        return pa.array(sums, mask=empty)
+        return pa.array(sums)
 
     def _weighted(self, variable: str, by_row: Floats) -> Numbers:
         return self._counter.at_cells(self._counter.weights(variable, by_row, DOUBLES), DOUBLES)
-
-    def _extreme(self, column: Measured, variable: str, function: str) -> pa.Array:
-        numbers, stand_for = column.ordered(function)
-        return stand_for(self._counter.at_cells(self._counter.weights(variable, numbers, EXTREMES), EXTREMES))
 
     def _whole(self, bounds: Floats, variable: str | None, by_row: ByRow | None, signed: bool = False) -> Ints | list[int]:
         """Whole numbers of at most the size of `bounds` (which are exact themselves where they are counts below 2^53)."""

@@ -39,6 +39,7 @@ class Measured:
     valid: Mask
     numbers: Ints | Floats  # of wide numbers, those modulo 2^64
     wide: tuple[Ints, ...] = ()  # where 64 bits do not suffice: all words, the last of which has the sign
+    bound: float | None = None  # what no whole number exceeds, where that is known without looking
 
     @staticmethod
     def of(column: pa.Array, name: str = "") -> Measured:
@@ -76,6 +77,8 @@ class Measured:
     @cached_property
     def largest(self) -> float:
         """The largest whole number, whatever its sign."""
+        if self.bound is not None:
+            return self.bound
         if self.wide:
             digits = [Decimal(end.as_py()).as_tuple().digits for end in pc.min_max(self.column).values()]
             return float(max(int("".join(map(str, each))) for each in digits))
@@ -92,9 +95,8 @@ class Measured:
             found = (found + word % modulus * pow(2, WORD * k, modulus)) % modulus
         return found
 
-    def ordered(self, function: str) -> tuple[Floats, Callable[[Floats], pa.Array]]:
-        """Doubles, of which the smallest stands for the MIN or MAX (null is beyond all), and what such doubles stand for."""
-        sign = 1.0 if function == "MIN" else -1.0
+    def ordered(self, sign: float) -> tuple[Floats, Callable[[Floats], pa.Array]]:
+        """Doubles whose smallest stands for the smallest value, or with sign -1 the largest (null is beyond all), and for what."""
         exact = self.numbers.astype(np.float64)
         plain = not (self.wide or pat.is_decimal(self.column.type)) and bool(np.isfinite(exact).all())
         if plain and (not self.is_whole or (np.abs(exact) < float(1 << 53)).all()):

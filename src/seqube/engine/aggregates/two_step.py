@@ -17,9 +17,9 @@ Cost: the matches, each with log(cells) for doubles and extremes; with a trailin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import CELL_BYTES, Answer, Cells, Task, distinct_cells
 from seqube.engine.aggregates.measured import WORD, Measured, whole_numbers
+from seqube.engine.aggregates.measures import Count, Extreme, Sum, means
 from seqube.engine.evaluation import Evaluation
 from seqube.engine.instances import Batch, minus
 from seqube.engine.predicates import UNBOUND, Bindings, Ints, Mask
@@ -176,60 +177,96 @@ class _Tally:
     """One measure over ranges of cells."""
 
     def __init__(self, task: Task, measure: Measure, size: int) -> None:
-        self._measure = measure
-        self._size = size
+        self._argument = measure.argument
         self._column: Measured | None = None if measure.argument is None else task.column(measure.argument)
-        function = measure.function
-        self._exact = function == "COUNT" or (function == "SUM" and self._column is not None and self._column.is_whole)
-        if self._exact:
-            n_words = 1 if function == "COUNT" or self._column is None else len(self._column.words)
-            self._differences = np.zeros((n_words, size + 1), np.int64)  # of the numbers, word by word
-        else:
-            self._tree = _Tree(size, np.add if function == "SUM" else np.minimum)
-        if function in ("MIN", "MAX"):
-            assert self._column is not None
-            self._numbers, self._stand_for = self._column.ordered(function)
+        self._parts: list[_Sums] | list[_Smallest]
+        self._total: Callable[..., pa.Array]
+        row = means(measure.function)
+        match row:
+            case Count():
+                self._parts = [_Sums(None, size)]
+                self._total = lambda counts: counts
+            case Sum():
+                assert self._column is not None
+                weights = row.weights(self._column)
+                self._parts = [_Sums(part, size) for part in weights.parts]
+                self._total = weights.total
+            case Extreme(sign=sign):
+                assert self._column is not None
+                numbers, stand_for = self._column.ordered(sign)
+                self._parts = [_Smallest(numbers, size)]
+                self._total = stand_for
+            case _:
+                assert_never(row)
+        self._needs_count = isinstance(row, Sum) and "COUNT" in row.needs
 
     def add(self, begin: Ints, end: Ints, rows: Bindings) -> None:
-        if self._column is None:
-            self._shift(0, begin, end, 1)
-            return
-        assert self._measure.argument is not None
-        assert self._measure.argument.variable is not None
-        bound = rows[self._measure.argument.variable]
-        valued = bound >= 0
-        valued[valued] &= self._column.valid[bound[valued]]
-        if not valued.all():
-            begin, end, bound = begin[valued], end[valued], bound[valued]
-        if self._measure.function == "COUNT":
+        bound = None
+        if self._column is not None:
+            assert self._argument is not None
+            assert self._argument.variable is not None
+            bound = rows[self._argument.variable]
+            valued = bound >= 0
+            valued[valued] &= self._column.valid[bound[valued]]
+            if not valued.all():
+                begin, end, bound = begin[valued], end[valued], bound[valued]
+        for part in self._parts:
+            part.add(begin, end, bound)
+
+    def total(self, tallies: dict[Measure, _Tally]) -> pa.Array:
+        counts = [tallies[Measure("COUNT", self._argument)].total(tallies)] if self._needs_count else []
+        return self._total(*counts, *(part.total() for part in self._parts))
+
+
+class _Sums:
+    """What rows weigh, or (None) how many there are, added to ranges of cells: whole numbers exactly, word by word."""
+
+    def __init__(self, weights: Measured | None, size: int) -> None:
+        self._weights = weights
+        self._exact = weights is None or weights.is_whole
+        if self._exact:
+            n_words = 1 if weights is None else len(weights.words)
+            self._differences = np.zeros((n_words, size + 1), np.int64)
+        else:
+            self._tree = _Tree(size, np.add)
+
+    def add(self, begin: Ints, end: Ints, bound: Ints | None) -> None:
+        if self._weights is None:
             self._shift(0, begin, end, 1)
         elif self._exact:
-            for k, word in enumerate(self._column.words):
+            for k, word in enumerate(self._weights.words):
                 self._shift(k, begin, end, word[bound])
         else:
-            self._tree.add(begin, end, self._column.numbers[bound] if self._measure.function == "SUM" else self._numbers[bound])
+            self._tree.add(begin, end, self._weights.numbers[bound])
 
     def _shift(self, word: int, begin: Ints, end: Ints, numbers: Any) -> None:
         np.add.at(self._differences[word], begin, numbers)
         np.subtract.at(self._differences[word], end, numbers)
 
-    def total(self, tallies: dict[Measure, _Tally]) -> pa.Array:
-        if self._measure.function == "COUNT":
-            return pa.array(np.cumsum(self._differences[0, :-1]))
-        assert self._column is not None
-        if self._measure.function in ("MIN", "MAX"):
-            return self._stand_for(self._tree.leaves())
-        counts = tallies[Measure("COUNT", self._measure.argument)]
-        empty = np.cumsum(counts._differences[0, :-1]) == 0
+    def total(self) -> pa.Array:
         if not self._exact:
-            return pa.array(np.where(empty, 0.0, self._tree.leaves()), mask=empty)
-        low, high, *more = np.cumsum(self._differences[:, :-1], axis=1)
-        if not more and (np.abs(high) < 1 << 30).all() and (low < 1 << 62).all():
-            sums = whole_numbers((high << WORD) + low)
-        else:
-            words = zip(*(word.tolist() for word in (low, high, *more)), strict=True)
-            sums = whole_numbers([sum(word << (WORD * k) for k, word in enumerate(number)) for number in words])
-        return sums.take(pa.array(np.arange(self._size), mask=empty))
+            return pa.array(self._tree.leaves())
+        low, *more = np.cumsum(self._differences[:, :-1], axis=1)
+        if not more:
+            return pa.array(low)
+        if len(more) == 1 and (np.abs(more[0]) < 1 << 30).all() and (low < 1 << 62).all():
+            return whole_numbers((more[0] << WORD) + low)
+        words = zip(*(word.tolist() for word in (low, *more)), strict=True)
+        return whole_numbers([sum(word << (WORD * k) for k, word in enumerate(number)) for number in words])
+
+
+class _Smallest:
+    """The smallest number of rows over ranges of cells."""
+
+    def __init__(self, numbers: npt.NDArray[np.float64], size: int) -> None:
+        self._numbers = numbers
+        self._tree = _Tree(size, np.minimum)
+
+    def add(self, begin: Ints, end: Ints, bound: Ints | None) -> None:
+        self._tree.add(begin, end, self._numbers[bound])
+
+    def total(self) -> npt.NDArray[np.float64]:
+        return self._tree.leaves()
 
 
 class _Tree:

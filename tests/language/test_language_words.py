@@ -1,0 +1,53 @@
+"""The words of the language are one list: the grammar spells no other, and everyone else reads it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import seqube
+from seqube.language import parse
+from seqube.language.functions import AGGREGATES
+from seqube.language.parser import _parser
+from seqube.language.words import CALLED, CLAUSES, COUNTED, KEYWORDS, OPERATORS
+from seqube.language.writer import write
+
+TERMINALS = {terminal.name: terminal.pattern for terminal in _parser().terminals}
+
+
+def alternatives(name: str) -> set[str]:
+    spelled = re.match(r"\(\?:([a-z|]+)\)", TERMINALS[name].value, re.IGNORECASE)
+    assert spelled is not None
+    return set(spelled[1].upper().split("|"))
+
+
+def test_the_grammar_has_these_keywords() -> None:
+    words = {name.lstrip("_"): re.match(r"([a-z]+)\\b", pattern.value) for name, pattern in TERMINALS.items()}
+    spelled = {name: found[1].upper() for name, found in words.items() if found is not None}
+    assert all(name == word for name, word in spelled.items())
+    assert set(spelled) | set(CALLED) == set(KEYWORDS)
+
+
+def test_the_grammar_has_these_operators_and_aggregates() -> None:
+    assert alternatives("OPERATOR") == set(OPERATORS)
+    assert alternatives("FUNCTION") == set(AGGREGATES)
+
+
+def test_what_begins_a_clause_does_so_in_the_grammar() -> None:
+    begins = {rule.expansion[0].name for rule in _parser().rules if rule.origin.name == "clause"}
+    assert begins == set(CLAUSES)
+
+
+@pytest.mark.parametrize("word", [*KEYWORDS, *COUNTED])
+def test_a_type_that_is_called_like_a_word_is_written_in_quotes(word: str) -> None:
+    query = parse(f'PATTERN "{word}" v WITHIN 9')
+    assert write(query).startswith(f'PATTERN "{word}" v\n')
+    assert parse(write(query)) == query
+
+
+def test_the_page_is_told_the_words() -> None:
+    """The editor's own file has none."""
+    editor = (Path(seqube.__file__).parent / "explorer" / "editor.js").read_text()
+    assert not [word for word in KEYWORDS if re.search(rf"\b{word}\b", editor)]
