@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import seqube as sq
-from seqube.engine.aggregates.measures import FINISHES, MEASURES, Sum, finish, means
+from seqube.engine.aggregates.measures import FINISHES, MEASURES, Sum, finisher, means
 from seqube.language.functions import AGGREGATES, aggregate_function
 
 
@@ -30,7 +30,7 @@ def test_what_is_in_no_table_is_refused_by_name() -> None:
     with pytest.raises(sq.PlanError, match="there is no measure 'DREAM'"):
         means("DREAM")
     with pytest.raises(sq.PlanError, match="there is no way to finish an aggregate, 'DREAM'"):
-        finish("DREAM")
+        finisher("DREAM")
 
 
 def test_a_misspelt_aggregate_is_refused_with_the_one_that_is_meant() -> None:

@@ -11,7 +11,7 @@ import seqube
 from seqube.language import parse
 from seqube.language.functions import AGGREGATES
 from seqube.language.parser import _parser
-from seqube.language.words import CALLED, CLAUSES, COUNTED, KEYWORDS, OPERATORS
+from seqube.language.words import CALLED, CLAUSE_WORDS, COUNTED, KEYWORDS, OPERATORS
 from seqube.language.writer import write
 
 TERMINALS = {terminal.name: terminal.pattern for terminal in _parser().terminals}
@@ -37,7 +37,7 @@ def test_the_grammar_has_these_operators_and_aggregates() -> None:
 
 def test_what_begins_a_clause_does_so_in_the_grammar() -> None:
     begins = {rule.expansion[0].name for rule in _parser().rules if rule.origin.name == "clause"}
-    assert begins == set(CLAUSES)
+    assert begins == set(CLAUSE_WORDS)
 
 
 @pytest.mark.parametrize("word", [*KEYWORDS, *COUNTED])
