@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 import oracle
 from answers import assert_equal_matches
-from seqube.engine import nested
+from seqube.engine import evaluation
 from strategies import queries, streams
 
 
 @given(text=queries(), events=streams(), piece=st.integers(1, 5))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_size_of_piece(monkeypatch: pytest.MonkeyPatch, text: str, events: list[oracle.Event], piece: int) -> None:
-    monkeypatch.setattr(nested, "PIECE", piece)
+    monkeypatch.setattr(evaluation, "PIECE", piece)
     assert_equal_matches(text, events)
