@@ -23,7 +23,7 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
 asked = os.environ.get("SEQUBE_EXAMPLES")
 settings.register_profile(
     "seqube",
-    max_examples=int(asked or 200),
+    max_examples=int(asked or 120),
     derandomize=asked is None,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
@@ -33,10 +33,11 @@ settings.load_profile("seqube")
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All Spark tests go to one worker: the session is large, and starting it takes seconds."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+    """Spark tests go to two workers, file by file: a session is large, and starting it takes seconds."""
+    on_spark = [item for item in items if "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark")]
+    files = list(dict.fromkeys(item.path for item in on_spark))
+    for item in on_spark:
+        item.add_marker(pytest.mark.xdist_group(f"spark {files.index(item.path) % 2}"))
 
 
 @pytest.fixture(scope="session")
