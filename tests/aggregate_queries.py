@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import note
 from hypothesis import strategies as st
 
 import oracle
@@ -71,15 +70,6 @@ def found(text: str, events: Sequence[oracle.Event], hierarchy: Any = None, stra
     given = sq.Hierarchy.from_dict(hierarchy) if hierarchy else None
     rows: list[dict[str, Any]] = sq.run(text, table(events), hierarchy=given, strategy=strategy).table.to_pylist()
     return rows
-
-
-def show(text: str, events: Sequence[oracle.Event], hierarchy: Any = None) -> None:
-    note(text)
-    if hierarchy:
-        note(f"hierarchy {hierarchy}")
-    for event in events:
-        values = " ".join(f"{name}={value!r}" for name, value in event.attributes.items() if value is not None)
-        note(f"{event.row:>2}  {event.type}{event.ts} {values}")
 
 
 def assert_same_rows(actual: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> None:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
-from aggregate_queries import aggregate_queries, assert_same_rows, expected, show
+from aggregate_queries import aggregate_queries, assert_same_rows, expected
+from answers import show
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.aggregates.state import State
 from seqube.events import Events

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import hand_worked
 import oracle
 import seqube as sq
-from aggregate_queries import aggregate_queries, assert_same_rows, expected, found, show
+from aggregate_queries import aggregate_queries, assert_same_rows, expected, found
+from answers import show
 from seqube.plan.strategies import names
 from strategies import concepts, hierarchies, streams
 

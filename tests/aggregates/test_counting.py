@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
-from aggregate_queries import COUNTED, applies, assert_same_rows, chains, expected, show
+from aggregate_queries import COUNTED, applies, assert_same_rows, chains, expected
+from answers import show
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.events import Events
 from seqube.language import parse

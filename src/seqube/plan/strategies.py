@@ -68,7 +68,7 @@ class Case:
 
     @property
     def matches(self) -> MatchPlan:
-        return self.plan.matches if isinstance(self.plan, AggregatePlan) else self.plan
+        return self.plan.matches
 
     @cached_property
     def nested(self) -> MatchPlan:

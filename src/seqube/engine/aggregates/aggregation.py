@@ -28,7 +28,7 @@ from seqube.engine.aggregates.state import Reporter, State
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.numbers import DIGITS
-from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, code_columns, normalise, shown, take
+from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, code_columns, normalise, partition_codes, shown, take
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
@@ -58,7 +58,7 @@ class Aggregator(Reporter[pa.Table]):
         """Numbers of all events in their partition; those kept of a partition are its last ones, without a hole."""
         if not self._plan.matches.window.counts_events:
             return None
-        order, starts, counts = by_partition(partition_codes(self._plan, events), len(events))
+        order, starts, counts = by_partition(partition_codes(events, self._plan.matches.partition_by), len(events))
         firsts = order[starts]
         if known is None:
             bases = np.zeros(len(firsts), np.int64)
@@ -103,7 +103,7 @@ class Aggregator(Reporter[pa.Table]):
         assert state.events is not None
         events = state.events
         clocks = events.times if state.numbers is None else state.numbers
-        codes = partition_codes(self._plan, events) if self._plan.matches.partition_by else None
+        codes = partition_codes(events, self._plan.matches.partition_by)
         batch = Batch(events, needs_of(self._plan, events.unit).window, clocks, codes, self._limits.budget())
         return Task(self._plan, batch, state.reported, upto, state.last, final)
 
@@ -120,12 +120,6 @@ class Aggregator(Reporter[pa.Table]):
         keep = np.arange(len(order)) >= np.repeat(starts + last_decided - span, counts)
         rows = np.sort(order[keep])
         return replace(state, events=events.take(rows), numbers=state.numbers[rows])
-
-
-def partition_codes(plan: AggregatePlan, events: Events) -> Ints | None:
-    """The partition of every event, -1 for none; None where there are no partitions."""
-    names = plan.matches.partition_by
-    return code_columns([[events.column(name) for name in names]])[0][0] if names else None
 
 
 def by_partition(codes: Ints | None, size: int) -> tuple[Ints, Ints, Ints]:

@@ -27,7 +27,7 @@ from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.jit import kernel
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.output import MatchWriter
-from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns
+from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, partition_codes
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events import Events, Hierarchy
 from seqube.language.tree import Query, Window
@@ -455,9 +455,7 @@ class Batches:
 
 def batch_of(query: Query, events: Events) -> Batch:
     """The events with the clock and the partitions that a query asks for."""
-    partitions = None
-    if query.partition_by:
-        partitions = code_columns([[events.column(name) for name in query.partition_by]])[0][0]
+    partitions = partition_codes(events, query.partition_by)
     clocks = events.times
     if query.window.counts_events:
         clocks = np.arange(len(events), dtype=np.int64)
