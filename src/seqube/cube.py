@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
+from seqube.arguments import checked
 from seqube.errors import PlanError, did_you_mean
 from seqube.events import Events, Hierarchy
 from seqube.language import parse
@@ -66,6 +67,7 @@ class Cube:
     (2, 1)
     """
 
+    @checked
     def __init__(
         self,
         events: Any,
@@ -136,6 +138,7 @@ class Cube:
 
     # ------------------------------------------------------------ moves
 
+    @checked
     def drill_down(self, concept: Sequence[ConceptMove] = (), pattern: Sequence[PatternMove] = ()) -> Cube:
         """The finer query: types replaced by finer ones (coarser where negated), then components put in."""
         query = self._retyped(concept, finer=True)
@@ -143,11 +146,13 @@ class Cube:
             query = self._inserted(query, name, position)
         return self._moved(query, _written(concept, pattern, "put in"))
 
+    @checked
     def roll_up(self, concept: Sequence[ConceptMove] = (), pattern: Sequence[PatternMove] = ()) -> Cube:
         """The coarser query: types replaced by coarser ones (finer where negated), then components taken out."""
         query = self._retyped(concept, finer=False)
         return self._moved(self._removed(query, pattern), _written(concept, pattern, "take out"))
 
+    @checked
     def slice(self, predicate: str) -> Cube:
         """The same pattern where a predicate over its variables holds as well: `cube.slice("a.price > 10")`."""
         pattern, *rest = write(replace(self.query, where=(), returns=())).split("\n")
@@ -156,6 +161,7 @@ class Cube:
         prepare(query, self.events, self.hierarchy)
         return self._moved(query, f"where {predicate}")
 
+    @checked
     def children(self, insert: Sequence[str] = ()) -> Cuboids:
         """The cuboids one concept step finer, and those with one of the types in `insert` put in somewhere."""
         moves = [self.drill_down(concept=[move]) for move in self._concept_moves(finer=True)]
@@ -169,6 +175,7 @@ class Cube:
         removable = [(_plain(part), at) for at, part in enumerate(self._parts, 1) if isinstance(part, Not) or n_positive > 1]
         return Cuboids([*moves, *(self.roll_up(pattern=[move]) for move in removable)])
 
+    @checked
     def pivot(self, rows: int | tuple[int, int], columns: int | tuple[int, int]) -> pd.DataFrame:
         """Counts by the types at two positions: those one step below or, with `(position, n)`, n steps below."""
         sides = [self._side(rows), self._side(columns)]

@@ -18,7 +18,7 @@ from fractions import Fraction
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from seqube.errors import Problem, QueryError, Span
+from seqube.errors import ArgumentError, Problem, QueryError, Span
 from seqube.language import tree
 from seqube.language.functions import AGGREGATES, aggregate_function
 from seqube.language.tree import Attribute, Emit, Output, Part, Pattern, Predicate, Value, Window
@@ -109,7 +109,7 @@ def _fail(message: str, at: Span | None, hint: str | None = None) -> NoReturn:
 
 def _check_text(text: str) -> None:
     if not isinstance(text, str):
-        raise TypeError(f"a query is text, not {type(text).__name__}")
+        raise ArgumentError(f"a query is text, not {type(text).__name__}")
     if len(text) > MAX_LENGTH:
         _fail(
             f"the query has {len(text):,} characters; the limit is {MAX_LENGTH:,}",
