@@ -83,13 +83,12 @@ def run(
     >>> result.table.to_pylist()
     [{'card': 1, 'lag': 90}]
     """
-    from seqube.engine.results import Result, Results
+    from seqube.engine.results import Results
     from seqube.engine.workload import run_workload
 
     limits = read_limits(limits, named, may_truncate=True)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    found = run_workload(plan(query, stream, hierarchy, strategy), stream, limits)
-    results = {name: Result(rows, stream.rejected, limits) for name, rows in found.items()}
+    results = run_workload(plan(query, stream, hierarchy, strategy), stream, limits)
     return Results(results) if isinstance(query, Mapping) else results[ALONE]
 
 
@@ -124,7 +123,8 @@ def plan(
     query: str | Query | Workload, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto"
 ) -> WorkloadPlan:
     """One query or several, checked against the events they are for, and planned."""
-    queries = {name: bind(text, events, hierarchy) for name, text in _by_name(query).items()}
+    by_name = query if isinstance(query, Mapping) else {ALONE: query}
+    queries = {name: bind(text, events, hierarchy) for name, text in by_name.items()}
     if events is None:
         return optimize(queries, hierarchy, None, strategy)
     from seqube.engine.workload import measure
@@ -139,16 +139,12 @@ def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | No
 
 def bind(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None) -> Query:
     """A query, checked against the columns and the types of the events it is for."""
-    schema = events.schema if events is not None else None
     if not isinstance(query, str | Query):
         raise QueryError(Problem(f"a query is a text or a parsed Query, not a {type(query).__name__}"))
+    schema = events.schema if events is not None else None
     bound = parse(query, schema) if isinstance(query, str) else query
     if events is not None:
         if bound is query:
             check(bound, schema)
         check_types(bound, events.type_names, hierarchy)
     return bound
-
-
-def _by_name(query: str | Query | Workload) -> Workload:
-    return query if isinstance(query, Mapping) else {ALONE: query}
