@@ -1,17 +1,16 @@
 """The story on one screen: text is parsed and bound, bound queries are planned, plans are run, and a plan can explain itself.
 
-    parse    text -> Query                     language
-    check    Query against the columns         language, events
-    plan     Query -> physical plan            plan
-    run      plan, events -> result            engine
-    explain  plan, statistics -> its reasons   plan
-
-The engine is loaded when something is run, so that importing Seqube compiles nothing.
+parse    text -> Query                     language
+check    Query against the columns         language, events
+plan     Query -> physical plan            plan
+run      plan, events -> result            engine, loaded only then: importing Seqube compiles nothing
+explain  plan, statistics -> its reasons   plan
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from seqube.engine.limits import Limits, Named, read_limits
@@ -19,9 +18,9 @@ from seqube.errors import Problem, QueryError
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
 from seqube.language.spelling import check_types
-from seqube.plan import explain as words
-from seqube.plan.explain import Explanation
+from seqube.plan.explain import Explanation, explain_workload
 from seqube.plan.needs import Plan
+from seqube.plan.notes import notes_on
 from seqube.plan.optimizer import ALONE, WorkloadPlan, optimize
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def explain(
        └─ scan B as b
     """
     stream = events if events is None or isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    return words.explain_workload(plan(query, stream, hierarchy, strategy), stream.statistics if stream is not None else None)
+    return explain_workload(plan(query, stream, hierarchy, strategy), stream.statistics if stream is not None else None)
 
 
 def plan(
@@ -129,7 +128,8 @@ def plan(
         return optimize(queries, hierarchy, None, strategy)
     from seqube.engine.workload import measure
 
-    return optimize(queries, hierarchy, measure(queries, events, hierarchy), strategy)
+    notes = {name: notes_on(bound, events, hierarchy) for name, bound in queries.items()}
+    return replace(optimize(queries, hierarchy, measure(queries, events, hierarchy), strategy), notes=notes)
 
 
 def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> Plan:
@@ -143,8 +143,8 @@ def bind(query: str | Query, events: Events | None, hierarchy: Hierarchy | None 
         raise QueryError(Problem(f"a query is a text or a parsed Query, not a {type(query).__name__}"))
     schema = events.schema if events is not None else None
     bound = parse(query, schema) if isinstance(query, str) else query
+    if bound is query:
+        check(bound, schema)
     if events is not None:
-        if bound is query:
-            check(bound, schema)
         check_types(bound, events.type_names, hierarchy)
     return bound

@@ -38,7 +38,8 @@ Finder: TypeAlias = Callable[[Budget], Iterator[pa.Table]]  # finds the rows of 
 class Result:
     """The rows of one query, as `run` gives them; `len(result)` is their number, and notebooks show them as a table.
 
-    `rejected` holds the input rows that were no events. `truncated` says which limit cut the rows short, or is None.
+    `rejected` holds the input rows that were no events. `truncated` says which limit cut the rows short, or is None. `notes` says
+    what a person should know: a type that no event has, times that look like those of another unit.
 
     >>> result = sq.run("SEQ(A a, B b) WITHIN 5", pa.table({"type": ["A", "B"], "ts": [1, 2]}))
     >>> len(result), result.table.column_names
@@ -48,8 +49,9 @@ class Result:
       start=1  end=2  a={type: A, ts: 1}  b={type: B, ts: 2}
     """
 
-    def __init__(self, find: Finder, rejected: Rejected, limits: Limits = NO_LIMITS) -> None:
+    def __init__(self, find: Finder, rejected: Rejected, limits: Limits = NO_LIMITS, notes: tuple[str, ...] = ()) -> None:
         self.rejected = rejected
+        self.notes = notes
         self.truncated: str | None = None
         self._find = find
         self._limits = limits
@@ -124,8 +126,8 @@ class Result:
             raise error
         self.truncated = str(error).partition("\n")[0]
 
-    def __reduce__(self) -> tuple[Callable[..., Result], tuple[pa.Table, Rejected, str | None]]:
-        return _restored, (self.table, self.rejected, self.truncated)
+    def __reduce__(self) -> tuple[Callable[..., Result], tuple[pa.Table, Rejected, tuple[str, ...], str | None]]:
+        return _restored, (self.table, self.rejected, self.notes, self.truncated)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -217,25 +219,25 @@ class Result:
         if self.rejected:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.rejected.reasons.items())
             lines.append(f"  {self.rejected.count:,} input rows were rejected: {reasons}")
-        return lines
+        return lines + [f"  note: {note}" for note in self.notes]
 
 
-def begin_result(find: Finder, rejected: Rejected, limits: Limits) -> Result:
+def begin_result(find: Finder, rejected: Rejected, limits: Limits, notes: tuple[str, ...] = ()) -> Result:
     """A result whose first rows are found."""
-    result = Result(find, rejected, limits)
+    result = Result(find, rejected, limits, notes)
     result._take(EAGER_ROWS)
     return result
 
 
-def whole_result(table: pa.Table, rejected: Rejected, limits: Limits = NO_LIMITS) -> Result:
+def whole_result(table: pa.Table, rejected: Rejected, limits: Limits = NO_LIMITS, notes: tuple[str, ...] = ()) -> Result:
     """A result of rows that are there already: only their number is limited."""
-    result = Result(lambda budget: iter([table]), rejected, limits)
+    result = Result(lambda budget: iter([table]), rejected, limits, notes)
     result._table = pa.concat_tables(result._rest)
     return result
 
 
-def _restored(table: pa.Table, rejected: Rejected, truncated: str | None) -> Result:
-    result = whole_result(table, rejected)
+def _restored(table: pa.Table, rejected: Rejected, notes: tuple[str, ...], truncated: str | None) -> Result:
+    result = whole_result(table, rejected, notes=notes)
     result.truncated = truncated
     return result
 

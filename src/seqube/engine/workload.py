@@ -14,6 +14,7 @@ import pyarrow as pa
 from seqube.engine.limits import Limits
 from seqube.engine.operator import open_plan
 from seqube.engine.results import Result, begin_result, whole_result
+from seqube.errors import warn
 from seqube.events import Events, Hierarchy
 from seqube.language.tree import Query
 from seqube.plan.measured import Measurements
@@ -21,7 +22,7 @@ from seqube.plan.optimizer import WorkloadPlan
 
 
 def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict[str, Result]:
-    """The result of every query."""
+    """The result of every query; what a person should know of one is said, each note once."""
     tables: dict[str, pa.Table] = {}
     if workload.matches is not None:
         from seqube.engine.ecube.reuse import run_shared
@@ -31,12 +32,16 @@ def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict
         from seqube.engine.aggregates.sharing import SharedAggregator
 
         tables |= SharedAggregator(workload.counts, workload.aggregates, limits).run(events)
-    return {
-        name: whole_result(tables[name], events.rejected, limits)
-        if name in tables
-        else begin_result(partial(open_plan(plan, limits).pieces, events), events.rejected, limits)
-        for name, plan in workload.plans.items()
-    }
+    results = {}
+    for name, plan in workload.plans.items():
+        about = events.rejected, limits, (*events.notes, *workload.notes.get(name, ()))
+        if name in tables:
+            results[name] = whole_result(tables[name], *about)
+        else:
+            results[name] = begin_result(partial(open_plan(plan, limits).pieces, events), *about)
+    for note in dict.fromkeys(note for notes in workload.notes.values() for note in notes):
+        warn(note)
+    return results
 
 
 def measure(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None) -> Measurements:
