@@ -12,16 +12,18 @@ The engine is loaded when something is run, so that importing Seqube compiles no
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from seqube.engine.limits import Limits, Named, read_limits
-from seqube.errors import Problem, QueryError
+from seqube.errors import Problem, QueryError, warn
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
 from seqube.language.spelling import check_types
 from seqube.plan import explain as words
 from seqube.plan.explain import Explanation
 from seqube.plan.needs import Plan
+from seqube.plan.notes import notes_on
 from seqube.plan.optimizer import ALONE, WorkloadPlan, optimize
 
 if TYPE_CHECKING:
@@ -88,8 +90,11 @@ def run(
 
     limits = read_limits(limits, named, may_truncate=True)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    found = run_workload(plan(query, stream, hierarchy, strategy), stream, limits)
-    results = {name: Result(rows, stream.rejected, limits) for name, rows in found.items()}
+    planned = plan(query, stream, hierarchy, strategy)
+    found = run_workload(planned, stream, limits)
+    results = {name: Result(rows, stream.rejected, limits, (*stream.notes, *planned.notes[name])) for name, rows in found.items()}
+    for note in dict.fromkeys(note for notes in planned.notes.values() for note in notes):
+        warn(note)
     return Results(results) if isinstance(query, Mapping) else results[ALONE]
 
 
@@ -129,7 +134,8 @@ def plan(
         return optimize(queries, hierarchy, None, strategy)
     from seqube.engine.workload import measure
 
-    return optimize(queries, hierarchy, measure(queries, events, hierarchy), strategy)
+    notes = {name: notes_on(bound, events, hierarchy) for name, bound in queries.items()}
+    return replace(optimize(queries, hierarchy, measure(queries, events, hierarchy), strategy), notes=notes)
 
 
 def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> Plan:

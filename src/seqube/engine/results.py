@@ -35,7 +35,8 @@ BATCH_ROWS = 1 << 16
 class Result:
     """The rows of one query, as `run` gives them; `len(result)` is their number, and notebooks show them as a table.
 
-    `rejected` holds the input rows that were no events. `truncated` says which limit cut the rows short, or is None.
+    `rejected` holds the input rows that were no events. `truncated` says which limit cut the rows short, or is None. `notes` says
+    what a person should know: a type that no event has, times that look like those of another unit.
 
     >>> result = sq.run("SEQ(A a, B b) WITHIN 5", pa.table({"type": ["A", "B"], "ts": [1, 2]}))
     >>> len(result), result.table.column_names
@@ -46,9 +47,14 @@ class Result:
     """
 
     def __init__(
-        self, find: pa.Table | Callable[[Budget], Iterator[pa.Table]], rejected: Rejected, limits: Limits = NO_LIMITS
+        self,
+        find: pa.Table | Callable[[Budget], Iterator[pa.Table]],
+        rejected: Rejected,
+        limits: Limits = NO_LIMITS,
+        notes: tuple[str, ...] = (),
     ) -> None:
         self.rejected = rejected
+        self.notes = notes
         self.truncated: str | None = None
         self._limits = limits
         self._table: pa.Table | None = None
@@ -132,8 +138,8 @@ class Result:
             raise error
         self.truncated = str(error).partition("\n")[0]
 
-    def __reduce__(self) -> tuple[Callable[..., Result], tuple[pa.Table, Rejected, str | None]]:
-        return _whole, (self.table, self.rejected, self.truncated)
+    def __reduce__(self) -> tuple[Callable[..., Result], tuple[pa.Table, Rejected, str | None, tuple[str, ...]]]:
+        return _whole, (self.table, self.rejected, self.truncated, self.notes)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -225,11 +231,11 @@ class Result:
         if self.rejected:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.rejected.reasons.items())
             lines.append(f"  {self.rejected.count:,} input rows were rejected: {reasons}")
-        return lines
+        return lines + [f"  note: {note}" for note in self.notes]
 
 
-def _whole(table: pa.Table, rejected: Rejected, truncated: str | None) -> Result:
-    result = Result(table, rejected)
+def _whole(table: pa.Table, rejected: Rejected, truncated: str | None, notes: tuple[str, ...]) -> Result:
+    result = Result(table, rejected, notes=notes)
     result.truncated = truncated
     return result
 
