@@ -37,6 +37,7 @@ from seqube.language.tree import (
     Query,
     Seq,
     Type,
+    quantifiers,
     renaming,
     transform_query,
     variables_of,
@@ -354,6 +355,8 @@ def _flat(query: Query) -> Query:
         raise PlanError(
             "a cube is a SEQ of types, some negated\n  hint: AND, OR and negated expressions have no finer or coarser types"
         )
+    if quantifiers(pattern) or query.order_by or query.skip is not None:
+        raise PlanError("a cube counts single events in any order of equal times\n  hint: leave out quantifiers, ORDER BY and SKIP")
     return replace(query, pattern=pattern)
 
 
