@@ -150,6 +150,16 @@ class LimitError(SequbeError):
     """
 
 
+class ArgumentError(SequbeError, TypeError):
+    """A function was called with something that it cannot take. The message names the argument and what it is for.
+
+    >>> sq.run("SEQ(A a, B b) WITHIN 5", pa.table({"type": ["A"], "ts": [1]}), hierarchy={"C": ["A", "B"]})
+    Traceback (most recent call last):
+    seqube.errors.ArgumentError: run: hierarchy is a dict, where Hierarchy | None is expected
+      hint: hierarchy: the concepts above the event types, a `Hierarchy`.
+    """
+
+
 class SequbeWarning(UserWarning):
     """Something that is not wrong, but is often not what was meant: a type that no event has, times of another unit.
 

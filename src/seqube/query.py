@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
+from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
 from seqube.errors import Problem, QueryError
 from seqube.events import Events, Hierarchy
@@ -55,6 +56,7 @@ def run(
     limits: Limits | None = ...,
     **named: Unpack[Named],
 ) -> Results: ...
+@checked
 def run(
     query: str | Query | Workload,
     events: Any,
@@ -91,6 +93,7 @@ def run(
     return Results(results) if isinstance(query, Mapping) else results[ALONE]
 
 
+@checked
 def explain(
     query: str | Query | Workload,
     events: Any = None,

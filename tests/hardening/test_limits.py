@@ -304,7 +304,7 @@ def test_limits_may_be_given_as_one_thing() -> None:
     ("wrong", "error", "said"),
     [
         ({"limits": LIMITS, "max_matches": 5}, sq.PlanError, "limits= and max_matches= are both given"),
-        ({"limits": {"max_matches": 5}}, sq.PlanError, "limits is a dict"),
+        ({"limits": {"max_matches": 5}}, sq.ArgumentError, "limits is a dict"),
         ({"max_rows": 5}, TypeError, "max_rows"),
     ],
 )

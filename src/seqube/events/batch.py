@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
+from seqube.arguments import checked
 from seqube.errors import SchemaError, did_you_mean, warn
 from seqube.events.files import Malformed
 from seqube.events.schema import TIME, TYPE, Schema
@@ -70,6 +71,7 @@ class Events:
     schema: Schema
     rejected: Rejected
 
+    @checked
     def __init__(self, data: Any, type: str = "type", time: str = "ts", unit: str = "ms") -> None:
         if isinstance(data, Events):
             self.__dict__.update(data.__dict__)

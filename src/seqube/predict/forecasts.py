@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from seqube.arguments import checked
 from seqube.engine.limits import Budget, Limits, Named, read_limits
 from seqube.engine.predicates import code_columns
 from seqube.engine.results import whole_result
@@ -49,6 +50,7 @@ STEP_SECONDS = 0.2
 _LATEST = np.iinfo(np.int64).max
 
 
+@checked
 def forecast(
     rules: Rules | Rule | Iterable[Rule] | Mapping[str, Any] | str | Path,
     events: Any,
