@@ -11,7 +11,7 @@ import math
 import os
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, assert_never
 
 from rich.console import Console
 from rich.markup import escape
@@ -55,39 +55,55 @@ def write(table: pa.Table, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        match path.suffix:
-            case ".parquet":
-                from pyarrow import parquet
-
-                parquet.write_table(table, draft)
-            case ".csv":
-                from pyarrow import csv
-
-                csv.write_csv(flatten(table), draft)
-            case _:  # JSON, an object a line
-                with draft.open("w", encoding="utf-8") as file:
-                    for batch in table.to_batches(max_chunksize=10_000):
-                        file.writelines(json.dumps(plain(row)) + "\n" for row in batch.to_pylist())
+        with draft.open("wb") as file:
+            _write_to(table, file, Format(path.suffix[1:]))
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
 
 
+def print_table(table: pa.Table, file_format: Format) -> None:
+    """A whole table on stdout, for the next program."""
+    sys.stdout.flush()
+    _write_to(table, sys.stdout.buffer, file_format)
+    sys.stdout.flush()
+
+
+def _write_to(table: pa.Table, file: BinaryIO, file_format: Format) -> None:
+    match file_format:
+        case Format.parquet:
+            from pyarrow import parquet
+
+            parquet.write_table(table, file)
+        case Format.csv:
+            from pyarrow import csv
+
+            csv.write_csv(flatten(table), file)
+        case Format.json:  # an object a line
+            for batch in table.to_batches(max_chunksize=10_000):
+                file.writelines(json.dumps(plain(row)).encode() + b"\n" for row in batch.to_pylist())
+        case _:
+            assert_never(file_format)
+
+
 def flatten(table: pa.Table) -> pa.Table:
-    """Structs as columns of their own (`r.id`), since CSV has no others; lists and the like as JSON."""
+    """Flat columns (`r_id`) of what CSV can hold: durations as ISO 8601, lists and the like as JSON."""
     import pyarrow as pa
 
-    while any(pa.types.is_struct(field.type) for field in table.schema):
-        table = table.flatten()
+    from seqube.engine.display import flat, iso_durations
+
+    table = flat(table)
     for number, field in enumerate(table.schema):
-        if pa.types.is_nested(field.type):
+        if pa.types.is_duration(field.type):
+            table = table.set_column(number, field.name, iso_durations(table.column(number)))
+        elif pa.types.is_nested(field.type):
             texts = [None if value is None else json.dumps(plain(value)) for value in table.column(number).to_pylist()]
             table = table.set_column(number, field.name, pa.array(texts, pa.string()))
     return table
 
 
 def plain(value: Any, widest: float = math.inf) -> Any:
-    """A value as JSON can hold it: times in ISO form, what is no number as null, anything unusual as text.
+    """A value as JSON can hold it: times and durations in ISO form, what is no number as null, anything unusual as text.
 
     So are whole numbers as large as `widest`, for those who would round them.
     """
@@ -104,6 +120,10 @@ def plain(value: Any, widest: float = math.inf) -> Any:
             return value if abs(value) < widest else str(value)
         case datetime.datetime() | datetime.date() | datetime.time():
             return value.isoformat()
+        case datetime.timedelta():
+            from seqube.engine.display import iso_duration
+
+            return iso_duration(value)
         case _:
             return str(value)
 
@@ -118,22 +138,19 @@ def print_json(document: dict[str, Any]) -> None:
 
 
 def show(name: str, table: pa.Table, total: int) -> None:
-    """The first rows as a table on the terminal; a struct is shown as its columns' values."""
+    """The first rows as a table on the terminal, without columns that have nothing to show."""
+    from seqube.engine.display import brief, shown_columns
+
     out.print(f"{name}: {total:,} rows", style="bold", highlight=False, markup=False)
+    columns = shown_columns(table)
     shown = Table(header_style="bold")
-    for column in table.column_names:
+    for column in columns.column_names:
         shown.add_column(escape(column), overflow="fold")
-    for row in table.to_pylist():
-        shown.add_row(*(escape(_brief(value)) for value in row.values()))
+    for row in columns.to_pylist():
+        shown.add_row(*(escape(brief(value)) for value in row.values()))
     if table.num_rows:
         out.print(shown)
     if total > table.num_rows:
         out.print(
             f"... and {total - table.num_rows:,} more (--limit N shows N, --out DIR writes all)", style="dim", highlight=False
         )
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, dict):
-        return " ".join(f"{name}={_brief(inner)}" for name, inner in value.items() if inner is not None)
-    return "" if value is None else str(value)

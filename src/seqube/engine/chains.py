@@ -40,8 +40,8 @@ from seqube.engine.sequence import HIGHEST, LOWEST, STEPS, compare
 from seqube.events.batch import Codes
 
 # The columns of an entry. FORBIDDEN is the clock of the first event after it that a trailing negation forbids, AWAITS the next
-# entry that waits for a follower, DUE the next of the first slot. Behind them, for each trailing negation, the next that waits for it;
-# then the values of clauses.
+# entry that waits for a follower, DUE the next of the first slot. Behind them, for each trailing negation, the next that waits for
+# it; then the values of clauses.
 MOMENT, CLOCK, ROW, BARRIER, REACH, SAME, ACROSS, EARLIER, SLOT, FORBIDDEN, AWAITS, DUE = range(12)
 FIELDS = 12
 
