@@ -106,8 +106,9 @@ def long_stream(n: int = 6_000, seed: int = 7) -> Events:
 
 @pytest.mark.parametrize("name", LONG)
 @pytest.mark.parametrize("size", [1, 37, 1_000])
-def test_long_streams(name: str, size: int) -> None:
+def test_long_streams(monkeypatch: pytest.MonkeyPatch, name: str, size: int) -> None:
     """As many steps as it takes for arrays to fill, chunks to be put together and keys to be forgotten."""
+    monkeypatch.setattr(matching, "SLACK", 200)
     events = long_stream(600 if size == 1 else 6_000)
     plan = plan_matches(parse(LONG[name]))
     pieces = [(start, min(start + size, len(events))) for start in range(0, len(events), size)]

@@ -38,7 +38,7 @@ from seqube.events import Events
 from seqube.plan.needs import needs_of, why_replayed
 from seqube.plan.physical import MatchPlan, MatchSequence
 
-SLACK = 1 << 10  # keys, or events of a partition, that may be held in vain before all that is kept is linked anew
+SLACK = 1 << 14  # keys, or events of a partition, that may be held in vain before all that is kept is linked anew
 
 
 class Prepared:
@@ -97,7 +97,7 @@ class State:
         # A partition that no kept event is in can be forgotten: only differences of numbers matter, so it may begin anew.
         events = Events.concat([self.kept.events, *self.waiting])
         numbers = np.zeros(len(events), np.int64)
-        numbers[: len(self.kept)] = self.kept.clocks.live[:, 0]
+        numbers[: len(self.kept)] = self.kept.clocks
         seen = self.counted.counts[self.counted.code(self.kept.events)] if self.counted.keys.names else self.counted.counts
         return write_state(events, numbers, about, pa.table({"seen": seen}))
 
@@ -155,7 +155,7 @@ class Matcher(Operator[State, pa.Table]):
         window, chains = state.known.needs.window, self._linked(state)
         firsts = [int(state.waiting[0].times[0])] if state.waiting else []
         if chains is None or state.linker is None:
-            times = state.kept.clocks.live[:, 0]
+            times = state.kept.clocks
             firsts += times[plus(times, window) - 1 > state.decided][:1].tolist()
         elif (first := state.linker.next_due(chains)) is not None:
             firsts.append(first)
@@ -242,14 +242,14 @@ class Matcher(Operator[State, pa.Table]):
             return None
         if state.chains is None:
             linker, events = state.linker, state.kept.events
-            chains, clocks = linker.start(), state.kept.clocks.live[:, 0].copy()
+            chains, clocks = linker.start(), state.kept.clocks
             parts = state.counted.code(events) if state.counted is not None else None
             try:
                 new = linker.read(chains, events, parts)
             except Unsteady:
                 state.linker = None
                 return None
-            linker.link(chains, new.in_place(), state.kept.clocks.head, events.times, clocks)
+            linker.link(chains, new.in_place(), state.kept.head, events.times, clocks)
             state.chains = chains
             if self._plan.waits:  # what was due before is out already
                 self._due(state, linker, chains, _Step(state.decided, parts=parts))
@@ -318,7 +318,7 @@ class Matcher(Operator[State, pa.Table]):
                 rows = rows[step.parts[rows] >= 0]
             state.kept.append(step.new.take(rows), step.clocks[rows])
         events = state.kept.events
-        batch = self._batch(events, events.times if state.counted is None else state.kept.clocks.live[:, 0].copy(), budget)
+        batch = self._batch(events, events.times if state.counted is None else state.kept.clocks, budget)
         # Where matches wait, their end does not tell when they are final: all are found, and those that are ready now are taken.
         evaluation = self._evaluation(batch) if plan.waits else self._evaluation(batch, state.decided, step.upto)
         writer = MatchWriter(plan, events, evaluation.evaluator)
@@ -358,7 +358,7 @@ class Matcher(Operator[State, pa.Table]):
         assert state.known is not None
         if len(kept) <= 2 * state.n_live + SLACK and len(counted.keys) <= 2 * len(kept) + SLACK:
             return
-        events, numbers = kept.events, kept.clocks.live[:, 0]
+        events, numbers = kept.events, kept.clocks
         codes = counted.code(events)
         live = numbers > minus(counted.counts[codes], state.known.needs.back)
         state.kept = Kept(state.known.none)
