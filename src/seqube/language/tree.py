@@ -486,6 +486,21 @@ def transform_query(query: Query, change: Callable[[Any], Any]) -> Query:
     )
 
 
+def columns_of(query: Query) -> frozenset[str]:
+    """The columns that a query names, wherever it does."""
+    named = set(query.partition_by)
+
+    def note(node: Node) -> Node:
+        if isinstance(node, Attribute):
+            named.add(node.name)
+        elif isinstance(node, Same):
+            named.add(node.attribute)
+        return node
+
+    transform_query(query, note)
+    return frozenset(named)
+
+
 def renaming(names: Mapping[str, str]) -> Callable[[Any], Any]:
     """A change for `transform`: other variables."""
 
