@@ -17,9 +17,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from seqube.engine.bindings import UNBOUND
 from seqube.engine.instances import Batch
 from seqube.engine.jit import kernel
-from seqube.engine.predicates import NULL, UNBOUND, Evaluator, Ints, code_columns, rank
+from seqube.engine.predicates import NULL, Evaluator, Ints, code_columns, rank
 from seqube.engine.sequence import OPS
 from seqube.engine.views.compute import KID_COUNTERS
 from seqube.engine.views.frames import COUNTERS
@@ -67,6 +68,7 @@ from seqube.plan.physical import (
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
+    MatchRepeat,
     MatchSequence,
     PlanNode,
     Scan,
@@ -219,6 +221,7 @@ class Tables:
         assert own == kids == gaps == number
         slots: Sequence[PlanNode] = ()
         if not isinstance(node, Scan):
+            assert not isinstance(node, MatchRepeat), "lists are for the matcher's own loops"
             slots = node.branches if isinstance(node, MatchAlternatives) else node.slots
         for i, slot in enumerate(slots):
             flags = (IS_FIRST if i == 0 else 0) | (IS_LAST if i == len(slots) - 1 else 0)
@@ -291,7 +294,7 @@ class Tables:
             found += node.filters
             for branch in node.branches:
                 self._predicates(branch, frozenset(branch.binds), in_negation)
-        elif not isinstance(node, Scan):
+        elif not isinstance(node, Scan | MatchRepeat):
             for slot in node.slots:
                 if not isinstance(slot, Scan):
                     self._predicates(slot, taken, in_negation)
