@@ -208,9 +208,14 @@ def _whole(op: str, left: Any, right: Any) -> Any:
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return _whole(op, pa.repeat(left, 1), right)[0]
     exact = _exactly(op, *(_wholes(side) for side in (left, right)))
+    return _as_whole(exact, _doubles(op, double(left), double(right)))
+
+
+def _as_whole(exact: Any, real: Any) -> Any:
+    """Whole numbers that are known exactly in 64 bits, and as doubles in those rows where they do not fit."""
     fits = pc.fill_null(pc.and_(pc.less_equal(exact, _limit(_HIGH)), pc.greater_equal(exact, _limit(_LOW))), False)
     whole = pc.if_else(fits, exact, pa.scalar(None, exact.type)).cast(pa.int64())
-    real = pc.if_else(fits, pa.scalar(None, pa.float64()), _doubles(op, double(left), double(right)))
+    real = pc.if_else(fits, pa.scalar(None, pa.float64()), real)
     if real.null_count == len(real):
         return whole
     null = pc.and_(whole.is_null(), real.is_null())
@@ -228,6 +233,24 @@ def _remainder(left: Ints, right: Ints) -> Ints:
 def _wholes(value: Any) -> Any:
     """Whole numbers as decimals; null where they are doubles."""
     return (pc.struct_field(value, "whole") if value.type == MIXED else value).cast(_WHOLE)
+
+
+def of_lists(function: str, values: pa.Array, offsets: Ints) -> pa.Array:
+    """SUM, AVG, MIN or MAX of the values of each list; null where it has none. A sum is exact, a mean a double."""
+    lists = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    is_whole, name = _is_whole(values.type), {"SUM": "sum", "AVG": "sum", "MIN": "min", "MAX": "max"}[function]
+    if pat.is_null(values.type):
+        return pa.nulls(len(offsets) - 1, pa.float64() if function == "AVG" else pa.int64())
+    exact = is_whole and name == "sum"
+    told = pa.table({"list": lists, "value": values.cast(_WHOLE) if exact else values}).filter(pc.field("value").is_valid())
+    found = told.group_by("list").aggregate([("value", name), ("value", "count")]).combine_chunks()
+    place = np.full(len(offsets) - 1, -1)
+    place[found.column("list").to_numpy()] = np.arange(len(found))
+    at = pa.array(place, mask=place < 0)
+    totals = found.column(f"value_{name}").combine_chunks().take(at)
+    if function == "AVG":
+        return pc.divide(double(totals), found.column("value_count").combine_chunks().take(at).cast(pa.float64()))
+    return _as_whole(totals, double(totals)) if exact else totals
 
 
 # ---------------------------------------------------------------- decimals

@@ -536,6 +536,32 @@ def attributes(node: Value | Predicate) -> Iterator[Attribute]:
     return (part for part in walk(node) if isinstance(part, Attribute))
 
 
+def by_event(node: Value | Predicate) -> Iterator[Attribute]:
+    """The attributes that a value or predicate names event by event: not those of a list as a whole."""
+    if isinstance(node, Attribute):
+        yield node
+    elif not isinstance(node, OfList):
+        for child in children(node):
+            yield from by_event(child)  # type: ignore[arg-type]  # below values and predicates there is nothing else
+
+
+@lru_cache(maxsize=4096)
+def named_by_event(node: Value | Predicate) -> frozenset[str]:
+    return frozenset(attribute.variable for attribute in by_event(node) if attribute.variable is not None)
+
+
+@lru_cache(maxsize=4096)
+def named_as_lists(node: Value | Predicate) -> frozenset[str]:
+    """The variables whose lists a value or predicate asks for as wholes."""
+    return frozenset(part.argument.variable or "" for part in walk(node) if isinstance(part, OfList))
+
+
+@lru_cache(maxsize=4096)
+def named_before(node: Value | Predicate) -> frozenset[str]:
+    """The variables of which a value or predicate asks for the event before."""
+    return frozenset(part.argument.variable or "" for part in walk(node) if isinstance(part, Prev))
+
+
 def quantifiers(part: Part) -> dict[str, Quantifier]:
     """The variables of repeated and optional parts of a bound pattern, with how many events they take."""
     return {leaf.variable: leaf.quantifier for leaf in leaves(part) if leaf.quantifier is not None and leaf.variable is not None}
