@@ -36,6 +36,8 @@ What the page on meaning leaves open is decided here:
     the input: no event is left out of the last report. Without GROUP BY there is a row also where there is no match.
 (k) Null is a group of its own, as in SQL.
 (l) Where times are integers, a period of the query (`10 ms`) that meets a number is one, in their unit.
+(m) Functions are SQL's, one value at a time (`oracle_functions`): null where an argument is, save those that are about null. CASE
+    asks its conditions in order. What cannot be cast is null.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
+import oracle_functions as functions
 from oracle_values import (
     EPOCH,
     MICROSECOND,
@@ -381,6 +384,17 @@ class Partition:
                 return None if x is None else calculate("-", timedelta(0) if isinstance(x, timedelta) else 0, x)
             case tree.Arithmetic(op, left, right):
                 return calculate(op, *self.alike(self.value(left, env, names), self.value(right, env, names)))
+            case tree.Condition(predicate):
+                return self.truth(predicate, env, names)
+            case tree.Call("CASE", arguments):
+                for condition, chosen in zip(arguments[:-1:2], arguments[1::2], strict=True):
+                    if self.value(condition, env, names) is True:
+                        return self.value(chosen, env, names)
+                return self.value(arguments[-1], env, names)
+            case tree.Call("CAST", (operand, tree.Literal(made))):
+                return functions.cast(self.value(operand, env, names), str(made))
+            case tree.Call(function, arguments):
+                return functions.call(function, [self.value(argument, env, names) for argument in arguments])
         raise TypeError(f"not a value of one match: {node}")
 
     def alike(self, left: Any, right: Any) -> tuple[Any, Any]:

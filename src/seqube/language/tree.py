@@ -83,6 +83,26 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A function of values: `ROUND(a.price, 2)`, and what has a form of its own, such as `a.name LIKE 'x%'` or CASE.
+
+    What functions there are, `functions.FUNCTIONS` says. CASE has its conditions and values in turn, and what ELSE gives last.
+    """
+
+    function: str
+    arguments: tuple[Value, ...]
+    at: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A predicate where a value stands: TRUE, FALSE, or NULL where it is unknown."""
+
+    predicate: Predicate
+    at: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
 class FirstOf:
     """The first of these values whose variable is bound. Nobody writes it: planning makes it where `[id]` reaches into an OR."""
 
@@ -90,7 +110,7 @@ class FirstOf:
     at: Span | None = _place()
 
 
-Value = Literal | Duration | Attribute | Arithmetic | Minus | Aggregate | FirstOf
+Value = Literal | Duration | Attribute | Arithmetic | Minus | Aggregate | Call | Condition | FirstOf
 
 # ---------------------------------------------------------------- predicates
 
@@ -311,6 +331,10 @@ def children(node: Node) -> tuple[Node, ...]:
             return () if node.argument is None else (node.argument,)
         case FirstOf():
             return node.values
+        case Call():
+            return node.arguments
+        case Condition():
+            return (node.predicate,)
         case Among():
             return (node.operand, *node.values)
         case Between():
@@ -345,6 +369,10 @@ def rebuilt(node: N, change: Callable[[Any], Any]) -> N:
             result = replace(node, argument=after[0])
         case FirstOf():
             result = replace(node, values=after)
+        case Call():
+            result = replace(node, arguments=after)
+        case Condition():
+            result = replace(node, predicate=after[0])
         case Among():
             result = replace(node, operand=after[0], values=after[1:])
         case Between():
