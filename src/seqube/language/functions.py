@@ -99,6 +99,37 @@ AGGREGATES = _table(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ListFunction:
+    """A row of the table of functions of a list: what a repeated part binds, as one value of a match."""
+
+    name: str
+    takes: tuple[Kind, ...] = ()  # what its argument may be; nothing: anything
+    of_events: bool = False  # it takes the variable itself, COUNT(f)
+    result: Kind | None = None  # None: of its argument's kind
+
+    @property
+    def call(self) -> str:
+        """How it is written."""
+        return f"{self.name}({'v' if self.of_events else 'v.x'})"
+
+
+OF_LISTS = {
+    row.name: row
+    for row in (
+        ListFunction("COUNT", of_events=True, result="number"),
+        ListFunction("SUM", ("number", "duration")),
+        ListFunction("AVG", ("number", "duration")),
+        ListFunction("MIN", ("number", "duration", "time")),
+        ListFunction("MAX", ("number", "duration", "time")),
+        ListFunction("FIRST"),
+        ListFunction("LAST"),
+    )
+}
+PREVIOUS = "PREV"  # of an event in a list, the one before
+FUNCTIONS = tuple(dict.fromkeys((*AGGREGATES, *OF_LISTS, PREVIOUS)))
+
+
 def aggregate_function(name: str, at: Span | None = None) -> AggregateFunction:
     """The row of an aggregate; a `QueryError` where there is none of that name."""
     if name not in AGGREGATES:
@@ -112,7 +143,7 @@ _TEXT: tuple[Kind, ...] = ("string",)
 _TIME: tuple[Kind, ...] = ("time",)
 _SECOND = frozenset({1})
 
-FUNCTIONS = _table(
+VALUE_FUNCTIONS = _table(
     (
         Function(
             "CASE",
@@ -230,7 +261,7 @@ FUNCTIONS = _table(
     )
 )
 
-PLAIN_CALLS = tuple(name for name, row in FUNCTIONS.items() if not row.form or row.form.startswith(f"{name}('"))  # name(a, b)
+PLAIN_CALLS = tuple(name for name, row in VALUE_FUNCTIONS.items() if not row.form or row.form.startswith(f"{name}('"))  # name(a, b)
 
 # What CAST can make, by every name that it has; DECIMAL also takes its digits, DECIMAL(10, 2).
 CASTS: dict[str, tuple[str, Kind]] = {
@@ -248,6 +279,6 @@ TRUNCATED = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECON
 
 def value_function(name: str, at: Span | None = None) -> Function:
     """The row of a function of values; a `QueryError` where there is none of that name."""
-    if name not in FUNCTIONS:
-        raise QueryError(Problem(f"there is no function {name!r}", at, did_you_mean(name, FUNCTIONS)))
-    return FUNCTIONS[name]
+    if name not in VALUE_FUNCTIONS:
+        raise QueryError(Problem(f"there is no function {name!r}", at, did_you_mean(name, VALUE_FUNCTIONS)))
+    return VALUE_FUNCTIONS[name]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seqube.errors import Problem, Span, nearest
-from seqube.language.functions import FUNCTIONS, PARTS
+from seqube.language.functions import PARTS, VALUE_FUNCTIONS
 from seqube.language.parser import UNIT_US, place
 from seqube.language.words import CALLED, CLAUSE_WORDS
 
@@ -125,7 +125,7 @@ def _recognise(stop: _Stop) -> tuple[str, str | None] | None:
         return f"a value is missing before {stop.before.upper()}", f'a name that is a keyword takes double quotes: "{stop.before}"'
     if stop.kind == "LPAR" and re.fullmatch(r"[^\W\d]\w*", stop.before):
         called = stop.before.upper()
-        near = nearest(called, (*CALLED, *FUNCTIONS))
+        near = nearest(called, (*CALLED, *VALUE_FUNCTIONS))
         hint = f"EXTRACT({called} FROM ...)" if called in PARTS else f"did you mean {near}?" if near else None
         return f"there is no operator or function '{stop.before}'", hint
     if stop.kind == "STAR" and stop.before == "/":
