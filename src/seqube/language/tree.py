@@ -83,6 +83,18 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A function of values: `ROUND(a.price, 2)`, and what has a form of its own, such as `a.name LIKE 'x%'` or CASE.
+
+    `functions.VALUE_FUNCTIONS` says which there are. CASE has its conditions and values in turn, and last what ELSE gives.
+    """
+
+    function: str
+    arguments: tuple[Value, ...]
+    at: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
 class OfList:
     """`LAST(f.x)`: a value of the list that a repeated part binds. What functions there are, `functions.OF_LISTS` says.
 
@@ -91,6 +103,14 @@ class OfList:
 
     function: str
     argument: Attribute
+    at: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A predicate where a value stands: TRUE, FALSE, or NULL where it is unknown."""
+
+    predicate: Predicate
     at: Span | None = _place()
 
 
@@ -110,7 +130,7 @@ class FirstOf:
     at: Span | None = _place()
 
 
-Value = Literal | Duration | Attribute | Arithmetic | Minus | Aggregate | OfList | Prev | FirstOf
+Value = Literal | Duration | Attribute | Arithmetic | Minus | Aggregate | OfList | Prev | Call | Condition | FirstOf
 
 # ---------------------------------------------------------------- predicates
 
@@ -401,6 +421,10 @@ def children(node: Node) -> tuple[Node, ...]:
             return () if node.argument is None else (node.argument,)
         case FirstOf():
             return node.values
+        case Call():
+            return node.arguments
+        case Condition():
+            return (node.predicate,)
         case Among():
             return (node.operand, *node.values)
         case Between():
@@ -435,6 +459,10 @@ def rebuilt(node: N, change: Callable[[Any], Any]) -> N:
             result = replace(node, argument=after[0])
         case FirstOf():
             result = replace(node, values=after)
+        case Call():
+            result = replace(node, arguments=after)
+        case Condition():
+            result = replace(node, predicate=after[0])
         case Among():
             result = replace(node, operand=after[0], values=after[1:])
         case Between():
