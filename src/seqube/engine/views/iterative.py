@@ -23,9 +23,10 @@ from time import perf_counter
 
 import numpy as np
 
+from seqube.engine.bindings import UNBOUND
 from seqube.engine.instances import Batch, Instances
 from seqube.engine.jit import kernel, kernel_part
-from seqube.engine.predicates import UNBOUND, Evaluator, Ints
+from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.views.compute import compute, narrow_negation
 from seqube.engine.views.frames import (
@@ -397,7 +398,7 @@ class NestedEvaluation:
                 for guarded in tables.rest:
                     true = self.evaluator.true([guarded.predicate], piece.rows, len(piece))
                     if guarded.when:
-                        true |= ~np.logical_or.reduce([piece.rows[name] >= 0 for name in sorted(guarded.when)])
+                        true |= ~np.logical_or.reduce([piece.single_rows[name] >= 0 for name in sorted(guarded.when)])
                     piece = piece.select(true)
                 if len(piece):
                     yield piece
