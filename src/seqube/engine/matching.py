@@ -278,7 +278,7 @@ class Matcher(Operator[State, pa.Table]):
             budget.find(len(table))
             budget.hold(table.nbytes)
             tables.append(table)
-        return tables
+        return tables if self._plan.waits else tables[::-1]
 
     def _due(self, state: State, linker: Linker, chains: Chains, step: _Step) -> Ints:
         """The entries that begin matches whose window is over now."""
