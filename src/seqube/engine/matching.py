@@ -39,7 +39,7 @@ from seqube.events import Events
 from seqube.plan.needs import needs_of, why_replayed
 from seqube.plan.physical import MatchPlan, MatchSequence
 
-NEAR = 1 << 10  # rows that are taken as they stand, where matches lie between them
+CLOSE_ROWS = 1 << 10  # rows that are taken as they stand, where matches lie between them
 SLACK = 1 << 14  # keys, or events of a partition, that may be held in vain before all that is kept is linked anew
 
 
@@ -295,7 +295,7 @@ class Matcher(Operator[State, pa.Table]):
         """Matches as a table, from the numbers of their rows; their events alone are put together."""
         pattern = self._plan.pattern
         first, last = int(rows[0].min()), int(rows[-1].max())
-        if last - first < max(NEAR, 4 * rows.size):
+        if last - first < max(CLOSE_ROWS, 4 * rows.size):
             events, places = kept.between(first, last), rows - first
         else:
             distinct, found = np.unique(rows, return_inverse=True)
