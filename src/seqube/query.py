@@ -10,7 +10,6 @@ explain  plan, statistics -> its reasons   plan
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from seqube.arguments import checked
@@ -21,7 +20,6 @@ from seqube.language import Query, check, parse
 from seqube.language.spelling import check_types
 from seqube.plan.explain import Explanation, explain_workload
 from seqube.plan.needs import Plan
-from seqube.plan.notes import notes_on
 from seqube.plan.optimizer import ALONE, WorkloadPlan, optimize
 
 if TYPE_CHECKING:
@@ -129,10 +127,9 @@ def plan(
     queries = {name: bind(text, events, hierarchy) for name, text in by_name.items()}
     if events is None:
         return optimize(queries, hierarchy, None, strategy)
-    from seqube.engine.workload import measure
+    from seqube.engine.workload import plan_measured
 
-    notes = {name: notes_on(bound, events, hierarchy) for name, bound in queries.items()}
-    return replace(optimize(queries, hierarchy, measure(queries, events, hierarchy), strategy), notes=notes)
+    return plan_measured(queries, events, hierarchy, strategy)
 
 
 def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> Plan:
