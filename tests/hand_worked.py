@@ -1,7 +1,8 @@
 """Tiny cases, worked out by hand, for every rule of the page on meaning: a query, a stream, the matches.
 
 Streams are written as "A1 B2 C2": the type's letter and the timestamp; "A1:7" gives the event the id 7, "A1:-" a null id.
-Matches are written the same way, one string per match: the events in the order of the variables, "-" for an untaken branch.
+Matches are written the same way, one string per match: the events in the order of the variables, "-" for an untaken branch or an
+absent event, a list in brackets.
 """
 
 from __future__ import annotations
@@ -265,7 +266,176 @@ PREDICATES = [
     ("SEQ(A, !B, C) PARTITION BY id WITHIN 10", "A1:1 B2:2 B2:- C3:1", ["A1 C3"]),
 ]
 
+REPETITIONS = [
+    # every list counts
+    ("SEQ(A, B+ b) WITHIN 10", "A1 B2 B3", ["A1 [B2]", "A1 [B3]", "A1 [B2 B3]"]),
+    ("SEQ(B{2} b) WITHIN 10", "B1 B2 B3", ["[B1 B2]", "[B1 B3]", "[B2 B3]"]),
+    ("SEQ(B{2,} b) WITHIN 10", "B1 B2 B3", ["[B1 B2]", "[B1 B3]", "[B2 B3]", "[B1 B2 B3]"]),
+    ("SEQ(B{,1} b, C) WITHIN 10", "B1 C2", ["B1 C2", "- C2"]),
+    ("SEQ(B{1} b, C) WITHIN 10", "B1 C2", ["[B1] C2"]),
+    ("SEQ(A, B? b, C) WITHIN 10", "A1 B2 C3", ["A1 B2 C3", "A1 - C3"]),
+    ("SEQ(A, B* b, C) WITHIN 10", "A1 B2 C3", ["A1 [B2] C3", "A1 [] C3"]),
+    # each event of a list after the one before, and a match has at least one event
+    ("SEQ(B+ b) WITHIN 10", "B1 B1", ["[B1]", "[B1]"]),
+    ("SEQ(B* b) WITHIN 10", "A1 B2", ["[B2]"]),
+    ("SEQ(A? a, B? b) WITHIN 10", "B1 A2", ["A2 -", "- B1"]),
+    # the window is that of the whole match
+    ("SEQ(A, B+ b) WITHIN 3", "A1 B2 B4", ["A1 [B2]"]),
+    ("SEQ(B+ b) WITHIN 2 EVENTS", "B1 X2 B3 B4", ["[B1]", "[B3]", "[B4]", "[B3 B4]"]),
+    # where a part is absent its neighbours are each other's, for order and for negations
+    ("SEQ(A, B? b, C) WITHIN 10", "B1 A2 C2 C3", ["A2 - C3"]),
+    ("SEQ(A, !D, B? b, C) WITHIN 10", "A1 B2 D3 C4", ["A1 B2 C4"]),
+    ("SEQ(A, B? b, !D, C) WITHIN 10", "A1 D2 B3 C4", ["A1 B3 C4"]),
+    ("SEQ(B* b, !D, C) WITHIN 4", "D1 B2 C4", ["[B2] C4"]),
+    ("SEQ(A, !SEQ(B+ b, COUNT(b) > 1), C) WITHIN 10", "A1 B2 C3 B4 C5", ["A1 C3"]),
+    # inside others
+    ("AND(SEQ(B{2} b), A) WITHIN 10", "B1 A2 B3", ["[B1 B3] A2"]),
+    ("OR(A, SEQ(B{2} b)) WITHIN 10", "A1 B2 B3", ["A1 []", "- [B2 B3]"]),
+    ("AND(SEQ(B+ b), B c) WITHIN 10", "B1 B2", ["[B1] B2", "[B2] B1"]),
+    # a predicate holds for every event of a list, so an absent part meets it; one that names two lists, for every pair
+    ("SEQ(A, B* b) WHERE b.id > 1 WITHIN 10", "A1 B2:1 B3:2 B4:3", ["A1 []", "A1 [B3]", "A1 [B4]", "A1 [B3 B4]"]),
+    ("SEQ(A a, B? b, C c) WHERE b.id = c.id WITHIN 10", "A1 B2:1 C3:2", ["A1 - C3"]),
+    ("SEQ(A? a, C c) WHERE a.id IS NULL WITHIN 10", "A1:1 C2", ["- C2"]),
+    (
+        "SEQ(A+ a, B+ b) WHERE a.id < b.id WITHIN 10",
+        "A1:1 A2:3 B3:2 B4:4",
+        ["[A1] [B3]", "[A1] [B4]", "[A1] [B3 B4]", "[A2] [B4]", "[A1 A2] [B4]"],
+    ),
+    # the same on every event of a list
+    ("SEQ(A, B{2} b, [id]) WITHIN 10", "A1:1 B2:1 B3:2 B4:1", ["A1 [B2 B4]"]),
+    ("SEQ(B{2} b, [id]) WITHIN 10", "B1:1 B2:2 B3:1 B4:-", ["[B1 B3]"]),
+    ("SEQ(A? a, B b, [id]) WITHIN 10", "A1:1 B2:2 B3:1", ["- B2", "- B3", "A1 B3"]),
+    # the event before
+    ("SEQ(B{2,} b) WHERE b.id > PREV(b.id) WITHIN 10", "B1:1 B2:3 B3:2", ["[B1 B2]", "[B1 B3]"]),
+    ("SEQ(B+ b) WHERE b.id = PREV(b.id) + 1 WITHIN 10", "B1:1 B2:2 B3:4", ["[B1]", "[B2]", "[B3]", "[B1 B2]"]),
+    # values of a list
+    ("SEQ(A, B* b) WHERE COUNT(b) < 2 WITHIN 10", "A1 B2 B3", ["A1 []", "A1 [B2]", "A1 [B3]"]),
+    ("SEQ(B+ b) WHERE SUM(b.id) = 3 WITHIN 10", "B1:1 B2:2 B3:3 B4:-", ["[B1 B2]", "[B1 B2 B4]", "[B3]", "[B3 B4]"]),
+    ("SEQ(B{2} b) WHERE FIRST(b.id) > LAST(b.id) WITHIN 10", "B1:2 B2:1 B3:3", ["[B1 B2]"]),
+    ("SEQ(B{2} b) WHERE MAX(b.id) - MIN(b.id) > 1 AND AVG(b.id) = 2 WITHIN 10", "B1:1 B2:2 B3:3", ["[B1 B3]"]),
+    ("SEQ(A, B* b) WHERE SUM(b.id) IS NULL WITHIN 10", "A1 B2:1", ["A1 []"]),
+    ("SEQ(B{2} b) WHERE b.id = MAX(b.id) WITHIN 10", "B1:1 B2:2 B3:2", ["[B2 B3]"]),
+]
+
+NEXTS = [
+    # the first event that fits, once for each start
+    ("NEXT(A, B) WITHIN 10", "A1 A2 C3 B4 B5", ["A1 B4", "A2 B4"]),
+    ("NEXT(A, B, C) WITHIN 10", "A1 B2 B3 C4", ["A1 B2 C4"]),
+    ("NEXT(A, B) WITHIN 3", "A1 B4", []),
+    ("NEXT(A, B) WITHIN 2 EVENTS", "A1 X2 B3", []),
+    # equal times are never one after the other
+    ("NEXT(A, B) WITHIN 10", "A1 B1 B2", ["A1 B2"]),
+    # nothing is taken back: B2 is taken, and no C comes after it in the window
+    ("NEXT(A, B, C) WITHIN 4", "A1 B2 C5", []),
+    # predicates say what fits
+    ("NEXT(A a, B b) WHERE b.id = a.id WITHIN 10", "A1:1 B2:2 B3:1", ["A1 B3"]),
+    ("NEXT(A a, B b, [id]) WITHIN 10", "A1:1 B2:2 B3:1 A4:- B5:-", ["A1 B3"]),
+    ("NEXT(A a, B b, C c) WHERE c.id > a.id WITHIN 10", "A1:1 B2 C3:1 C4:2", ["A1 B2 C4"]),
+    ("NEXT(A, B) PARTITION BY id WITHIN 10", "A1:1 B2:2 B3:1", ["A1 B3"]),
+    # a repeated part takes as many as it can; the last one waits for the window's end
+    ("NEXT(A, B+ b, C) WITHIN 10", "A1 B2 D3 B4 C5", ["A1 [B2 B4] C5"]),
+    ("NEXT(A, B+ b) WITHIN 4", "A1 B2 B3 B5", ["A1 [B2 B3]"]),
+    ("NEXT(A, B{2} b) WITHIN 10", "A1 B2 B3 B4", ["A1 [B2 B3]"]),
+    ("NEXT(A, B{2,} b, C) WITHIN 10", "A1 B2 C3 B4 C5", ["A1 [B2 B4] C5"]),
+    ("NEXT(A, B{,2} b, B c) WITHIN 10", "A1 B2 B3 B4", ["A1 [B2 B3] B4"]),
+    ("NEXT(A, B* b, C) WITHIN 10", "A1 C2", ["A1 [] C2"]),
+    ("NEXT(A, B? b, C) WITHIN 10", "A1 C2 B3 C4", ["A1 - C2"]),
+    ("NEXT(A, B? b) WITHIN 3", "A1 C2 B3 A4 B9", ["A1 B3", "A4 -"]),
+    # past parts that may be absent, a later one begins
+    ("NEXT(A? a, B) WITHIN 10", "A1 B2", ["A1 B2", "- B2"]),
+    # reluctant: moves on as soon as it can
+    ("NEXT(A, B+? b, C) WITHIN 10", "A1 B2 B3 C4", ["A1 [B2 B3] C4"]),
+    ("NEXT(A, B+? b) WITHIN 10", "A1 B2 B3", ["A1 [B2]"]),
+    ("NEXT(A, B*? b) WITHIN 10", "A1 B2", ["A1 []"]),
+    ("NEXT(A, B+? b, B c) WITHIN 10", "A1 B2 B3 B4", ["A1 [B2] B3"]),
+    ("NEXT(A, B+ b, B c) WITHIN 10", "A1 B2 B3 B4", []),
+    # what is asked of a list as a whole keeps the run in it
+    ("NEXT(A, B+ b, C) WHERE COUNT(b) >= 2 WITHIN 10", "A1 B2 C3 B4 C5", ["A1 [B2 B4] C5"]),
+    ("NEXT(A, B+ b) WHERE COUNT(b) >= 2 WITHIN 3", "A1 B2 A4 B5 B6", ["A4 [B5 B6]"]),
+    ("NEXT(A, B+? b) WHERE SUM(b.id) >= 3 WITHIN 10", "A1 B2:1 B3:2 B4:3", ["A1 [B2 B3]"]),
+    ("NEXT(A, B+ b, C) WHERE b.id > PREV(b.id) WITHIN 10", "A1 B2:1 B3:1 B4:2 C5", ["A1 [B2 B4] C5"]),
+    ("NEXT(A, B+ b, C c) WHERE c.id > b.id WITHIN 10", "A1 B2:1 B3:3 C4:2 C5:4", ["A1 [B2 B3] C5"]),
+    # alternatives: the first that fits
+    ("NEXT(A, OR(B b, C c), D) WITHIN 10", "A1 C2 B3 D4", ["A1 - C2 D4"]),
+    ("NEXT(OR(B x, B y)) WITHIN 10", "B1", ["B1 -"]),
+    ("NEXT(OR(B x, B y)) WHERE x.id > 1 WITHIN 10", "B1:1 B2:2", ["B2 -"]),
+    # negations are asked of the match that was found
+    ("NEXT(A, !C, B) WITHIN 10", "A1 C2 B3 A4 B5", ["A4 B5"]),
+    ("NEXT(A, B, !C) WITHIN 5", "A1 B2 C3 A7 B8", ["A7 B8"]),
+    ("NEXT(A, B? b, !C, D) WITHIN 10", "A1 C2 D3", []),
+    # inside others, and negated; what also names an outer event is asked of the match that was found
+    ("SEQ(D, NEXT(A, B)) WITHIN 10", "D1 A2 A3 B4 B5", ["D1 A2 B4", "D1 A3 B4"]),
+    ("SEQ(D d, NEXT(A a, B b)) WHERE b.id = d.id WITHIN 10", "D1:1 A2 B3:2 B4:1", []),
+    ("SEQ(D, !NEXT(A, B), C) WITHIN 10", "D1 A2 B3 C4", []),
+    ("AND(NEXT(A, B), D) WITHIN 10", "A1 D2 B3 B4", ["A1 B3 D2"]),
+    ("OR(NEXT(A, B), D) WITHIN 10", "A1 B2 B3 D4", ["A1 B2 -", "- - D4"]),
+    ("SEQ(D, NEXT(A, B), [id]) WITHIN 10", "D1:1 A2:1 B3:2 B4:1", ["D1 A2 B4"]),
+]
+
+STRICTS = [
+    # consecutive positions, whatever their times
+    ("STRICT(A, B) WITHIN 10", "A1 B2 A3 C4 B5", ["A1 B2"]),
+    ("STRICT(A, B) WITHIN 10", "A1 B1", ["A1 B1"]),
+    ("STRICT(A, B) PARTITION BY id WITHIN 10", "A1:1 C2:2 B3:1", ["A1 B3"]),
+    ("STRICT(A, B) WITHIN 2", "A1 B3", []),
+    # more before fewer, with backtracking; reluctant the other way round
+    ("STRICT(A, B+ b) WITHIN 10", "A1 B2 B3 C4", ["A1 [B2 B3]"]),
+    ("STRICT(A, B+? b) WITHIN 10", "A1 B2 B3 C4", ["A1 [B2]"]),
+    ("STRICT(A, B+ b, B c) WITHIN 10", "A1 B2 B3 B4", ["A1 [B2 B3] B4"]),
+    ("STRICT(A, B+? b, C) WITHIN 10", "A1 B2 B3 C4", ["A1 [B2 B3] C4"]),
+    ("STRICT(A, B? b, C) WITHIN 10", "A1 C2 A3 B4 C5", ["A1 - C2", "A3 B4 C5"]),
+    ("STRICT(A, B* b) WITHIN 2", "A1 B2 B3", ["A1 [B2]"]),
+    ("STRICT(B{2} b) WITHIN 10", "B1 B2 B3", ["[B1 B2]", "[B2 B3]"]),
+    # alternatives in the order in which they are written
+    ("STRICT(OR(B x, B y), C) WITHIN 10", "B1 C2", ["B1 - C2"]),
+    # predicates take part in the search
+    ("STRICT(A, B+ b) WHERE b.id > PREV(b.id) WITHIN 10", "A1 B2:1 B3:2 B4:2", ["A1 [B2 B3]"]),
+    ("STRICT(A, B+ b) WHERE LAST(b.id) = 1 WITHIN 10", "A1 B2:1 B3:1 B4:2", ["A1 [B2 B3]"]),
+    ("STRICT(OR(B x, B y), C c) WHERE y.id = c.id WITHIN 10", "B1:1 C2:1", ["- B1 C2"]),
+    ("SEQ(D, !STRICT(A, B), C) WITHIN 10", "D1 A2 X3 B4 C5", ["D1 C5"]),
+    ("SEQ(D, STRICT(A, B)) WITHIN 10", "D1 A2 B3 B4", ["D1 A2 B3"]),
+]
+
+SKIPS = [
+    ("SEQ(A, B) SKIP PAST LAST WITHIN 10", "A1 A2 B3 A4 B5", ["A1 B3", "A4 B5"]),
+    ("SEQ(A, B) SKIP TO NEXT WITHIN 10", "A1 A2 B3 B4", ["A1 B3", "A2 B3"]),
+    ("SEQ(A a, B+ b) SKIP TO NEXT WITHIN 10", "A1 B2 B3", ["A1 [B2]"]),
+    ("SEQ(A a, A b, B c) SKIP TO LAST b WITHIN 10", "A1 A2 A3 B4", ["A1 A2 B4", "A2 A3 B4"]),
+    ("SEQ(A a, B+ b) SKIP TO FIRST b WITHIN 10", "A1 A2 B3 A4 B5", ["A1 [B3]", "A4 [B5]"]),
+    ("SEQ(A a, B? b, C) SKIP TO FIRST b WITHIN 10", "A1 C2 B3 C4", ["A1 - C2", "A1 - C4", "A1 B3 C4"]),
+    # in each partition by itself
+    ("SEQ(A, B) PARTITION BY id SKIP PAST LAST WITHIN 10", "A1:1 A1:2 A2:1 B3:1 B4:2 B5:1", ["A1 B3", "A1 B4"]),
+    ("NEXT(A, B) SKIP PAST LAST WITHIN 10", "A1 A2 B3 A4 B5", ["A1 B3", "A4 B5"]),
+]
+
+ORDERS = [
+    # ORDER BY says what is after what among equal times, nulls last
+    ("SEQ(A, B) ORDER BY id WITHIN 10", "B1:2 A1:1", ["A1 B1"]),
+    ("SEQ(A, B) ORDER BY id WITHIN 10", "A1:1 B1:1", []),
+    ("SEQ(A, B) ORDER BY id WITHIN 10", "B1:- A1:1", ["A1 B1"]),
+    ("SEQ(A, B) ORDER BY id WITHIN 10", "A1:- B1:-", []),
+    ("STRICT(A, B) ORDER BY id WITHIN 10", "C1:2 B1:3 A1:1 B2:4", []),
+    ("STRICT(A, B) ORDER BY id WITHIN 10", "C1:3 B1:2 A1:1", ["A1 B1"]),
+    ("SEQ(A, !C, B) ORDER BY id WITHIN 10", "A1:1 B1:3 C1:2", []),
+    ("SEQ(A, !C, B) ORDER BY id WITHIN 10", "A1:1 B1:2 C1:2", ["A1 B1"]),
+    ("SEQ(A, B) ORDER BY id WITHIN 2 EVENTS", "B1:3 A1:1 C1:2", []),
+    ("NEXT(A, B) ORDER BY id WITHIN 1", "B1:3 A1:1 B1:2 B2:0", ["A1 B1"]),
+]
+
 CASES = SEQUENCES + WINDOWS + OPERATORS + NEGATIONS + NEGATIONS_IN_AND + SAME + PREDICATES
+RUNS = REPETITIONS + NEXTS + STRICTS + SKIPS + ORDERS
+
+# The query, the stream, and of every run the events of its variables and how far it got.
+PARTIAL = [
+    ("NEXT(A, B, C) KEEP PARTIAL WITHIN 5", "A1 B2 C3 A7 B8 A20", ["A1 B2 C3 3", "A7 B8 - 2", "A20 - - 1"]),
+    ("NEXT(A, B+ b, C) KEEP PARTIAL WITHIN 5", "A1 B2 B3 A10", ["A1 [B2 B3] - 2", "A10 [] - 1"]),
+    ("NEXT(A, B? b) KEEP PARTIAL WITHIN 5", "A1", ["A1 - 2"]),
+    ("NEXT(A, !X, B, C) KEEP PARTIAL WITHIN 9", "A1 X2 B3 C4 A10 B11", ["A1 - - 1", "A10 B11 - 2"]),
+    ("NEXT(A, B, !X, C) KEEP PARTIAL WITHIN 9", "A1 B2 X3 C4", ["A1 B2 - 2"]),
+    ("NEXT(A, B? b, !X, C) KEEP PARTIAL WITHIN 9", "A1 X2 C4", ["A1 - - 1"]),
+    ("NEXT(A, B, !X) KEEP PARTIAL WITHIN 9", "A1 B2 X3", ["A1 B2 2"]),
+    ("NEXT(A a, B b, [id]) KEEP PARTIAL WITHIN 9", "A1:1 B2:2", ["A1 - 1"]),
+]
 
 # The query, the stream, the rows of the result.
 FUNCTIONS = "SUM(b.id), AVG(b.id), MIN(b.id), MAX(b.id)"

@@ -7,8 +7,8 @@ kernels, so that agreement with the engine means something.
 
 Cost: exponential in the length of the pattern; meant for streams of a dozen events.
 
-Invariant: a match is a mapping from positive variables to events; a variable of an OR branch that was not taken is absent from it
-(and shown as None at the very end).
+Invariant: a match is a mapping from positive variables to their events, one unless the part is repeated; a variable of an OR branch
+that was not taken, or of a part that is absent, is absent from it (and shown as None, or as no events, at the very end).
 
 What the page on meaning leaves open is decided here:
 
@@ -36,6 +36,14 @@ What the page on meaning leaves open is decided here:
     the input: no event is left out of the last report. Without GROUP BY there is a row also where there is no match.
 (k) Null is a group of its own, as in SQL.
 (l) Where times are integers, a period of the query (`10 ms`) that meets a number is one, in their unit.
+(m) Every instance of an operator has at least one event, also that of an operator inside another. A repeated variable without
+    events (absent, or of an OR branch not taken) meets every predicate that names it event by event; as a list it is empty.
+(n) The window is part of a STRICT: an event outside it ends a repetition. Where a NEXT could be over and could go on, it waits as
+    long as the part it is in is greedy and has room, or a part after it is greedy.
+(o) In the order of SKIP, a variable without events comes before one with some.
+(p) KEEP PARTIAL: a negation is asked of a run where the parts next to it are bound; one at the end, of a match. The first that
+    cancels tells how far the run got.
+(q) A SEQ whose last part may be absent has no type it surely ends in: its triggers are the end times of its matches.
 """
 
 from __future__ import annotations
@@ -45,8 +53,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from itertools import pairwise, product
 from typing import Any
 
+from oracle_runs import Groups, Run, Runner, left_by_skip
 from oracle_values import (
     EPOCH,
     MICROSECOND,
@@ -61,6 +71,7 @@ from oracle_values import (
     decimal_of,
     inverse,
     is_number,
+    of_list,
     or_null,
     ticks,
     ticks_of,
@@ -69,7 +80,10 @@ from oracle_values import (
 from seqube.errors import Span
 from seqube.language import tree
 
-Env = dict[str, "Event"]  # positive variable -> event; for a negated instance x, its variables added to those outside it
+Env = dict[
+    str, tuple["Event", ...]
+]  # positive variable -> events; for a negated instance x, its variables added to those outside it
+AT, PREVIOUS = "@", "<"  # before a variable: the event of its list that is looked at, and the one before
 Row = dict[str, Any]
 Condition = Callable[[Sequence["Event"]], bool]
 
@@ -98,11 +112,35 @@ def stream(*events: tuple[Any, ...]) -> list[Event]:
 # ---------------------------------------------------------------- what is asked of it
 
 
-def matches(query: tree.Query, events: Sequence[Event], hierarchy: Any = None, unit: str = "ms") -> list[dict[str, int | None]]:
-    """Every match once, as positive variable -> row of its event, or None where the OR branch was not taken."""
-    variables = _variables(query)
-    found = [{v: env[v].row if v in env else None for v in variables} for _, env in _all_matches(query, events, hierarchy, unit)]
-    return sorted(found, key=lambda match: [(row is None, row or 0) for row in match.values()])
+Rows = int | None | tuple[int, ...]
+
+
+def matches(query: tree.Query, events: Sequence[Event], hierarchy: Any = None, unit: str = "ms") -> list[dict[str, Rows]]:
+    """Every match once, as positive variable -> row of its event (of a list, rows), or None where there is none."""
+    found = [_rows(query, env) for _, env in _all_matches(query, events, hierarchy, unit)]
+    return sorted(
+        found, key=lambda match: [(row is None, row or 0) if not isinstance(row, tuple) else row for row in match.values()]
+    )
+
+
+def partial_runs(query: tree.Query, events: Sequence[Event], hierarchy: Any = None, unit: str = "ms") -> list[dict[str, Any]]:
+    """Every run of a NEXT, as far as it got: its variables as `matches` gives them, and `start`, `end` and `reached`."""
+    found = []
+    for part in _partitions(query, events, hierarchy, unit):
+        for run in part.runs(query.pattern):
+            env, reached = part.partial(run)
+            told = list(_flat(env))
+            found.append({**_rows(query, env), "start": start(told), "end": end(told), "reached": reached})
+    return found
+
+
+def _rows(query: tree.Query, env: Env) -> dict[str, Rows]:
+    rows: dict[str, Rows] = {}
+    for leaf in tree.positives(query.pattern):
+        assert leaf.variable is not None
+        bound = tuple(event.row for event in env.get(leaf.variable, ()))
+        rows[leaf.variable] = bound if leaf.is_list else bound[0] if bound else None
+    return rows
 
 
 def results(query: tree.Query, events: Sequence[Event], hierarchy: Any = None, unit: str = "ms") -> list[Row]:
@@ -112,9 +150,10 @@ def results(query: tree.Query, events: Sequence[Event], hierarchy: Any = None, u
         if query.returns:
             rows.append({str(output.name): part.value(output.value, env) for output in query.returns})
         else:
-            row: Row = {"start": start(list(env.values())), "end": end(list(env.values()))}
-            for v in _variables(query):
-                row[v] = {"type": env[v].type, "ts": env[v].ts, **env[v].attributes} if v in env else None
+            row: Row = {"start": start(_flat(env)), "end": end(_flat(env))}
+            for leaf in tree.positives(query.pattern):
+                told = [{"type": e.type, "ts": e.ts, **e.attributes} for e in env.get(str(leaf.variable), ())]
+                row[str(leaf.variable)] = told if leaf.is_list else told[0] if told else None
             rows.append(row)
     return rows
 
@@ -136,12 +175,12 @@ def aggregates(query: tree.Query, events: Sequence[Event], hierarchy: Any = None
         for t in sorted({event.ts for part in partitions for event in part.events}):
             ending = [part.until(t) for part in partitions]
             pairs = [(part, env) for part in ending for env in part.matches_in_window_ending(t)]
-            new = [(part, env) for part, env in pairs if end(list(env.values())) == t]
+            new = [(part, env) for part, env in pairs if end(_flat(env)) == t]
             last = _trigger_type(query)
             if last is None:
                 reported = _groups(query, new) if new else []
             else:
-                triggers = [(part, {last: e}) for part in ending for e in part.events if e.ts == t and part.triggers(last, e)]
+                triggers = [(part, {last: (e,)}) for part in ending for e in part.events if e.ts == t and part.triggers(last, e)]
                 if not triggers:
                     continue
                 alone = all(key.variable in (last, None) for key in query.group_by)
@@ -161,6 +200,10 @@ def end(events: Sequence[Event]) -> int:
     return max(event.ts for event in events)
 
 
+def _flat(env: Env) -> list[Event]:
+    return [event for bound in env.values() for event in bound]
+
+
 @dataclass(frozen=True)
 class Scope:
     """Where a negated instance counts: conditions on its left and on its right side, all of which must hold."""
@@ -178,10 +221,6 @@ def _starts_after(time: int | Fraction) -> Condition:
 
 def _ends_before(time: int | Fraction) -> Condition:
     return lambda x: end(x) < time
-
-
-def _ends_by(time: int) -> Condition:
-    return lambda x: end(x) <= time
 
 
 # ---------------------------------------------------------------- one stream
@@ -207,6 +246,10 @@ class Partition:
 
     def __post_init__(self) -> None:
         self.number = {event: number for number, event in enumerate(self.events)}
+        places = {event: _place(self.query, event) for event in self.events}
+        order = {place: rank for rank, place in enumerate(sorted(set(places.values())))}
+        self.order = {event: order[places[event]] for event in self.events}  # one event is after another where it is larger
+        self.repeated = tree.quantifiers(self.query.pattern)
         self.counted = self.query.window.unit == "events"
         self.window = self.query.window.length if self.counted else ticks(self.query.window, self.unit)
         self.owned = _assign_predicates(self.query)
@@ -219,9 +262,18 @@ class Partition:
     # -- matches
 
     def matches(self) -> Iterator[Env]:
+        found = list(self._found())
+        if self.query.skip is None:
+            yield from found
+        else:
+            names = _variables(self.query)
+            places = [tuple(tuple(self.number[e] for e in env.get(v, ())) for v in names) for env in found]
+            yield from (found[n] for n in left_by_skip(self.query.skip, names, places))
+
+    def _found(self) -> Iterator[Env]:
         pattern = self.query.pattern
         for env in self.instances(pattern):
-            match = list(env.values())
+            match = _flat(env)
             if self._fits_window(match):
                 root = Scope((self._within_window_before(match),), (self._within_window_after(match),))
                 if self.stands(pattern, env, root):
@@ -231,9 +283,9 @@ class Partition:
         """The matches inside the window that ends at t, for a stream that ends at t."""
         for env in self.matches():
             if self.counted:
-                inside = self._first(list(env.values())) > len(self.events) - 1 - self.window
+                inside = self._first(_flat(env)) > len(self.events) - 1 - self.window
             else:
-                inside = start(list(env.values())) > t - self.window
+                inside = start(_flat(env)) > t - self.window
             if inside:
                 yield env
 
@@ -245,19 +297,97 @@ class Partition:
 
     def _build(self, node: tree.Pattern) -> Iterator[Env]:
         if isinstance(node, tree.Type):
-            assert node.variable is not None
-            names = _at_or_below(node.name, self.hierarchy)
-            yield from ({node.variable: event} for event in self.events if event.type in names)
+            yield from (
+                self._lists(node) if node.quantifier is not None else ({str(node.variable): (e,)} for e in self._of_type(node))
+            )
         elif isinstance(node, tree.Or):
             for branch in node.parts:
                 yield from self.instances(branch)
+        elif isinstance(node, tree.Next | tree.Strict):
+            yield from (_bound(run.groups) for run in self.runs(node) if run.is_match)
         else:
-            fits = _follows if isinstance(node, tree.Seq) else _is_disjoint
+            fits = self._follows if isinstance(node, tree.Seq) else _is_disjoint
             partial: list[Env] = [{}]
             for part in node.parts:
                 if not isinstance(part, tree.Not):
                     partial = [{**env, **x} for env in partial for x in self.instances(part) if fits(env, x)]
-            yield from partial
+            yield from (env for env in partial if env)
+
+    def _of_type(self, node: tree.Type) -> list[Event]:
+        names = _at_or_below(node.name, self.hierarchy)
+        return [event for event in self.events if event.type in names]
+
+    def _lists(self, node: tree.Type) -> Iterator[Env]:
+        """Every list of events of a type, each after the one before."""
+        assert node.quantifier is not None
+        assert node.variable is not None
+        grown: list[tuple[Event, ...]] = [()]
+        for length in range(len(self.events) + 1):
+            if length >= node.quantifier.least and (node.quantifier.most is None or length <= node.quantifier.most):
+                yield from ({node.variable: events} if events else {} for events in grown)
+            grown = [(*events, e) for events in grown for e in self._of_type(node) if not events or self.after(events[-1], e)]
+            grown = [events for events in grown if self._fits_window(list(events))]
+
+    def after(self, first: Event, second: Event) -> bool:
+        return self.order[first] < self.order[second]
+
+    def _follows(self, env: Env, x: Env) -> bool:
+        return not env or not x or self._end(_flat(env)) < self._start(_flat(x))
+
+    def _start(self, events: Sequence[Event]) -> int:
+        """Where events begin in the order in which one is after another."""
+        return min(self.order[event] for event in events)
+
+    def _end(self, events: Sequence[Event]) -> int:
+        return max(self.order[event] for event in events)
+
+    # -- runs
+
+    def runs(self, node: tree.Pattern) -> list[Run]:
+        assert isinstance(node, tree.Next | tree.Strict)
+        parts = [part for part in node.parts if isinstance(part, tree.Type | tree.Or)]
+        runner = Runner(
+            parts,
+            self.events,
+            takes=lambda leaf, event: event.type in _at_or_below(leaf.name, self.hierarchy),
+            after=self.after,
+            in_window=lambda first, last: self._fits_window([first, last]),
+            asks=lambda groups, over: self._asks(node, parts, groups, over),
+        )
+        return list(runner.next_runs() if isinstance(node, tree.Next) else runner.strict_runs())
+
+    def _asks(self, node: tree.Part, parts: Sequence[tree.Part], groups: Groups, over: bool) -> bool:
+        """Whether everything is true that can be asked of a run that has left all parts but the last of these, or all."""
+        names = [{leaf.variable for leaf in tree.positives(part)} for part in parts]
+        seen = set().union(*(names if over else names[: len(groups)]))
+        left = set().union(*(names if over else names[: len(groups) - 1]))
+        env = _bound(groups)
+        for predicate in self.owned.get(node, ()):
+            if isinstance(predicate, SameAs):
+                if not self.truth(replace(predicate, of=(node,)), env):
+                    return False
+            elif _by_event(predicate) <= seen and _by_list(predicate) <= left and not self.holds(predicate, env):
+                return False
+        return True
+
+    def partial(self, run: Run) -> tuple[Env, int]:
+        """What a run has bound, and how far it got: up to the first negation that cancels it."""
+        pattern = self.query.pattern
+        assert isinstance(pattern, tree.Next)
+        env = _bound(run.groups)
+        reached, number = (sum(not isinstance(part, tree.Not) for part in pattern.parts) if run.is_match else len(run.groups)), 0
+        root = Scope((), (self._within_window_after(_flat(env)),))
+        for i, part in enumerate(pattern.parts):
+            if not isinstance(part, tree.Not):
+                number += 1
+                continue
+            after = [other for other in pattern.parts[i + 1 :] if not isinstance(other, tree.Not) and _events(other, env)]
+            if (after or run.is_match) and not self._part_stands(part, env, self._between(pattern.parts, i, env, root)):
+                kept = [leaf.variable for other in pattern.parts[:i] for leaf in tree.positives(other)]
+                env = {variable: events for variable, events in env.items() if variable in kept}
+                bound = [n for n, other in enumerate(_positive_parts(pattern), 1) if n <= number and _events(other, env)]
+                return env, bound[-1]
+        return env, reached
 
     def stands(self, node: tree.Pattern, env: Env, scope: Scope) -> bool:
         """Whether the instance of `node` in `env` meets its predicates and is cancelled by none of its negations.
@@ -271,7 +401,7 @@ class Partition:
                 return True
             case tree.Or(parts):
                 return all(self.stands(part, env, scope) for part in parts if _events(part, env))
-            case tree.Seq(parts):
+            case tree.Seq(parts) | tree.Next(parts) | tree.Strict(parts):
                 return all(self._part_stands(part, env, self._between(parts, i, env, scope)) for i, part in enumerate(parts))
             case tree.And(parts):
                 around = self._around(node, env, scope)
@@ -280,28 +410,30 @@ class Partition:
     def _part_stands(self, part: tree.Part, env: Env, scope: Scope) -> bool:
         if not isinstance(part, tree.Not):
             return self.stands(part, env, scope)
-        return not any(self._cancels(part, {**env, **x}, list(x.values()), scope) for x in self.instances(part.part))
+        return not any(self._cancels(part, {**env, **x}, _flat(x), scope) for x in self.instances(part.part))
 
     def _cancels(self, negation: tree.Not, env: Env, x: list[Event], scope: Scope) -> bool:
         return scope.admits(x) and self._meets_predicates(negation, env) and self.stands(negation.part, env, scope)
 
     def _meets_predicates(self, owner: tree.Part, env: Env) -> bool:
-        return all(self.truth(predicate, env) is True for predicate in self.owned.get(owner, ()))
+        return all(self.holds(predicate, env) for predicate in self.owned.get(owner, ()))
 
     # -- scopes
 
     def _between(self, parts: tuple[tree.Part, ...], i: int, env: Env, inherited: Scope) -> Scope:
         """The scope at position i of a SEQ: up to the nearest positive neighbours, else as inherited."""
-        before = [part for part in parts[:i] if not isinstance(part, tree.Not)]
-        after = [part for part in parts[i + 1 :] if not isinstance(part, tree.Not)]
-        left = (_starts_after(end(_events(before[-1], env))),) if before else inherited.left
-        right = (_ends_before(start(_events(after[0], env))),) if after else inherited.right
+        before = [part for part in parts[:i] if not isinstance(part, tree.Not) and _events(part, env)]
+        after = [part for part in parts[i + 1 :] if not isinstance(part, tree.Not) and _events(part, env)]
+        ends, starts = self._end(_events(before[-1], env)) if before else 0, self._start(_events(after[0], env)) if after else 0
+        left: tuple[Condition, ...] = (lambda x: self._start(x) > ends,) if before else inherited.left
+        right: tuple[Condition, ...] = (lambda x: self._end(x) < starts,) if after else inherited.right
         return Scope(left, right)
 
     def _around(self, node: tree.And, env: Env, inherited: Scope) -> Scope:
         """The scope of a negation in AND: the window that ends with its last event, inside what is inherited."""
         match = _events(node, env)
-        return Scope((self._within_window_before(match), *inherited.left), (_ends_by(end(match)), *inherited.right))
+        ends = self._end(match)
+        return Scope((self._within_window_before(match), *inherited.left), (lambda x: self._end(x) <= ends, *inherited.right))
 
     def _within_window_before(self, match: list[Event]) -> Condition:
         if self.counted:
@@ -329,9 +461,26 @@ class Partition:
         """Whether an event of the last positive type passes that type's own predicates."""
         pattern = self.query.pattern
         whole = [p for p in self.owned.get(pattern, ()) if not isinstance(p, SameAs)]
-        own = [p for p in whole if {a.variable for a in tree.attributes(p)} == {last}]
+        own = [p for p in whole if _by_event(p) == {last} and not _by_list(p) and not _asks_before(p)]
         types = [leaf for leaf in tree.positives(pattern) if leaf.variable == last]
-        return event.type in _at_or_below(types[0].name, self.hierarchy) and all(self.truth(p, {last: event}) is True for p in own)
+        return event.type in _at_or_below(types[0].name, self.hierarchy) and all(self.holds(p, {last: (event,)}) for p in own)
+
+    def holds(self, predicate: tree.Predicate | SameAs, env: Env) -> bool:
+        """Whether a predicate is true of every event of the lists it names; where it asks for the one before, but the first."""
+        if isinstance(predicate, SameAs):
+            return bool(self.truth(predicate, env))
+        lists = sorted(_by_event(predicate) & self.repeated.keys())
+        before = _asks_before(predicate)
+        ways = [list(pairwise(env.get(v, ()))) if v in before else [(e, e) for e in env.get(v, ())] for v in lists]
+        return all(
+            self.truth(
+                predicate,
+                {**env, **{PREVIOUS + v: (old,) for v, (old, _) in zip(lists, way, strict=True)}}
+                | {AT + v: (e,) for v, (_, e) in zip(lists, way, strict=True)},
+            )
+            is True
+            for way in product(*ways)
+        )
 
     def truth(self, predicate: tree.Predicate | SameAs, env: Env, names: Mapping[str, Any] | None = None) -> bool | None:
         def value(node: tree.Value) -> Any:
@@ -373,15 +522,25 @@ class Partition:
                 return (self.key if names is None else names)[name]
             case tree.Attribute(variable, name):
                 assert variable is not None
-                if name == tree.TIME_ATTRIBUTE and self.unit == MOMENTS and variable in env:
-                    return EPOCH + timedelta(microseconds=env[variable].ts)
-                return env[variable].get(name) if variable in env else None
+                bound = env.get(AT + variable, env.get(variable, ()))
+                told = [self._told(event, name) for event in bound]
+                whole = variable in self.repeated and self.repeated[variable].is_list and AT + variable not in env
+                return told if whole else told[0] if told else None
+            case tree.Prev(tree.Attribute(variable, name)):
+                return self._told(env[f"{PREVIOUS}{variable}"][0], name)
+            case tree.OfList(function, tree.Attribute(variable, name)):
+                return of_list(function, [self._told(event, name) for event in env.get(str(variable), ())])
             case tree.Minus(operand):
                 x = self.value(operand, env, names)
                 return None if x is None else calculate("-", timedelta(0) if isinstance(x, timedelta) else 0, x)
             case tree.Arithmetic(op, left, right):
                 return calculate(op, *self.alike(self.value(left, env, names), self.value(right, env, names)))
         raise TypeError(f"not a value of one match: {node}")
+
+    def _told(self, event: Event, name: str) -> Any:
+        if name == tree.TIME_ATTRIBUTE and self.unit == MOMENTS:
+            return EPOCH + timedelta(microseconds=event.ts)
+        return event.get(name)
 
     def alike(self, left: Any, right: Any) -> tuple[Any, Any]:
         """A period that meets a number is one, and a text that meets a moment is one."""
@@ -401,16 +560,26 @@ def _all_matches(query: tree.Query, events: Sequence[Event], hierarchy: Any, uni
 def _partitions(query: tree.Query, events: Sequence[Event], hierarchy: Any, unit: str) -> list[Partition]:
     """The streams of the query; an event with a null key is in none."""
     split: dict[tuple[Any, ...], list[Event]] = {}
-    for event in sorted(events, key=lambda event: event.ts):
+    for event in sorted(events, key=lambda event: _place(query, event)):
         key = tuple(event.get(name) for name in query.partition_by)
         if None not in key:
             split.setdefault(key, []).append(event)
     return [Partition(query, part, hierarchy, unit, dict(zip(query.partition_by, key, strict=True))) for key, part in split.items()]
 
 
+def _place(query: tree.Query, event: Event) -> tuple[Any, ...]:
+    """Where an event stands in its stream but for ties: by time, then by the columns of ORDER BY, nulls last."""
+    values = [event.get(name) for name in query.order_by]
+    return (event.ts, *((value is None, 0 if value is None else value) for value in values))
+
+
 def _assign_predicates(query: tree.Query) -> dict[tree.Part, list[tree.Predicate | SameAs]]:
-    """Every predicate with the operator or negation that it belongs to; WHERE stands at the root."""
+    """Every predicate with the operator or negation that it belongs to; WHERE stands at the root.
+
+    One that names events of a single NEXT or STRICT, negated ones aside, is part of that.
+    """
     owned: dict[tree.Part, list[tree.Predicate | SameAs]] = {}
+    runs = [node for node in tree.walk(query.pattern) if isinstance(node, tree.Next | tree.Strict)]
 
     def visit(node: tree.Pattern, standing: tuple[tree.Predicate, ...], around: tuple[tree.Not, ...]) -> None:
         for predicate in standing:
@@ -418,18 +587,54 @@ def _assign_predicates(query: tree.Query) -> dict[tree.Part, list[tree.Predicate
                 owned.setdefault(node, []).append(SameAs(predicate.attribute, (node,)))
                 for negation in _negations(node):
                     owned.setdefault(negation, []).append(SameAs(predicate.attribute, (node, negation.part)))
+                for run in tree.walk(node):
+                    if isinstance(run, tree.Next | tree.Strict) and run is not node:
+                        owned.setdefault(run, []).append(SameAs(predicate.attribute, (run,)))
             else:
-                paths = [around, *(_negations_above(query.pattern, a.variable) for a in tree.attributes(predicate))]
+                named = tree.variables_of(predicate)
+                paths = [around, *(_negations_above(query.pattern, variable) for variable in named)]
                 innermost = max(paths, key=len)
                 assert all(innermost[: len(path)] == path for path in paths), "a predicate on two different negations"
-                owner = innermost[-1] if len(innermost) > len(around) else node
-                owned.setdefault(owner, []).append(predicate)
+                owner: tree.Part = innermost[-1] if len(innermost) > len(around) else node
+                inside = [run for run in runs if named and named <= {leaf.variable for leaf in tree.positives(run)}]
+                owned.setdefault(inside[-1] if inside else owner, []).append(predicate)
         for part in () if isinstance(node, tree.Type) else node.parts:
-            child, inside = (part.part, (*around, part)) if isinstance(part, tree.Not) else (part, around)
-            visit(child, () if isinstance(child, tree.Type) else child.where, inside)
+            child, inner = (part.part, (*around, part)) if isinstance(part, tree.Not) else (part, around)
+            visit(child, () if isinstance(child, tree.Type) else child.where, inner)
 
     visit(query.pattern, query.where + (() if isinstance(query.pattern, tree.Type) else query.pattern.where), ())
     return owned
+
+
+def _by_event(node: Any) -> set[str]:
+    """The variables that a value or predicate names event by event."""
+    if isinstance(node, tree.OfList):
+        return set()
+    if isinstance(node, tree.Attribute):
+        return {node.variable} if node.variable is not None else set()
+    return set().union(*map(_by_event, tree.children(node)))
+
+
+def _by_list(node: Any) -> set[str | None]:
+    """The variables whose lists it asks for as wholes."""
+    return {part.argument.variable for part in tree.walk(node) if isinstance(part, tree.OfList)}
+
+
+def _asks_before(node: Any) -> set[str | None]:
+    """The variables of which it asks for the event before."""
+    return {part.argument.variable for part in tree.walk(node) if isinstance(part, tree.Prev)}
+
+
+def _bound(groups: Groups) -> Env:
+    env: Env = {}
+    for group in groups:
+        for variable, event in group:
+            env[variable] = (*env.get(variable, ()), event)
+    return env
+
+
+def _positive_parts(pattern: tree.Next) -> list[tree.Part]:
+    return [part for part in pattern.parts if not isinstance(part, tree.Not)]
 
 
 def _negations(part: tree.Part) -> Iterator[tree.Not]:
@@ -456,15 +661,11 @@ def _negations_above(node: tree.Part, variable: str | None) -> tuple[tree.Not, .
 
 def _events(node: tree.Pattern, env: Env) -> list[Event]:
     """The events of an instance of `node`: none for an OR branch that was not taken."""
-    return [env[leaf.variable] for leaf in tree.positives(node) if leaf.variable is not None and leaf.variable in env]
-
-
-def _follows(env: Env, x: Env) -> bool:
-    return not env or end(list(env.values())) < start(list(x.values()))
+    return [event for leaf in tree.positives(node) for event in env.get(str(leaf.variable), ())]
 
 
 def _is_disjoint(env: Env, x: Env) -> bool:
-    return not set(env.values()) & set(x.values())
+    return not set(_flat(env)) & set(_flat(x))
 
 
 def _variables(query: tree.Query) -> list[str]:
@@ -501,7 +702,7 @@ def _trigger_type(query: tree.Query) -> str | None:
     if not isinstance(query.pattern, tree.Seq):
         return None
     last = [part for part in query.pattern.parts if not isinstance(part, tree.Not)][-1]
-    return last.variable if isinstance(last, tree.Type) else None
+    return last.variable if isinstance(last, tree.Type) and not last.is_optional else None
 
 
 def _multiples(period: Fraction, events: Sequence[Event]) -> list[int | Fraction]:
@@ -550,7 +751,8 @@ def _computed(node: Any, members: list[tuple[Partition, Env]]) -> Any:
 def _aggregate(function: str, argument: tree.Attribute | None, members: list[tuple[Partition, Env]]) -> Any:
     if argument is None:
         return len(members)
-    values = [value for part, env in members if (value := part.value(argument, env)) is not None]
+    told = [part.value(argument, env) for part, env in members]  # of a list, its values
+    values = [value for each in told for value in (each if isinstance(each, list) else [each]) if value is not None]
     if function == "COUNT":
         return len(values)
     if not values:

@@ -119,6 +119,31 @@ def calculate_durations(op: str, left: Any, right: Any) -> Any:
     return timedelta(microseconds=round(result))
 
 
+def of_list(function: str, values: list[Any]) -> Any:
+    """A value of a list of values, nulls among them. Only COUNT and the ends see these."""
+    if function == "COUNT":
+        return len(values)
+    if function in ("FIRST", "LAST"):
+        return None if not values else values[0 if function == "FIRST" else -1]
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    if function in ("MIN", "MAX"):
+        return min(known) if function == "MIN" else max(known)
+    if isinstance(known[0], float):
+        total: Any = math.fsum(known)
+        return total if function == "SUM" else total / len(known)
+    if isinstance(known[0], timedelta):
+        microseconds = sum(value // MICROSECOND for value in known)
+        return timedelta(microseconds=microseconds if function == "SUM" else round(microseconds / len(known)))
+    exact = sum(map(Fraction, known), Fraction(0))
+    if function == "AVG":
+        return float(exact / len(known))
+    if isinstance(known[0], Decimal):
+        return decimal_of(exact)
+    return int(exact) if -(2**63) <= exact < 2**63 else float(exact)
+
+
 def inverse(verdict: bool | None) -> bool | None:
     return None if verdict is None else not verdict
 

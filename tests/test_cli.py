@@ -171,7 +171,7 @@ def test_a_spark_that_there_is_not_is_wrong_usage(tmp_path: Path) -> None:
 
 
 def test_the_query_may_be_given_as_text(seqube: Command) -> None:
-    done = seqube("run", "--query", "SEQ(A a, B b) WITHIN 1 s", "--events", "events.csv", "--json")
+    done = seqube("run", "--query", "SEQ(Wash a, Operate b) WITHIN 1 ms", "--events", "events.csv", "--json")
     assert done.document["results"] == {"query": {"count": 0, "columns": ["start", "end", "a", "b"], "rows": []}}
 
 
@@ -450,3 +450,44 @@ def test_the_tour_runs_through() -> None:
     assert done.returncode == 0, done.stderr
     assert "matches in 1,000,000 events" in done.stdout
     assert "there is no variable 'x'" in done.stdout
+
+
+# ---------------------------------------------------------------- a first day
+
+
+def test_what_a_person_should_know_is_said_on_stderr_and_in_json(seqube: Command) -> None:
+    done = seqube("run", "--query", "SEQ(Wash w, Operation o) WITHIN 5 min", "--events", "events.csv", "--unit", "s", "--json")
+    assert done.code == 0
+    assert done.err == "note: no event is of the type 'Operation'; near it are 'Operate'\n"
+    assert "Operate" in done.document["results"]["query"]["notes"][0]
+
+
+def test_arguments_are_called_by_their_options(seqube: Command) -> None:
+    missing = seqube("run", "--query", "A WITHIN 5", "--events", "events.csv", "--type", "kind")
+    assert (missing.code, "--type COL" in missing.err, 'type="' in missing.err) == (2, True, False)
+
+
+@pytest.mark.parametrize(("file_format", "line"), [("csv", '"tool","lag"'), ("json", '{"tool": 1, "lag": 300}')])
+def test_a_format_without_a_folder_is_printed(file_format: str, line: str, seqube: Command) -> None:
+    text = "SEQ(Recycle r, !Disinfect d, Operate o, [id]) WITHIN 10 min RETURN r.id AS tool, o.ts - r.ts AS lag"
+    done = seqube("run", "--query", text, "--events", "events.csv", "--unit", "s", "--format", file_format)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[0] == line
+
+
+@pytest.mark.parametrize("more", [["--format", "parquet"], ["--format", "csv"], ["--format", "json", "--json"]])
+def test_a_format_that_cannot_be_printed_is_refused(more: list[str], seqube: Command) -> None:
+    done = seqube(*RUN, *more)
+    assert (done.code, done.out) == (2, "")
+    assert "--out" in done.err
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_events_from_standard_input(kind: str, tmp_path: Path) -> None:
+    table = generate("stock", 300, 1)
+    cli.write(table, tmp_path / f"events.{kind}")
+    command = [sys.executable, "-m", "seqube", "run", "--query", "SEQ(DELL a, QQQ b) WITHIN 1 s AGG COUNT(*) EMIT TOTAL"]
+    command += ["--events", "-", "--json"]
+    with (tmp_path / f"events.{kind}").open("rb") as file:
+        done = subprocess.run(command, stdin=file, capture_output=True, check=True, text=True)
+    assert json.loads(done.stdout)["events"] == 300

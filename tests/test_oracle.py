@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hand_worked import AGGREGATES, CASES, events
-from oracle import aggregates, matches, results, stream
+from hand_worked import AGGREGATES, CASES, PARTIAL, RUNS, events
+from oracle import Event, aggregates, matches, partial_runs, results, stream
 from seqube.language import parse
 
 NAN = float("nan")
@@ -16,11 +16,24 @@ NAN = float("nan")
 def found(query: str, text: str, hierarchy: Any = None) -> list[str]:
     """The matches, each as the names of its events."""
     given = events(text)
+    return [shown(match, given) for match in matches(parse(query), given, hierarchy)]
+
+
+def shown(match: dict[str, Any], given: list[Event]) -> str:
     names = [f"{event.type}{event.ts}" for event in given]
-    return [" ".join("-" if row is None else names[row] for row in m.values()) for m in matches(parse(query), given, hierarchy)]
+    lists = {v: f"[{' '.join(names[row] for row in rows)}]" for v, rows in match.items() if isinstance(rows, tuple)}
+    return " ".join(lists[v] if v in lists else "-" if row is None else names[row] for v, row in match.items())
 
 
-@pytest.mark.parametrize(("query", "text", "expected"), CASES)
+@pytest.mark.parametrize(("query", "text", "expected"), PARTIAL)
+def test_partial_runs(query: str, text: str, expected: list[str]) -> None:
+    given = events(text)
+    told = partial_runs(parse(query), given)
+    found = [f"{shown({v: run[v] for v in run if v not in ('start', 'end', 'reached')}, given)} {run['reached']}" for run in told]
+    assert found == expected
+
+
+@pytest.mark.parametrize(("query", "text", "expected"), CASES + RUNS)
 def test_matches(query: str, text: str, expected: list[str]) -> None:
     assert sorted(found(query, text)) == sorted(expected)
 

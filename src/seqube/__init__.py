@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from seqube.errors import DataError, LimitError, PlanError, QueryError, SchemaError, SequbeError
+from seqube.errors import ArgumentError, DataError, LimitError, PlanError, QueryError, SchemaError, SequbeError, SequbeWarning
 
 if TYPE_CHECKING:
     from seqube.cube import Cube
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "ArgumentError",
     "Cube",
     "DataError",
     "Events",
@@ -46,6 +47,7 @@ __all__ = [
     "Rules",
     "SchemaError",
     "SequbeError",
+    "SequbeWarning",
     "Stream",
     "__version__",
     "explain",

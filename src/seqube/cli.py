@@ -8,8 +8,13 @@ codes: 0 done; 1 failed while running; 2 the query or the usage is wrong. Errors
 
 from __future__ import annotations
 
+import atexit
 import os
+import re
+import shutil
 import sys
+import tempfile
+import warnings
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -18,8 +23,8 @@ import typer
 from rich.progress import Progress
 
 from seqube.engine.limits import LIMITS, Limits
-from seqube.errors import DataError, LimitError, PlanError, QueryError, SequbeError
-from seqube.output import Format, err, note, out, places_for, plain, print_json, show, write
+from seqube.errors import DataError, LimitError, PlanError, QueryError, SequbeError, SequbeWarning
+from seqube.output import Format, err, note, out, places_for, plain, print_json, print_table, show, write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +44,10 @@ program = typer.Typer(no_args_is_help=True, add_completion=False, pretty_excepti
 def app() -> None:
     """Run the command that was typed, and turn errors into a message and an exit code."""
     try:
-        program()
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", SequbeWarning)
+            warnings.showwarning = _tell  # type: ignore[assignment]  # where it was raised is of no use here
+            program()
     except SequbeError as error:
         _fail(type(error).__name__, str(error), FAILED if isinstance(error, DataError | LimitError) else WRONG)
     except OSError as error:
@@ -51,16 +59,42 @@ def app() -> None:
         _fail("internal error", f"{type(error).__name__}: {error}\n  hint: {hint}", FAILED)
 
 
+def _tell(message: Warning | str, *where: object) -> None:
+    """A warning as a note."""
+    note(f"note: {_as_options(str(message))}")
+
+
+def _as_options(message: str) -> str:
+    """What is an argument in Python is an option here."""
+    return re.sub(r'\b(type|time|unit)="([^"]*)"', lambda found: f"--{found[1]} {found[2].replace('...', 'COL')}", message)
+
+
 def _fail(kind: str, message: str, code: int) -> NoReturn:
+    message = _as_options(message)
     if "--json" in sys.argv:
         print_json({"error": {"kind": kind, "message": message}})
     note(f"{kind}: {message}")
     raise SystemExit(code)
 
 
+def _from_stdin(path: str) -> str:
+    """The path of the events; what comes through a pipe is put into a file first, so that it can be read like any other."""
+    if path != "-":
+        return path
+    start = sys.stdin.buffer.read(64)
+    kind = "parquet" if start.startswith(b"PAR1") else "json" if start.lstrip().startswith(b"{") else "csv"
+    with tempfile.NamedTemporaryFile(suffix=f".{kind}", delete=False) as file:
+        atexit.register(Path(file.name).unlink, missing_ok=True)
+        file.write(start)
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return file.name
+
+
 QueryFile = Annotated[Path | None, typer.Argument(metavar="QUERY.sqb", help="A file with one query, or several with names.")]
 QueryText = Annotated[str | None, typer.Option("--query", metavar="TEXT", help="The query itself, instead of a file.")]
-EventsPath = Annotated[str, typer.Option("--events", metavar="PATH", help="CSV, JSON lines or Parquet.")]
+EventsPath = Annotated[
+    str, typer.Option("--events", metavar="PATH", callback=_from_stdin, help="CSV, JSON lines or Parquet; - reads standard input.")
+]
 TypeColumn = Annotated[str, typer.Option("--type", metavar="COL", help="The column that holds the event type.")]
 TimeColumn = Annotated[str, typer.Option("--time", metavar="COL", help="The column that holds the time.")]
 Unit = Annotated[str, typer.Option(help="The unit of an integer time column: us, ms, s ...")]
@@ -118,7 +152,9 @@ def run(
     unit: Unit = "ms",
     hierarchy: HierarchyPath = None,
     folder: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write one file per query there.")] = None,
-    file_format: Annotated[Format, typer.Option("--format", help="The kind of file that --out writes.")] = Format.parquet,
+    file_format: Annotated[
+        Format | None, typer.Option("--format", help="What --out writes, parquet unless given; without --out, what is printed.")
+    ] = None,
     strategy: Strategy = "auto",
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows of each result.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -138,8 +174,11 @@ def run(
     settings = _place(on_spark, master, conf)
     if truncate and on_spark:
         raise typer.BadParameter("what tasks of Spark give cannot be cut short and marked", param_hint="--truncate with --spark")
+    if folder is None and file_format is not None and (file_format is Format.parquet or len(queries) > 1 or as_json):
+        what = "parquet" if file_format is Format.parquet else "--json" if as_json else "several queries"
+        raise typer.BadParameter("with --out DIR there is a file for each query", param_hint=f"--format without --out, and {what}")
     concepts = _read_hierarchy(hierarchy)
-    places = places_for(folder, [*queries, REJECTED], file_format) if folder is not None else {}
+    places = places_for(folder, [*queries, REJECTED], file_format or Format.parquet) if folder is not None else {}
     asked_for = (limits, queries, events, places, type_column, time_column, unit, concepts, strategy, limit)
     found = _run_here(*asked_for) if settings is None else _run_on_spark(settings, *asked_for)
     tables = found.tables
@@ -156,6 +195,7 @@ def run(
                 "results": {
                     name: {"count": found.totals[name], "columns": table.column_names}
                     | ({"truncated": found.truncated[name]} if name in found.truncated else {})
+                    | ({"notes": found.notes[name]} if found.notes.get(name) else {})
                     | ({"file": str(places[name])} if places else {"rows": plain(table.to_pylist())})
                     for name, table in tables.items()
                 },
@@ -163,7 +203,9 @@ def run(
         )
         return
     for name, table in tables.items():
-        if places:
+        if folder is None and file_format is not None:
+            print_table(table, file_format)
+        elif places:
             n_rows = found.totals[name] if limit is None else min(limit, found.totals[name])
             out.print(f"{name}: {n_rows:,} rows in {places[name]}", highlight=False, soft_wrap=True, markup=False)
         else:
@@ -174,7 +216,7 @@ def run(
 class _Found:
     """What came of a run: how many rows were events, why others were not, and the rows of each result (all, or those asked for).
 
-    `truncated` says of a result which limit cut it short.
+    `truncated` says of a result which limit cut it short, `notes` what a person should know of it.
     """
 
     n_events: int
@@ -182,6 +224,7 @@ class _Found:
     totals: dict[str, int]
     tables: dict[str, pa.Table]
     truncated: dict[str, str]
+    notes: dict[str, tuple[str, ...]]
 
 
 def _run_here(
@@ -210,7 +253,8 @@ def _run_here(
             if stream.rejected:
                 write(stream.rejected.table, places[REJECTED])
     cut = {name: said for name in queries if (said := results[name].truncated)}
-    return _Found(len(stream), stream.rejected.reasons, {name: len(results[name]) for name in queries}, tables, cut)
+    totals, notes = {name: len(results[name]) for name in queries}, {name: results[name].notes for name in queries}
+    return _Found(len(stream), stream.rejected.reasons, totals, tables, cut, notes)
 
 
 def _read_on_spark(
@@ -272,7 +316,7 @@ def _run_on_spark(
         found.unpersist()
         if places and reasons:
             Sink(str(places[REJECTED].resolve()), places[REJECTED].suffix[1:]).write(source.rejected())
-    return _Found(n_events, reasons, totals, tables, {})
+    return _Found(n_events, reasons, totals, tables, {}, {})
 
 
 @program.command()
@@ -392,7 +436,7 @@ def _forecast_on_spark(
     with err.status(f"Predicting over {n_events:,} events"), spark_errors(events):
         frame = forecasting.forecast(rules, source, concepts, strategy, limits=LIMITS)
         n_predictions, shown = _take(frame, place, limit, SHOWN_ROWS if limit is None else None)
-    return _Found(n_events, reasons, {"predictions": n_predictions}, {"predictions": shown}, {})
+    return _Found(n_events, reasons, {"predictions": n_predictions}, {"predictions": shown}, {}, {})
 
 
 @program.command()

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
+from seqube.arguments import checked
 from seqube.errors import PlanError, did_you_mean
 from seqube.events import Events, Hierarchy
 from seqube.language import parse
@@ -36,6 +37,7 @@ from seqube.language.tree import (
     Query,
     Seq,
     Type,
+    quantifiers,
     renaming,
     transform_query,
     variables_of,
@@ -66,6 +68,7 @@ class Cube:
     (2, 1)
     """
 
+    @checked
     def __init__(
         self,
         events: Any,
@@ -136,6 +139,7 @@ class Cube:
 
     # ------------------------------------------------------------ moves
 
+    @checked
     def drill_down(self, concept: Sequence[ConceptMove] = (), pattern: Sequence[PatternMove] = ()) -> Cube:
         """The finer query: types replaced by finer ones (coarser where negated), then components put in."""
         query = self._retyped(concept, finer=True)
@@ -143,11 +147,13 @@ class Cube:
             query = self._inserted(query, name, position)
         return self._moved(query, _written(concept, pattern, "put in"))
 
+    @checked
     def roll_up(self, concept: Sequence[ConceptMove] = (), pattern: Sequence[PatternMove] = ()) -> Cube:
         """The coarser query: types replaced by coarser ones (finer where negated), then components taken out."""
         query = self._retyped(concept, finer=False)
         return self._moved(self._removed(query, pattern), _written(concept, pattern, "take out"))
 
+    @checked
     def slice(self, predicate: str) -> Cube:
         """The same pattern where a predicate over its variables holds as well: `cube.slice("a.price > 10")`."""
         pattern, *rest = write(replace(self.query, where=(), returns=())).split("\n")
@@ -156,6 +162,7 @@ class Cube:
         prepare(query, self.events, self.hierarchy)
         return self._moved(query, f"where {predicate}")
 
+    @checked
     def children(self, insert: Sequence[str] = ()) -> Cuboids:
         """The cuboids one concept step finer, and those with one of the types in `insert` put in somewhere."""
         moves = [self.drill_down(concept=[move]) for move in self._concept_moves(finer=True)]
@@ -169,6 +176,7 @@ class Cube:
         removable = [(_plain(part), at) for at, part in enumerate(self._parts, 1) if isinstance(part, Not) or n_positive > 1]
         return Cuboids([*moves, *(self.roll_up(pattern=[move]) for move in removable)])
 
+    @checked
     def pivot(self, rows: int | tuple[int, int], columns: int | tuple[int, int]) -> pd.DataFrame:
         """Counts by the types at two positions: those one step below or, with `(position, n)`, n steps below."""
         sides = [self._side(rows), self._side(columns)]
@@ -347,6 +355,8 @@ def _flat(query: Query) -> Query:
         raise PlanError(
             "a cube is a SEQ of types, some negated\n  hint: AND, OR and negated expressions have no finer or coarser types"
         )
+    if quantifiers(pattern) or query.order_by or query.skip is not None:
+        raise PlanError("a cube counts single events in any order of equal times\n  hint: leave out quantifiers, ORDER BY and SKIP")
     return replace(query, pattern=pattern)
 
 

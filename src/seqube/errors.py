@@ -12,6 +12,8 @@ at the first mistake, so one run shows all of them, each with its place in the t
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -146,6 +148,33 @@ class LimitError(SequbeError):
     Traceback (most recent call last):
     seqube.errors.LimitError: the query was stopped after 1 rows: it has more than 1 rows (max_matches)...
     """
+
+
+class ArgumentError(SequbeError, TypeError):
+    """A function was called with something that it cannot take. The message names the argument and what it is for.
+
+    >>> sq.run("SEQ(A a, B b) WITHIN 5", pa.table({"type": ["A"], "ts": [1]}), hierarchy={"C": ["A", "B"]})
+    Traceback (most recent call last):
+    seqube.errors.ArgumentError: run: hierarchy is a dict, where Hierarchy | None is expected
+      hint: hierarchy: the concepts above the event types, a `Hierarchy`.
+    """
+
+
+class SequbeWarning(UserWarning):
+    """Something that is not wrong, but is often not what was meant: a type that no event has, times of another unit.
+
+    >>> result = sq.run("SEQ(Pay p, Refund r) WITHIN 5", pa.table({"type": ["Pay", "Return"], "ts": [1, 2]}))
+    >>> result.notes
+    ("no event is of the type 'Refund'; near it are 'Return'",)
+    """
+
+
+def warn(note: str) -> None:
+    """Say a note where the caller of Seqube is, so that its own line is shown."""
+    frame, depth = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == __package__:
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(note, SequbeWarning, stacklevel=depth)
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:

@@ -11,7 +11,7 @@ import math
 import os
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, assert_never
 
 from rich.console import Console
 from rich.markup import escape
@@ -55,22 +55,35 @@ def write(table: pa.Table, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        match path.suffix:
-            case ".parquet":
-                from pyarrow import parquet
-
-                parquet.write_table(table, draft)
-            case ".csv":
-                from pyarrow import csv
-
-                csv.write_csv(flatten(table), draft)
-            case _:  # JSON, an object a line
-                with draft.open("w", encoding="utf-8") as file:
-                    for batch in table.to_batches(max_chunksize=10_000):
-                        file.writelines(json.dumps(plain(row)) + "\n" for row in batch.to_pylist())
+        with draft.open("wb") as file:
+            _write_to(table, file, Format(path.suffix[1:]))
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def print_table(table: pa.Table, file_format: Format) -> None:
+    """A whole table on stdout, for the next program."""
+    sys.stdout.flush()
+    _write_to(table, sys.stdout.buffer, file_format)
+    sys.stdout.flush()
+
+
+def _write_to(table: pa.Table, file: BinaryIO, file_format: Format) -> None:
+    match file_format:
+        case Format.parquet:
+            from pyarrow import parquet
+
+            parquet.write_table(table, file)
+        case Format.csv:
+            from pyarrow import csv
+
+            csv.write_csv(flatten(table), file)
+        case Format.json:  # an object a line
+            for batch in table.to_batches(max_chunksize=10_000):
+                file.writelines(json.dumps(plain(row)).encode() + b"\n" for row in batch.to_pylist())
+        case _:
+            assert_never(file_format)
 
 
 def flatten(table: pa.Table) -> pa.Table:

@@ -1,27 +1,27 @@
 """The story on one screen: text is parsed and bound, bound queries are planned, plans are run, and a plan can explain itself.
 
-    parse    text -> Query                     language
-    check    Query against the columns         language, events
-    plan     Query -> physical plan            plan
-    run      plan, events -> result            engine
-    explain  plan, statistics -> its reasons   plan
-
-The engine is loaded when something is run, so that importing Seqube compiles nothing.
+parse    text -> Query                     language
+check    Query against the columns         language, events
+plan     Query -> physical plan            plan
+run      plan, events -> result            engine, loaded only then: importing Seqube compiles nothing
+explain  plan, statistics -> its reasons   plan
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
+from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
 from seqube.errors import Problem, QueryError
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
 from seqube.language.spelling import check_types
-from seqube.plan import explain as words
-from seqube.plan.explain import Explanation
+from seqube.plan.explain import Explanation, explain_workload
 from seqube.plan.needs import Plan
+from seqube.plan.notes import notes_on
 from seqube.plan.optimizer import ALONE, WorkloadPlan, optimize
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def run(
     limits: Limits | None = ...,
     **named: Unpack[Named],
 ) -> Results: ...
+@checked
 def run(
     query: str | Query | Workload,
     events: Any,
@@ -83,16 +84,16 @@ def run(
     >>> result.table.to_pylist()
     [{'card': 1, 'lag': 90}]
     """
-    from seqube.engine.results import Result, Results
+    from seqube.engine.results import Results
     from seqube.engine.workload import run_workload
 
     limits = read_limits(limits, named, may_truncate=True)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    found = run_workload(plan(query, stream, hierarchy, strategy), stream, limits)
-    results = {name: Result(rows, stream.rejected, limits) for name, rows in found.items()}
+    results = run_workload(plan(query, stream, hierarchy, strategy), stream, limits)
     return Results(results) if isinstance(query, Mapping) else results[ALONE]
 
 
+@checked
 def explain(
     query: str | Query | Workload,
     events: Any = None,
@@ -117,19 +118,21 @@ def explain(
        └─ scan B as b
     """
     stream = events if events is None or isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    return words.explain_workload(plan(query, stream, hierarchy, strategy), stream.statistics if stream is not None else None)
+    return explain_workload(plan(query, stream, hierarchy, strategy), stream.statistics if stream is not None else None)
 
 
 def plan(
     query: str | Query | Workload, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto"
 ) -> WorkloadPlan:
     """One query or several, checked against the events they are for, and planned."""
-    queries = {name: bind(text, events, hierarchy) for name, text in _by_name(query).items()}
+    by_name = query if isinstance(query, Mapping) else {ALONE: query}
+    queries = {name: bind(text, events, hierarchy) for name, text in by_name.items()}
     if events is None:
         return optimize(queries, hierarchy, None, strategy)
     from seqube.engine.workload import measure
 
-    return optimize(queries, hierarchy, measure(queries, events, hierarchy), strategy)
+    notes = {name: notes_on(bound, events, hierarchy) for name, bound in queries.items()}
+    return replace(optimize(queries, hierarchy, measure(queries, events, hierarchy), strategy), notes=notes)
 
 
 def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> Plan:
@@ -139,16 +142,12 @@ def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | No
 
 def bind(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None) -> Query:
     """A query, checked against the columns and the types of the events it is for."""
-    schema = events.schema if events is not None else None
     if not isinstance(query, str | Query):
         raise QueryError(Problem(f"a query is a text or a parsed Query, not a {type(query).__name__}"))
+    schema = events.schema if events is not None else None
     bound = parse(query, schema) if isinstance(query, str) else query
+    if bound is query:
+        check(bound, schema)
     if events is not None:
-        if bound is query:
-            check(bound, schema)
         check_types(bound, events.type_names, hierarchy)
     return bound
-
-
-def _by_name(query: str | Query | Workload) -> Workload:
-    return query if isinstance(query, Mapping) else {ALONE: query}

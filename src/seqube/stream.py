@@ -23,6 +23,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 import numpy as np
 import pyarrow as pa
 
+from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import seal, unseal
@@ -32,7 +33,8 @@ from seqube.errors import DataError, PlanError
 from seqube.events import Events, Hierarchy, Rejected
 from seqube.events.buffer import EventBuffer
 from seqube.events.intake import Declared, Intake, read_columns
-from seqube.events.schema import TIME, TYPE, value_type
+from seqube.events.rows import MISFITS
+from seqube.events.schema import TIME, TYPE, is_moment, is_text, value_type
 from seqube.events.times import read_times
 from seqube.language import Query
 from seqube.language.tree import Window, columns_of
@@ -68,7 +70,7 @@ class QueryStats:
     """How one query of a stream is doing. Times are those of the time column; `lag` is in its ticks."""
 
     kept: int  # events that its operator remembers
-    n_bytes: int  # of its state, as it is saved
+    n_bytes: int  # of its state
     rows: int  # that have come out
     lag: int  # from what is decided to the newest event
     since: Any  # its answers are whole from this time on; None: from the beginning, or (where it is not whole) not known
@@ -128,6 +130,7 @@ class Stream:
     [{'card': 1}]
     """
 
+    @checked
     def __init__(
         self,
         queries: str | Query | Mapping[str, str | Query] | None = None,
@@ -229,6 +232,7 @@ class Stream:
         with self._lock:
             return dict(self._standing.queries)
 
+    @checked
     @_alone
     def add(self, name: str, query: str | Query) -> Any:
         """Add a query to the running stream; it sees the events that are still kept, and reports what is final from now on.
@@ -240,6 +244,7 @@ class Stream:
         self._standing.add(_name(name), bind(query, None))
         return self._whole_from(name)
 
+    @checked
     @_alone
     def remove(self, name: str) -> None:
         """Remove a query; what it had not reported is not reported any more.
@@ -248,6 +253,7 @@ class Stream:
         """
         self._standing.remove(name)
 
+    @checked
     @_alone
     def replace(self, name: str, query: str | Query) -> Any:
         """Let another query answer under this name as soon as it is whole: from the time on that this gives; None if that is now.
@@ -274,7 +280,7 @@ class Stream:
 
     @property
     def stats(self) -> StreamStats:
-        """How the stream and each query are doing. The sizes of states are measured when this is asked for."""
+        """How the stream and each query are doing."""
         with self._lock:
             standing, schema = self._standing, self._intake.schema
             unseen = () if schema is None else tuple(field.name for field in schema.columns if pa.types.is_null(field.type))
@@ -295,8 +301,8 @@ class Stream:
         state = reporting.state
         latest = newcomer or reporting
         return QueryStats(
-            kept=len(state.events) if reporting.has_begun and state.events is not None else 0,
-            n_bytes=len(reporting.to_bytes() or b""),
+            kept=state.n_kept if reporting.has_begun else 0,
+            n_bytes=state.n_bytes if reporting.has_begun else 0,
             rows=reporting.n_rows.get(name, 0),
             lag=max(0, self._newest - self._watermark),
             since=self._shown(latest.since),
@@ -436,14 +442,15 @@ class Stream:
         schema = self._intake.schema
         if schema is None:
             raise DataError("advance: the stream has not begun, so nobody knows what its times are\n  hint: push events first")
-        is_moment = schema[TIME] == "time"
+        has_moments = schema[TIME] == "time"
         try:
             column = pa.array([time])
-            clock = read_times(column) if not isinstance(time, bool) and time is not None else None
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            is_time = (is_text(column.type) or is_moment(column.type)) if has_moments else pa.types.is_int64(column.type)
+            clock = read_times(column) if is_time else None
+        except MISFITS:
             clock = None
-        if clock is None or clock.faults or (clock.column.type != pa.int64()) != is_moment:
-            wanted = "a datetime or an ISO 8601 text" if is_moment else f"a whole number of {schema.unit}"
+        if clock is None or clock.faults or is_moment(clock.column.type) != has_moments:
+            wanted = "a datetime or an ISO 8601 text" if has_moments else f"a whole number of {schema.unit}"
             raise DataError(f"advance: {time!r} is no time of this stream\n  hint: its times are written as {wanted}")
         return int(clock.times[0])
 

@@ -6,20 +6,22 @@ the same line, as the language asks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
 
 from seqube.language import tree
-from seqube.language.functions import AGGREGATES
+from seqube.language.functions import AGGREGATES, OF_LISTS
 from seqube.language.names import column_name
-from seqube.language.tree import Attribute, Emit, Output, Predicate, Query, Value, Window
+from seqube.language.tree import Attribute, Emit, Output, Predicate, Query, Skip, Value, Window
 
 # fmt: off
 KEYWORDS = [
     "SEQ", "and", "Or", "NOT", "in", "between", "IS", "null", "TRUE", "false", "pattern", "WHERE", "partition", "Group",
     "GROUPBY", "by", "agg", "having", "within", "emit", "on", "trigger", "every", "total", "return", "as", "count", "SUM", "avg",
-    "min", "max", "events", "s", "m", "h",
+    "min", "max", "events", "s", "m", "h", "next", "STRICT", "order", "skip", "Keep", "partial", "past", "to", "first",
+    "LAST", "prev",
 ]
 # fmt: on
 odd_text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=6)
@@ -39,22 +41,33 @@ class Builder:
     draw: st.DrawFn
     fresh: list[str]
     n_negations: int = 0
+    in_condition: bool = True
+    repeated: list[str] = field(default_factory=list)  # the variables of parts with a quantifier
+    lists: list[str] = field(default_factory=list)  # those of them that stand for a list
 
     def flip(self) -> bool:
         return self.draw(st.booleans())
 
     # ---- patterns
 
-    def leaf(self) -> tree.Type:
+    def leaf(self, kind: type[tree.Composite] | None = None) -> tree.Type:
+        """A type; one that is a positive part of such an operator may be repeated."""
         variable = self.fresh.pop()
-        return tree.Type(variable if self.flip() else self.draw(names), variable)
+        quantifier = None
+        if kind in (tree.Seq, tree.Next, tree.Strict) and self.draw(st.integers(0, 3)) == 0:
+            least = self.draw(st.integers(0, 3))
+            most = self.draw(st.none() | st.integers(max(least, 1), 5))
+            quantifier = tree.Quantifier(least, most, kind is not tree.Seq and self.flip())
+            self.repeated.append(variable)
+            self.lists += [variable] * quantifier.is_list
+        return tree.Type(variable if self.flip() else self.draw(names), variable, quantifier)
 
     def pattern(self, depth: int, visible: Visible, path: tuple[int, ...]) -> tuple[tree.Pattern, Visible]:
         """A pattern, and the positive variables in it."""
         if depth == 0 or self.draw(st.integers(0, 3)) == 0:
             leaf = self.leaf()
             return leaf, [(leaf.variable or "", path)]
-        kind = self.draw(st.sampled_from([tree.Seq, tree.And, tree.Or]))
+        kind = self.draw(st.sampled_from([tree.Seq, tree.Next, tree.Strict, tree.And, tree.Or]))
         signs = [*self.draw(st.lists(st.booleans(), max_size=3)), True]
         if kind is tree.Or:
             signs = [True] * len(signs)
@@ -66,7 +79,8 @@ class Builder:
             if not positive:
                 self.n_negations += 1
                 inner_path = (*path, self.n_negations)
-            leaf = self.leaf() if self.flip() else None
+            run = kind in (tree.Next, tree.Strict)
+            leaf = self.leaf(kind if positive else None) if self.flip() or (run and positive) else None
             if leaf is not None:
                 own.append((leaf.variable or "", inner_path))
             shapes.append((positive, inner_path, leaf))
@@ -124,10 +138,20 @@ class Builder:
     def attribute(self, usable: list[str]) -> Value:
         if not usable:
             return tree.Literal(None)
-        return Attribute(self.draw(st.sampled_from(usable)), self.draw(names))
+        named = Attribute(self.draw(st.sampled_from(usable)), self.draw(names))
+        of_any_kind = [name for name, function in OF_LISTS.items() if function.result is None]
+        return self.of_list(named, of_any_kind) if named.variable in self.repeated and self.flip() else named
+
+    def of_list(self, named: Attribute, functions: Sequence[str] = tuple(OF_LISTS)) -> Value:
+        """A value of the list that a variable stands for."""
+        function = self.draw(st.sampled_from(functions))
+        return tree.OfList(function, Attribute(named.variable, "ts") if OF_LISTS[function].of_events else named)
 
     def value(self, usable: list[str], depth: int) -> Value:
         choice = self.draw(st.integers(0, 5 if depth else 2))
+        before = [name for name in usable if name in self.lists]
+        if self.in_condition and before and self.draw(st.integers(0, 3)) == 0:
+            return tree.Prev(Attribute(self.draw(st.sampled_from(before)), self.draw(names)))
         if choice == 0:
             return tree.Literal(self.draw(numbers))
         if choice == 1:
@@ -170,18 +194,33 @@ def queries(draw: st.DrawFn) -> Query:
     usable = [name for name, _ in positive]
     seen: Visible = list(dict.fromkeys([*positive, *((part.variable or "", ()) for part in own)]))
     where = builder.predicates(seen, ()) if builder.flip() else ()
-    keys = tuple(draw(st.lists(names, max_size=2, unique=True)))
+    keys = tuple(draw(st.lists(names, min_size=1, max_size=2, unique=True)))
+    order = tuple(draw(st.lists(names, max_size=2, unique=True)))
+    skip = draw(
+        st.sampled_from([None, None, Skip("PAST LAST"), Skip("TO NEXT"), Skip("TO FIRST", usable[0]), Skip("TO LAST", usable[-1])])
+    )
+    builder.in_condition = False
 
     def grouped() -> Attribute:
         if keys and builder.flip():
             return Attribute(None, draw(st.sampled_from(keys)))
-        return Attribute(draw(st.sampled_from(usable)), draw(names))
+        single = [name for name in usable if name not in builder.lists]
+        return Attribute(draw(st.sampled_from(single)), draw(names)) if single else Attribute(None, draw(st.sampled_from(keys)))
 
-    query = Query(pattern, builder.window(("us", "ticks", "events")), where, keys)
+    def returned() -> Value:
+        whole = [name for name in usable if name in builder.lists]
+        if whole and builder.flip():  # a list is returned as it is, or one value of it
+            named = Attribute(draw(st.sampled_from(whole)), draw(names))
+            return named if builder.flip() else builder.of_list(named)
+        return grouped() if builder.flip() else builder.value([name for name in usable if name not in whole], 2)
+
+    query = Query(pattern, builder.window(("us", "ticks", "events")), where, keys, order_by=order, skip=skip)
     shape = draw(st.sampled_from(["matches", "returns", "aggregates"]))
     if shape == "returns":
-        values = [grouped() if builder.flip() else builder.value(usable, 2) for _ in range(draw(st.integers(1, 3)))]
-        return Query(pattern, query.window, where, keys, returns=builder.outputs(values, set()))
+        values = [returned() for _ in range(draw(st.integers(1, 3)))]
+        partial = isinstance(pattern, tree.Next) and skip is None and builder.flip()
+        outputs = builder.outputs(values, {"reached", "end"} if partial else set())
+        return replace(query, returns=outputs, keeps_partial=partial)
     if shape == "matches":
         return query
     when = draw(st.sampled_from(["trigger", "every", "total"]))
@@ -202,4 +241,4 @@ def queries(draw: st.DrawFn) -> Query:
     having = tuple(
         tree.Comparison(">", aggregate(), draw(st.builds(tree.Literal, numbers))) for _ in range(draw(st.integers(0, 2)))
     )
-    return Query(pattern, query.window, where, keys, tuple(groups), aggregates, having, emit)
+    return replace(query, group_by=tuple(groups), aggregates=aggregates, having=having, emit=emit)

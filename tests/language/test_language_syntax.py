@@ -14,7 +14,7 @@ DOT = 'a name with a dot in it takes double quotes: "com.acme.Order"'
 STRAIGHT = "strings take straight single quotes: 'A'"
 ONE = "one query at a time; a file holds several, each headed by a line -- name: hygiene"
 CLOSE = "end it with a single quote; a quote inside a string is written twice: 'it''s'"
-FUNCTIONS = "there are SEQ, AND, OR, COUNT, SUM, AVG, MIN, MAX, STDDEV, VARIANCE"
+FUNCTIONS = "there are SEQ, NEXT, STRICT, AND, OR, COUNT, SUM, AVG, MIN, MAX, STDDEV, VARIANCE, FIRST, LAST, PREV"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 import seqube
 from seqube.language import parse
-from seqube.language.functions import AGGREGATES
+from seqube.language.functions import FUNCTIONS
 from seqube.language.parser import _parser
 from seqube.language.words import CALLED, CLAUSE_WORDS, COUNTED, KEYWORDS, OPERATORS
 from seqube.language.writer import write
@@ -30,9 +30,9 @@ def test_the_grammar_has_these_keywords() -> None:
     assert set(spelled) | set(CALLED) == set(KEYWORDS)
 
 
-def test_the_grammar_has_these_operators_and_aggregates() -> None:
+def test_the_grammar_has_these_operators_and_functions() -> None:
     assert alternatives("OPERATOR") == set(OPERATORS)
-    assert alternatives("FUNCTION") == set(AGGREGATES)
+    assert alternatives("FUNCTION") == set(FUNCTIONS)
 
 
 def test_what_begins_a_clause_does_so_in_the_grammar() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -345,10 +346,12 @@ def test_names_that_are_taken_or_unknown_are_refused(begun: bool) -> None:
     for call in (stream.remove, lambda name: stream.replace(name, PAIRS)):
         with pytest.raises(sq.PlanError, match=r"there is no query 'hygeine'\n  hint: did you mean 'hygiene'"):
             call("hygeine")
-    with pytest.raises(sq.PlanError, match="a query is called by a text, not by 5"):
+    with pytest.raises(sq.ArgumentError, match="add: name is"):
         stream.add(5, PAIRS)  # type: ignore[arg-type]
-    with pytest.raises(sq.QueryError, match="a query is a text or a parsed Query, not a int"):
+    with pytest.raises(sq.ArgumentError, match="add: query is"):
         stream.add("more", 5)  # type: ignore[arg-type]
+    with pytest.raises(sq.PlanError, match="a query is called by a text, not by ''"):
+        stream.add("", PAIRS)
 
 
 def test_a_wrong_query_is_refused_and_changes_nothing() -> None:
@@ -424,7 +427,9 @@ def test_a_stream_is_loaded_as_it_was_saved() -> None:
     for each in (stream, again):
         each.push([row("A", 1), row("B", 5), row("B", 4)])
     third = sq.Stream.load(again.save())
-    assert third.stats == stream.stats
+    one, other = (replace(each.stats.queries["p"], n_bytes=0) for each in (third, stream))
+    assert one == other
+    assert replace(third.stats, queries={}) == replace(stream.stats, queries={})
     assert pairs(third.close(), "p") == pairs(stream.close(), "p") == [(1, 4), (1, 5)]
 
 
@@ -521,6 +526,6 @@ def test_stats_tell_how_each_query_is_doing() -> None:
     stats = stream.stats
     assert (stats.events, stats.late, stats.rejected, stats.waiting, stats.newest, stats.watermark) == (3, 0, 1, 1, 4, 3)
     assert (stats.queries["p"].rows, stats.queries["p"].lag, stats.queries["p"].kept) == (1, 1, 2)
-    assert stats.queries["p"].n_bytes > 100
+    assert stats.queries["p"].n_bytes > 0
     assert "match sequence of 2" in stats.queries["p"].plan
     assert "window-product" in stats.queries["n"].plan

@@ -49,6 +49,18 @@ class State:
     def reported(self) -> int:
         return self.decided
 
+    @property
+    def has_begun(self) -> bool:
+        return self.events is not None
+
+    @property
+    def n_kept(self) -> int:
+        return 0 if self.events is None else len(self.events)
+
+    @property
+    def n_bytes(self) -> int:
+        return 0 if self.events is None else self.events.table.nbytes
+
     def to_bytes(self) -> bytes:
         about = {"decided": self.decided, "seen": self.n_seen, "settled": self.n_settled}
         return write_state(self.events, self.numbers, about, self.counted)

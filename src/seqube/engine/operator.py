@@ -11,7 +11,12 @@ A whole stream at once is `run`, or `pieces` where its rows may be more than fit
 that ends before the watermark: no event before it is still to come. Without one, it is the newest event's time, at which more may
 come. However a stream is cut into batches, the same rows come out, each once.
 
-Invariant: an event before what was decided is refused, never silently too late.
+A state is *live*: the next step goes on with it in place (appends to arrays, moves their head, and never copies the window), so a
+step consumes the state that it is given, and only the one it returns goes on. Who wants to come back to a state writes it first. It
+is *durable* as bytes: `to_bytes` writes the events that may still matter with a few numbers, or the counters that stand for them,
+and `restore` builds the live state from that, with the same answers. The live state is a cache of the durable one.
+
+Invariant: an event before what was decided is refused, never silently too late; a state that was refused one is still the same.
 """
 
 from __future__ import annotations
@@ -38,8 +43,8 @@ class State(Protocol):
     """What must be remembered of a stream."""
 
     @property
-    def events(self) -> Events | None:
-        """Those that may still matter; None before the first batch."""
+    def has_begun(self) -> bool:
+        """Whether there was a batch, be it an empty one: what the events look like is known."""
 
     @property
     def decided(self) -> int:
@@ -49,6 +54,18 @@ class State(Protocol):
     def reported(self) -> int:
         """Every row up to here is out."""
 
+    @property
+    def n_kept(self) -> int:
+        """How many events are kept; none where counters stand for them."""
+
+    @property
+    def n_bytes(self) -> int:
+        """About what the live state takes."""
+
+    @property
+    def events(self) -> Events | None:
+        """The events that are kept, put together when asked for (which costs as many as there are); None where there are none."""
+
     def to_bytes(self) -> bytes: ...
 
 
@@ -57,7 +74,7 @@ Rows = TypeVar("Rows")  # what comes out: a table, or one for each query of a wo
 
 
 class Operator(ABC, Generic[S, Rows]):
-    """A plan as a state machine over batches. States are never changed: a step gives a new one."""
+    """A plan as a state machine over batches. `take`, `decide`, `step` and `finish` consume the state that they are given."""
 
     @abstractmethod
     def start(self) -> S: ...
@@ -85,20 +102,20 @@ class Operator(ABC, Generic[S, Rows]):
         """Take the next batch, if there is one, and give what is final; None if the stream has not begun."""
         newest = LOWEST
         if batch is not None:
-            if state.events is not None and len(batch) and int(batch.times[0]) <= state.decided:
+            if state.has_begun and len(batch) and int(batch.times[0]) <= state.decided:
                 raise DataError(
                     f"an event at {int(batch.times[0])} comes after the stream was decided up to {state.decided}\n"
                     "  hint: feed events in time order; late ones belong to the late output"
                 )
             state = self.take(state, batch)
             newest = int(batch.times[-1]) - 1 if len(batch) else LOWEST
-        if state.events is None:
+        if not state.has_begun:
             return state, None
         return self.decide(state, max(state.decided, newest if watermark is None else watermark - 1), final=False)
 
     def finish(self, state: S) -> tuple[S, Rows | None]:
         """Give what is left at the end of the stream; None if it never began."""
-        return (state, None) if state.events is None else self.decide(state, HIGHEST, final=True)
+        return self.decide(state, HIGHEST, final=True) if state.has_begun else (state, None)
 
     def run(self, events: Events) -> Rows:
         """The rows of a whole stream."""

@@ -357,11 +357,6 @@ def _with_null(values: Ints, valid: Mask) -> Ints:
     return values if valid.all() else np.where(valid, values, NULL)
 
 
-def partition_codes(events: Events, names: Sequence[str]) -> Ints | None:
-    """The partition of every event, -1 for none; None where there are no partitions."""
-    return code_columns([[events.column(name) for name in names]])[0][0] if names else None
-
-
 def code_columns(columns: Sequence[Sequence[pa.Array]]) -> tuple[list[Ints], int]:
     """Keys of several tables of columns as dense codes, equal where all columns are; -1 where one of them is null.
 

@@ -1,7 +1,8 @@
 """What a query returns: an Arrow table, with what was rejected on the way, shown as a table wherever it is looked at.
 
-Rows are found in pieces. The first million are found at once; of a larger result the rest is found when it is asked for, all of it
-(`table`) or piece by piece (`batches`), so a result may be far larger than memory.
+Rows are found in pieces, when they are asked for: all of them (`table`) or piece by piece (`batches`), so a result may be far
+larger than memory. Making a `Result` finds nothing. Whoever runs a query begins it (`begin_result`): the first million rows are
+found then, so that most results are whole, and what is wrong with a query shows where it was run, not where it is first looked at.
 
 Cost: `batches` finds all rows anew and holds one piece at a time; `table` holds everything, once.
 Invariant: `truncated` is set exactly when rows are missing.
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from html import escape
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -28,14 +29,17 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 20
 DRAWN_ROWS = 500
-EAGER_ROWS = 1 << 20  # found at once: most results are whole then, and what is wrong with a query shows when it is run
+EAGER_ROWS = 1 << 20  # found where a query is run
 BATCH_ROWS = 1 << 16
+
+Finder: TypeAlias = Callable[[Budget], Iterator[pa.Table]]  # finds the rows of a query in pieces, from the beginning
 
 
 class Result:
     """The rows of one query, as `run` gives them; `len(result)` is their number, and notebooks show them as a table.
 
-    `rejected` holds the input rows that were no events. `truncated` says which limit cut the rows short, or is None.
+    `rejected` holds the input rows that were no events. `truncated` says which limit cut the rows short, or is None. `notes` says
+    what a person should know: a type that no event has, times that look like those of another unit.
 
     >>> result = sq.run("SEQ(A a, B b) WITHIN 5", pa.table({"type": ["A", "B"], "ts": [1, 2]}))
     >>> len(result), result.table.column_names
@@ -45,25 +49,15 @@ class Result:
       start=1  end=2  a={type: A, ts: 1}  b={type: B, ts: 2}
     """
 
-    def __init__(
-        self, find: pa.Table | Callable[[Budget], Iterator[pa.Table]], rejected: Rejected, limits: Limits = NO_LIMITS
-    ) -> None:
+    def __init__(self, find: Finder, rejected: Rejected, limits: Limits = NO_LIMITS, notes: tuple[str, ...] = ()) -> None:
         self.rejected = rejected
+        self.notes = notes
         self.truncated: str | None = None
+        self._find = find
         self._limits = limits
         self._table: pa.Table | None = None
         self._taking = RLock()
-        if callable(find):
-            self._find = find
-            self._start()
-            self._take(EAGER_ROWS)
-        else:  # it is there already: only its rows are limited
-            budget = limits.budget()
-            self._table = find.slice(0, budget.room(len(find)))
-            try:
-                budget.find(len(find))
-            except LimitError as error:
-                self._cut(error)
+        self._start()
 
     @property
     def table(self) -> pa.Table:
@@ -132,8 +126,8 @@ class Result:
             raise error
         self.truncated = str(error).partition("\n")[0]
 
-    def __reduce__(self) -> tuple[Callable[..., Result], tuple[pa.Table, Rejected, str | None]]:
-        return _whole, (self.table, self.rejected, self.truncated)
+    def __reduce__(self) -> tuple[Callable[..., Result], tuple[pa.Table, Rejected, tuple[str, ...], str | None]]:
+        return _restored, (self.table, self.rejected, self.notes, self.truncated)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -225,11 +219,25 @@ class Result:
         if self.rejected:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.rejected.reasons.items())
             lines.append(f"  {self.rejected.count:,} input rows were rejected: {reasons}")
-        return lines
+        return lines + [f"  note: {note}" for note in self.notes]
 
 
-def _whole(table: pa.Table, rejected: Rejected, truncated: str | None) -> Result:
-    result = Result(table, rejected)
+def begin_result(find: Finder, rejected: Rejected, limits: Limits, notes: tuple[str, ...] = ()) -> Result:
+    """A result whose first rows are found."""
+    result = Result(find, rejected, limits, notes)
+    result._take(EAGER_ROWS)
+    return result
+
+
+def whole_result(table: pa.Table, rejected: Rejected, limits: Limits = NO_LIMITS, notes: tuple[str, ...] = ()) -> Result:
+    """A result of rows that are there already: only their number is limited."""
+    result = Result(lambda budget: iter([table]), rejected, limits, notes)
+    result._table = pa.concat_tables(result._rest)
+    return result
+
+
+def _restored(table: pa.Table, rejected: Rejected, notes: tuple[str, ...], truncated: str | None) -> Result:
+    result = whole_result(table, rejected, notes=notes)
     result.truncated = truncated
     return result
 

@@ -21,12 +21,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
-from seqube.errors import SchemaError, did_you_mean
+from seqube.arguments import checked
+from seqube.errors import SchemaError, did_you_mean, warn
 from seqube.events.files import Malformed
 from seqube.events.schema import TIME, TYPE, Schema
 from seqube.events.sources import load, one_chunk
 from seqube.events.statistics import Distinct, Statistics
-from seqube.events.times import Ints, Mask, read_times
+from seqube.events.times import Ints, Mask, doubt_unit, read_times
 
 Codes = npt.NDArray[np.int32]
 
@@ -69,6 +70,7 @@ class Events:
     type_names: tuple[str, ...]
     schema: Schema
 
+    @checked
     def __init__(self, data: Any, type: str = "type", time: str = "ts", unit: str = "ms") -> None:
         if isinstance(data, Events):
             self.__dict__.update(data.__dict__)
@@ -98,6 +100,8 @@ class Events:
             kept = ~np.logical_or.reduce([mask for mask, _ in faults])
             table, times, codes = table.filter(pa.array(kept)), times[kept], codes[kept]
         self._fill(*_sort(table, times, codes), names, schema, rejected)
+        for note in self.notes:
+            warn(note)
 
     @classmethod
     def _of(
@@ -207,6 +211,24 @@ class Events:
         chosen = np.zeros(len(self.type_names), np.bool_)
         chosen[codes] = True
         return np.flatnonzero(chosen[self.types])
+
+    def tied(self, name: str, keys: Sequence[str] = ()) -> float:
+        """The share of the events of a type that have their time, and these columns, in common with another one of it."""
+        rows = self.rows_of(name)
+        if not len(rows) or not np.any(self.times[rows[1:]] == self.times[rows[:-1]]):
+            return 0.0
+        columns = {str(number): self.column(key).take(pa.array(rows)) for number, key in enumerate(keys)}
+        table = pa.table({"time": self.times[rows], **columns})
+        sizes = table.group_by(table.column_names).aggregate([([], "count_all")]).column("count_all").to_numpy()
+        return float(sizes[sizes > 1].sum() / len(rows))
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of these events: integer times that look like those of another unit."""
+        doubt = (
+            doubt_unit(int(self.times[0]), int(self.times[-1]), self.unit) if len(self) and self.schema[TIME] != "time" else None
+        )
+        return () if doubt is None else (doubt,)
 
     @cached_property
     def statistics(self) -> Statistics:

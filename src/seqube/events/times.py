@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from seqube.events.schema import is_text
+from seqube.events.schema import UNITS, is_text
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -76,6 +76,32 @@ def read_times(column: pa.Array) -> Clock:
     # The two ends of the 64-bit range stand for before and after all time.
     ends = (clock.times == _INT64.min) | (clock.times == _INT64.max)
     return clock._replace(faults=faults + clock.faults + _faults(ends, OUT_OF_RANGE))
+
+
+def doubt_unit(first: int, last: int, unit: str) -> str | None:
+    """What to say of integer times that are dates of our day in another unit, and none in their own."""
+    if _is_our_day(first, last, unit):
+        return None
+    meant = next((other for other in ("s", "ms", "us", "ns") if _is_our_day(first, last, other)), None)
+    if meant is None:
+        return None
+    return (
+        f"times in {unit} run from {_day(first, unit)} to {_day(last, unit)}, in {meant} they would run from "
+        f'{_day(first, meant)} to {_day(last, meant)}; perhaps unit="{meant}" is meant'
+    )
+
+
+def _is_our_day(first: int, last: int, unit: str) -> bool:
+    """Whether both lie between 1990 and 2100."""
+    ticks_a_year = 31_556_952 * UNITS["s"] // UNITS[unit] if UNITS[unit] <= UNITS["s"] else 0
+    return 20 * ticks_a_year <= first <= last <= 130 * ticks_a_year
+
+
+def _day(time: int, unit: str) -> str:
+    """The date of an integer time, or about which year it is where NumPy has no dates."""
+    seconds = time * UNITS[unit] // UNITS["s"]
+    year = 1970 + seconds // 31_556_952
+    return str(np.datetime64(seconds, "s").astype("datetime64[D]")) if 0 < year < 10_000 else f"the year {year}"
 
 
 def microseconds(column: pa.Array) -> pa.Array:

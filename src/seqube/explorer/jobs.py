@@ -7,6 +7,7 @@ passes between the processes. Each job is a method of `Desk`; `worker` calls it 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import seqube as sq
+from seqube.errors import SequbeWarning
 from seqube.events import Events
 from seqube.explorer.sources import Source, window_for
 from seqube.explorer.stretches import run_by_stretches
@@ -59,6 +61,7 @@ class Ran:
     seconds: float
     plan: Explanation
     how: str  # the strategies that were taken, in a few words
+    notes: tuple[str, ...] = ()  # what a person should know of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +114,16 @@ class Desk:
         events = self._read()
         query = parse(text, events.schema)
         concepts = self._source.concepts
-        sq.run(query, events.slice(0, WARM_UP), hierarchy=concepts, strategy=strategy)  # the first run of a kind compiles its loops
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SequbeWarning)  # the first events may lack a type
+            sq.run(query, events.slice(0, WARM_UP), hierarchy=concepts, strategy=strategy)  # compiles the loops of its kind
         before = time.perf_counter()
         planned = plan(query, events, concepts, strategy)
         n_rows = self._find(planned, out)
         seconds = time.perf_counter() - before
         explained = explain_workload(planned, events.statistics)
-        return Ran(str(query), n_rows, bool(query.aggregates), seconds, explained, _how(explained.root))
+        notes = (*events.notes, *planned.notes[ALONE])
+        return Ran(str(query), n_rows, bool(query.aggregates), seconds, explained, _how(explained.root), notes)
 
     def matches(self, text: str, out: Path) -> int:
         """The matches of a query with their events, whatever it returns."""

@@ -401,15 +401,17 @@ class QueryPanel:
     # ------------------------------------------------------------ running
 
     async def run(self) -> None:
+        # Nothing of the query before stays under one that fails.
+        self.forget()
+        self._answer.clear()
+        self._outcome.content = ""
         if not self._check():
             return
         screen = self._screen
-        self._outcome.content = ""
         text = screen.text
         found = await screen.find("run", self._tell, text=text, strategy=screen.strategy)
         if found is None:
             return
-        self.forget()
         ran: Ran = found[0]
         self._result = found[1]
         if self._shown not in (None, (screen.data, text)):
@@ -425,8 +427,10 @@ class QueryPanel:
     def _show(self, ran: Ran, text: str) -> None:
         assert self._result is not None
         number, result = self._result
-        self._answer.clear()
         views = ("table", "chart" if ran.is_aggregate else "timeline", "plan")
+        with self._answer:
+            for note in ran.notes:
+                ui.label(note).classes("sq-note").props("data-testid=note role=status")
         with self._answer, ui.column().classes("sq-card gap-2"):
             with ui.row().classes("w-full items-center"):
                 with ui.tabs().props("dense no-caps align=left") as tabs:

@@ -22,12 +22,27 @@ from typing import TypeGuard, assert_never
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
 from seqube.language import tree
-from seqube.language.functions import AGGREGATES
+from seqube.language.functions import AGGREGATES, OF_LISTS
 from seqube.language.names import column_name, default_variables
 from seqube.language.parser import CLAUSES, Draft, in_order
-from seqube.language.tree import Aggregate, Attribute, Emit, Node, Output, Part, Pattern, Predicate, Query, Type, Value, Window
+from seqube.language.tree import (
+    TIME_ATTRIBUTE,
+    Aggregate,
+    Attribute,
+    Emit,
+    Node,
+    Output,
+    Part,
+    Pattern,
+    Predicate,
+    Query,
+    Type,
+    Value,
+    Window,
+)
 
-_Leaf = Callable[[Attribute | Aggregate], Value]
+_Named = Attribute | Aggregate | tree.Prev
+_Leaf = Callable[[_Named], Value]
 _Path = tuple[int, ...]  # where a part stands in the pattern: which part of which part
 
 
@@ -82,7 +97,10 @@ class _Binder:
             pattern=pattern,
             window=self._window(),
             where=where,
-            partition_by=self._partition_by(),
+            partition_by=self._names("partition_by", draft.partition_by),
+            order_by=self._names("order_by", draft.order_by),
+            skip=self._skip(),
+            keeps_partial=self._keeps_partial(),
             group_by=self._group_by(),
             aggregates=self._aggregates(),
             emit=self._emit(),
@@ -94,9 +112,12 @@ class _Binder:
 
     # ---------------------------------------------------------------- patterns
 
-    def _declare(self, part: Part, path: _Path, negations: tuple[_Path, ...], operator: str) -> None:
+    def _declare(
+        self, part: Part, path: _Path, negations: tuple[_Path, ...], operator: str, within: tree.Composite | tree.Not | None = None
+    ) -> None:
         match part:
             case Type():
+                self._check_quantifier(part, within)
                 name = part.variable
                 assert name is not None
                 first = self.variables.get(name)
@@ -107,8 +128,8 @@ class _Binder:
                         f"two components have the variable {name!r}{_first(first.leaf.at)}", part.at, "give each its own variable"
                     )
             case tree.Not(inner):
-                self._declare(inner, path, (*negations, path), operator)
-            case tree.Seq() | tree.And() | tree.Or():
+                self._declare(inner, path, (*negations, path), operator, part)
+            case tree.Seq() | tree.Next() | tree.Strict() | tree.And() | tree.Or():
                 word = type(part).__name__.upper()
                 if word != "OR" and all(isinstance(child, tree.Not) for child in part.parts):
                     self.fail(f"{word} has only negated components", part.at, "give it at least one component that is not negated")
@@ -116,9 +137,38 @@ class _Binder:
                 for number, child in enumerate(part.parts):
                     if word == "OR" and isinstance(child, tree.Not):
                         self.fail("a component of OR cannot be negated", child.at, "negate inside a SEQ or AND: OR(A, SEQ(B, !C))")
-                    self._declare(child, (*path, number), negations, here)
+                    if word in ("NEXT", "STRICT") and not _is_step(child):
+                        self.fail(
+                            f"a part of {word} is a type or an OR of types",
+                            child.at,
+                            f"give the other operator a place outside: SEQ({word}(A a, B b), AND(C c, D d))",
+                        )
+                    self._declare(child, (*path, number), negations, here, part)
             case _:
                 assert_never(part)
+
+    def _check_quantifier(self, part: Type, within: tree.Composite | tree.Not | None) -> None:
+        """Where a part may be repeated, and how."""
+        quantifier = part.quantifier
+        if quantifier is None:
+            return
+        match within:
+            case tree.Not():
+                self.fail("a negated part carries a quantifier", quantifier.at, f"!{part.name} already means none")
+            case tree.Seq():
+                if quantifier.reluctant:
+                    self.fail(
+                        "in SEQ every list counts, so none is reluctant",
+                        quantifier.at,
+                        "leave the second question mark out, or write NEXT or STRICT",
+                    )
+            case tree.Next() | tree.Strict():
+                pass
+            case _:
+                place = "the whole pattern" if within is None else f"a part of {type(within).__name__.upper()}"
+                inside = f"SEQ({part.name}{quantifier} {part.variable})"
+                hint = inside if within is None else f"{type(within).__name__.upper()}({inside}, ...)"
+                self.fail(f"{place} carries a quantifier", quantifier.at, f"put it into a SEQ: {hint}")
 
     def _components(self, operator: Pattern) -> dict[str, _Variable]:
         """The variables an operator declares itself: those of its direct components, negated ones included."""
@@ -154,9 +204,11 @@ class _Binder:
     ) -> tuple[Predicate, ...]:
         """Split at AND and at chains, and check the names of each conjunct."""
 
-        def resolve(leaf: Attribute | Aggregate) -> Value:
+        def resolve(leaf: _Named) -> Value:
             if isinstance(leaf, Aggregate):
-                self.fail(f"{leaf.function} stands outside AGG and HAVING", leaf.at, "compare aggregates in HAVING")
+                return self._of_list(leaf, visible, "compare aggregates in HAVING", in_where)
+            if isinstance(leaf, tree.Prev):
+                self._check_prev(leaf, visible, in_where)
             elif leaf.variable is None:
                 self._fail_bare(leaf, visible)
             elif leaf.variable not in visible:
@@ -168,6 +220,46 @@ class _Binder:
             self._check_same(conjunct)
             self._check_negations(conjunct, visible, negations)
         return conjuncts
+
+    def _is_list(self, variable: str | None) -> bool:
+        declared = self.variables.get(variable or "")
+        return declared is not None and declared.leaf.is_list
+
+    def _of_list(self, call: Aggregate, visible: Mapping[str, _Variable], advice: str, in_where: bool = True) -> Value:
+        """A function of a list, where aggregates have no place."""
+        argument = call.argument
+        if argument is not None and argument.variable is None:  # COUNT(f)
+            argument = Attribute(argument.name, TIME_ATTRIBUTE, argument.at)
+        known = argument is not None and argument.variable in self.variables
+        if argument is None or (known and self.variables[argument.variable or ""].leaf.quantifier is None):
+            self.fail(f"{call.function} stands outside AGG and HAVING", call.at, advice)
+            return call
+        if call.function not in OF_LISTS:
+            there = ", ".join(function.call for function in OF_LISTS.values())
+            self.fail(f"{call.function} is no function of a list", call.at, f"there are {there}")
+            return call
+        if argument.variable not in visible:
+            self._fail_variable(argument, visible, in_where)
+        return tree.OfList(call.function, argument, call.at)
+
+    def _is_aggregate(self, call: Aggregate) -> bool:
+        """Whether a function in AGG or HAVING is one of matches; if not, that is a problem."""
+        if call.function not in AGGREGATES:
+            self.fail(
+                f"{call.function} is no aggregate", call.at, f"it is a value of one match: WHERE or RETURN {call.function}(v.x)"
+            )
+        elif call.argument is not None and call.argument.variable is None:
+            self.fail(f"{call.function} takes *: it counts matches", call.at, f"write {call.function}(*)")
+        else:
+            return True
+        return False
+
+    def _check_prev(self, leaf: tree.Prev, visible: Mapping[str, _Variable], in_where: bool) -> None:
+        name = leaf.argument.variable
+        if name not in visible:
+            self._fail_variable(leaf.argument, visible, in_where)
+        elif not self._is_list(name):
+            self.fail(f"PREV asks for the event before, and {name!r} is no list", leaf.at, f"repeat the part: B+ {name}")
 
     def _check_same(self, predicate: Predicate) -> None:
         for part in tree.walk(predicate):
@@ -270,16 +362,40 @@ class _Binder:
             self.fail("WITHIN must be longer than zero", window.at, "a match spans less than its window: WITHIN 10 min")
         return window
 
-    def _partition_by(self) -> tuple[str, ...]:
+    def _names(self, clause: str, columns: tuple[Attribute, ...]) -> tuple[str, ...]:
         seen: set[str] = set()
-        for key in self.draft.partition_by:
-            if key.name in seen:
-                self.fail(f"{key.name!r} is twice in PARTITION BY", key.at, "name each key once")
-            seen.add(key.name)
-        return tuple(key.name for key in self.draft.partition_by)
+        for column in columns:
+            if column.name in seen:
+                self.fail(f"{column.name!r} is twice in {CLAUSES[clause]}", column.at, f"name each {_COLUMNS[clause]} once")
+            seen.add(column.name)
+        return tuple(column.name for column in columns)
+
+    def _skip(self) -> tree.Skip | None:
+        skip = self.draft.skip
+        if skip is not None and skip.variable is not None and skip.variable not in self.positive:
+            self._positive(Attribute(skip.variable, TIME_ATTRIBUTE, skip.at), "SKIP")
+        return skip
+
+    def _keeps_partial(self) -> bool:
+        if self.draft.keep:
+            at = self.draft.places["keep"]
+            if not isinstance(self.pattern, tree.Next):
+                self.fail("KEEP PARTIAL is for a NEXT that is the whole pattern", at, "write PATTERN NEXT(A a, B b)")
+            if self.draft.skip is not None:
+                self.fail("KEEP PARTIAL and SKIP do not go together", at, "leave one of them out")
+            if self.draft.aggregates:
+                self.fail("KEEP PARTIAL and AGG do not go together", at, "leave AGG out, and count the rows by reached")
+        return self.draft.keep
 
     def _group_by(self) -> tuple[Attribute, ...]:
         self._needs_aggregates("group_by")
+        for leaf in self.draft.group_by:
+            if self._is_list(leaf.variable):
+                self.fail(
+                    f"GROUP BY names {leaf.variable!r}, which is a list: a match has many of its values",
+                    leaf.at,
+                    "group by a part that is one event",
+                )
         return tuple(self._positive(leaf, "GROUP BY") for leaf in self.draft.group_by)
 
     def _needs_aggregates(self, clause: str) -> None:
@@ -296,6 +412,8 @@ class _Binder:
             if not isinstance(value, Aggregate):
                 *calls, last = (function.call for function in AGGREGATES.values())
                 self.fail("AGG takes aggregates only", output.at, f"write {', '.join(calls)} or {last}")
+            elif not self._is_aggregate(value):
+                value = tree.Literal(None)
             elif value.argument is not None:
                 self._positive(value.argument, "AGG")
             outputs.append(replace(output, value=value, name=output.name or column_name(value, position)))
@@ -307,8 +425,12 @@ class _Binder:
             return ()
         by_name = {output.name: output.value for output in aggregates}
 
-        def resolve(leaf: Attribute | Aggregate) -> Value:
-            if isinstance(leaf, Aggregate):
+        def resolve(leaf: _Named) -> Value:
+            if isinstance(leaf, tree.Prev):
+                self.fail("PREV has no meaning in HAVING", leaf.at, "put it into WHERE")
+            elif isinstance(leaf, Aggregate):
+                if not self._is_aggregate(leaf):
+                    return tree.Literal(None)
                 if leaf.argument is not None:
                     self._positive(leaf.argument, "HAVING")
             elif leaf.variable is not None:
@@ -349,17 +471,32 @@ class _Binder:
                 "leave one of them out; GROUP BY adds columns to AGG",
             )
 
-        def resolve(leaf: Attribute | Aggregate) -> Value:
-            if isinstance(leaf, Aggregate):
-                self.fail(f"{leaf.function} stands outside AGG and HAVING", leaf.at, "aggregates go into AGG, in place of RETURN")
-                return leaf
-            return self._positive(leaf, "RETURN")
+        def resolve(leaf: _Named) -> Value:
+            match leaf:
+                case tree.Prev():
+                    self.fail("PREV has no meaning in RETURN", leaf.at, "it is for conditions: WHERE f.x > PREV(f.x)")
+                    return leaf
+                case Aggregate():
+                    return self._of_list(leaf, self.positive, "aggregates go into AGG, in place of RETURN")
+                case _:
+                    return self._positive(leaf, "RETURN")
 
         outputs = []
         for position, output in enumerate(self.draft.returns, 1):
             value = _rewrite(output.value, resolve)
+            self._check_lists(value)
             outputs.append(replace(output, value=value, name=output.name or column_name(value, position)))
         return tuple(outputs)
+
+    def _check_lists(self, value: Value) -> None:
+        """A list is returned as it is: what would be calculated with it is not one value."""
+        for leaf in () if isinstance(value, Attribute) else _by_event(value):
+            if self._is_list(leaf.variable):
+                self.fail(
+                    f"{leaf.variable}.{leaf.name} is a list, and stands in a calculation",
+                    leaf.at,
+                    f"take one value of it: LAST({leaf.variable}.{leaf.name})",
+                )
 
     def _check_columns(self, query: Query) -> None:
         """No two columns of the result may have one name."""
@@ -374,12 +511,32 @@ class _Binder:
             columns = [
                 (name, variable.leaf.at, "give it another variable, or use RETURN") for name, variable in self.positive.items()
             ]
+        if query.keeps_partial:
+            taken["reached"] = "how far each run got"
+            taken["end"] = "the end of each run"
         hint = "name it with AS"
         columns += [(output.name or "", output.at, hint) for output in (*query.aggregates, *query.returns)]
         for name, at, advice in columns:
             if name in taken:
                 self.fail(f"two columns of the result are called {name!r} (the other is {taken[name]})", at, advice)
             taken.setdefault(name, f"in line {at.line}, column {at.column}" if at else "before it")
+
+
+_COLUMNS = {"partition_by": "key", "order_by": "column"}
+
+
+def _is_step(part: Part) -> bool:
+    """Whether NEXT and STRICT can take it: a type, an OR of types, or anything negated."""
+    return isinstance(part, Type | tree.Not) or (isinstance(part, tree.Or) and all(isinstance(p, Type) for p in part.parts))
+
+
+def _by_event(node: Value | Predicate) -> Iterator[Attribute]:
+    """The attributes that are named event by event: not those of a list as a whole, nor those of the event before."""
+    if isinstance(node, Attribute):
+        yield node
+    elif not isinstance(node, tree.OfList | tree.Prev):
+        for child in tree.children(node):
+            yield from _by_event(child)  # type: ignore[arg-type]  # below a value there are values
 
 
 def _first(at: Span | None) -> str:
@@ -418,11 +575,11 @@ def _links(operands: tuple[Value, ...]) -> Iterator[tree.Comparison]:
 
 
 def _rewrite(node: tree.N, leaf: _Leaf) -> tree.N:
-    """The same with every attribute and every aggregate as a whole replaced, and every chain opened."""
+    """The same with every attribute and every function of some events as a whole replaced, and every chain opened."""
 
     def change(part: Node) -> Node:
         match part:
-            case Attribute() | Aggregate():
+            case Attribute() | Aggregate() | tree.Prev():
                 return leaf(part)
             case tree.Chain(operands, at):
                 return tree.AllOf(tuple(_links(tuple(_rewrite(operand, leaf) for operand in operands))), at)

@@ -54,6 +54,37 @@ AGGREGATES = _table(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ListFunction:
+    """A row of the table of functions of a list: what a repeated part binds, as one value of a match."""
+
+    name: str
+    takes: tuple[Kind, ...] = ()  # what its argument may be; nothing: anything
+    of_events: bool = False  # it takes the variable itself, COUNT(f)
+    result: Kind | None = None  # None: of its argument's kind
+
+    @property
+    def call(self) -> str:
+        """How it is written."""
+        return f"{self.name}({'v' if self.of_events else 'v.x'})"
+
+
+OF_LISTS = {
+    row.name: row
+    for row in (
+        ListFunction("COUNT", of_events=True, result="number"),
+        ListFunction("SUM", ("number", "duration")),
+        ListFunction("AVG", ("number", "duration")),
+        ListFunction("MIN", ("number", "duration", "time")),
+        ListFunction("MAX", ("number", "duration", "time")),
+        ListFunction("FIRST"),
+        ListFunction("LAST"),
+    )
+}
+PREVIOUS = "PREV"  # of an event in a list, the one before
+FUNCTIONS = tuple(dict.fromkeys((*AGGREGATES, *OF_LISTS, PREVIOUS)))
+
+
 def aggregate_function(name: str, at: Span | None = None) -> AggregateFunction:
     """The row of an aggregate; a `QueryError` where there is none of that name."""
     if name not in AGGREGATES:

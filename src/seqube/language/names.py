@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from seqube.language.tree import Aggregate, Attribute, Type, Value
+from seqube.language.tree import Aggregate, Attribute, OfList, Type, Value
 
 
 def default_variables(types: Sequence[Type]) -> list[str]:
@@ -42,7 +42,9 @@ def column_name(value: Value, position: int) -> str:
             return f"{variable}_{name}"
         case Aggregate(function, None):
             return function.lower()
-        case Aggregate(function, Attribute() as argument):
+        case OfList("COUNT", Attribute(variable, _)):
+            return f"count_{variable}"
+        case Aggregate(function, Attribute() as argument) | OfList(function, argument):
             return f"{function.lower()}_{column_name(argument, position)}"
         case _:
             return f"column_{position}"

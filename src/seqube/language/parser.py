@@ -18,9 +18,9 @@ from fractions import Fraction
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from seqube.errors import Problem, QueryError, Span
+from seqube.errors import ArgumentError, Problem, QueryError, Span
 from seqube.language import tree
-from seqube.language.functions import AGGREGATES, aggregate_function
+from seqube.language.functions import FUNCTIONS, OF_LISTS, PREVIOUS, aggregate_function
 from seqube.language.tree import Attribute, Emit, Output, Part, Pattern, Predicate, Value, Window
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MAX_LENGTH = 1_000_000
 MAX_DEPTH = 100
+MAX_TIMES = 1_000_000  # of a repeated part, where a number is given
 MAX_INT64 = 2**63 - 1
 MAX_UINT64 = 2**64 - 1
 
@@ -54,6 +55,9 @@ class Draft:
     window: Window | None = None
     where: Predicate | None = None
     partition_by: tuple[Attribute, ...] = ()
+    order_by: tuple[Attribute, ...] = ()
+    skip: tree.Skip | None = None
+    keep: bool = False
     group_by: tuple[Attribute, ...] = ()
     aggregates: tuple[Output, ...] = ()
     having: Predicate | None = None
@@ -86,7 +90,7 @@ def _parser() -> Lark:
     from lark import Lark
 
     grammar = files("seqube.language").joinpath("grammar.lark").read_text(encoding="utf-8")
-    grammar = grammar.replace("(?:AGGREGATES)", f"(?:{'|'.join(AGGREGATES)})")
+    grammar = grammar.replace("(?:FUNCTIONS)", f"(?:{'|'.join(FUNCTIONS)})")
     return Lark(grammar, parser="lalr", lexer="contextual", transformer=_Builder())
 
 
@@ -109,7 +113,7 @@ def _fail(message: str, at: Span | None, hint: str | None = None) -> NoReturn:
 
 def _check_text(text: str) -> None:
     if not isinstance(text, str):
-        raise TypeError(f"a query is text, not {type(text).__name__}")
+        raise ArgumentError(f"a query is text, not {type(text).__name__}")
     if len(text) > MAX_LENGTH:
         _fail(
             f"the query has {len(text):,} characters; the limit is {MAX_LENGTH:,}",
@@ -214,6 +218,39 @@ def _negate(node: Value, at: Span | None) -> Value:
             return tree.Minus(node, at)
 
 
+_OPERATORS: dict[str, type[tree.Composite]] = {
+    "SEQ": tree.Seq,
+    "NEXT": tree.Next,
+    "STRICT": tree.Strict,
+    "AND": tree.And,
+    "OR": tree.Or,
+}
+_BOUNDS: dict[str, tuple[int, int | None]] = {"+": (1, None), "*": (0, None), "?": (0, 1)}
+
+
+def _quantifier(token: Token) -> tree.Quantifier:
+    """`+`, `{2,5}`, and a question mark behind it: reluctant."""
+    text = "".join(token.split())
+    reluctant = len(text) > 1 and text.endswith("?")
+    text = text[:-1] if reluctant else text
+    if text in _BOUNDS:
+        return tree.Quantifier(*_BOUNDS[text], reluctant, _at(token))
+    low, comma, high = text[1:-1].partition(",")
+    least = int(low or 0)
+    most = (int(high) if high else None) if comma else least
+    if least > MAX_TIMES or (most or 0) > MAX_TIMES:
+        _fail(
+            f"a part is repeated at most {MAX_TIMES:,} times, or any number of times",
+            _at(token),
+            f"write {{{min(least, MAX_TIMES)},}}",
+        )
+    if most == 0:
+        _fail("a part that takes no event at all", _at(token), "leave it out; an event that must not be there is negated: !B")
+    if most is not None and most < least:
+        _fail(f"at least {least} and at most {most} events", _at(token), f"write the smaller number first: {{{most},{least}}}")
+    return tree.Quantifier(least, most, reluctant, _at(token))
+
+
 class _Builder:
     """What each rule of the grammar becomes. Lark calls the method that has the rule's name with the rule's children."""
 
@@ -239,17 +276,25 @@ class _Builder:
     def bare(self, children: list[Token]) -> Attribute:
         return Attribute(None, _name(children[0]), _at(children[0]))
 
-    def aggregate(self, children: list[Any]) -> tree.Aggregate:
+    def call(self, children: list[Any]) -> tree.Aggregate | tree.Prev:
+        """A function of matches or of a list: which of the two, its place decides, and the binder sees."""
         token, argument = children
         function = token.upper()
         at = _cover(_at(token), getattr(argument, "at", None))
-        if not aggregate_function(function, _at(token)).takes:
+        bare = isinstance(argument, Attribute) and argument.variable is None
+        if function == PREVIOUS or (function in OF_LISTS and not OF_LISTS[function].of_events):
+            takes_events = True
+        elif bare and function in OF_LISTS:  # COUNT(f)
+            return tree.Aggregate(function, argument, at)
+        else:
+            takes_events = bool(aggregate_function(function, _at(token)).takes)
+        if not takes_events:
             if argument != "*":
                 _fail(f"{function} takes *: it counts matches", at, f"write {function}(*)")
             return tree.Aggregate(function, None, at)
-        if not isinstance(argument, Attribute) or argument.variable is None:
+        if not isinstance(argument, Attribute) or bare:
             _fail(f"{function} takes one attribute of one variable", at, f"write {function}(v.x), with a variable of the pattern")
-        return tree.Aggregate(function, argument, at)
+        return tree.Prev(argument, at) if function == PREVIOUS else tree.Aggregate(function, argument, at)
 
     def minus(self, children: list[Any]) -> Value:
         sign, operand = children
@@ -309,9 +354,10 @@ class _Builder:
     # ---- patterns
 
     def type(self, children: list[Token | None]) -> tree.Type:
-        name, variable = children
+        name, quantifier, variable = children
         assert name is not None
-        return tree.Type(_name(name), None if variable is None else _name(variable), _at(name))
+        found = None if quantifier is None else _quantifier(quantifier)
+        return tree.Type(_name(name), None if variable is None else _name(variable), found, _at(name))
 
     def negation(self, children: list[Any]) -> tree.Not:
         token, part = children
@@ -320,7 +366,13 @@ class _Builder:
         return tree.Not(part, _at(token))
 
     def operator(self, children: list[Any]) -> tree.Pattern:
-        token, *items = children
+        token, *items, quantifier = children
+        if quantifier is not None:
+            _fail(
+                f"{token.upper()} carries the quantifier {quantifier}",
+                _at(quantifier),
+                "types are repeated, not operators: SEQ(A a, B+ b)",
+            )
         n_parts = sum(isinstance(item, Part) for item in items)
         for item in items[n_parts:]:
             if isinstance(item, Part):
@@ -328,8 +380,7 @@ class _Builder:
         if n_parts == 0:
             _fail(f"{token.upper()} has no component", _at(token), f"write event types first: {token.upper()}(A a, B b, a.x = b.x)")
         parts, where = tuple(items[:n_parts]), tuple(map(_predicate, items[n_parts:]))
-        operators: dict[str, type[tree.Seq | tree.And | tree.Or]] = {"SEQ": tree.Seq, "AND": tree.And, "OR": tree.Or}
-        return operators[token.upper()](parts, where, _at(token))
+        return _OPERATORS[token.upper()](parts, where, _at(token))
 
     # ---- clauses: (field of Draft, place, content)
 
@@ -341,6 +392,23 @@ class _Builder:
 
     def partition_by(self, children: list[Any]) -> tuple[str, Span, object]:
         return "partition_by", _at(children[0]), tuple(children[1:])
+
+    def order_by(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "order_by", _at(children[0]), tuple(children[1:])
+
+    def skip(self, children: list[Any]) -> tuple[str, Span, object]:
+        match [token.type for token in children[1:]]:
+            case ["PAST", "LAST"]:
+                found = tree.Skip("PAST LAST", at=_at(children[0]))
+            case ["NEXT"]:
+                found = tree.Skip("TO NEXT", at=_at(children[0]))
+            case _:
+                to: Any = f"TO {children[1].type}"
+                found = tree.Skip(to, _name(children[2]), _at(children[2]))
+        return "skip", _at(children[0]), found
+
+    def keep(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "keep", _at(children[0]), True
 
     def group_by(self, children: list[Any]) -> tuple[str, Span, object]:
         return "group_by", _at(children[0]), tuple(children[1:])
@@ -396,6 +464,9 @@ class _Builder:
 CLAUSES = {
     "where": "WHERE",
     "partition_by": "PARTITION BY",
+    "order_by": "ORDER BY",
+    "skip": "SKIP",
+    "keep": "KEEP PARTIAL",
     "group_by": "GROUP BY",
     "aggregates": "AGG",
     "having": "HAVING",

@@ -4,8 +4,8 @@ All nodes are frozen dataclasses, equal when they mean the same text; `at` (thei
 equality. The parser builds these nodes with names as they were written, the binder returns the same kinds of nodes with every name
 resolved: a bound tree has a variable on every `Type`, no `Chain`, and its predicates split into conjuncts.
 
-Patterns are the language's own words (`Seq`, `And`, `Or`, `Not`); the logic of predicates has other names (`AllOf`, `AnyOf`,
-`Inverse`), so that the two never mix.
+Patterns are the language's own words (`Seq`, `Next`, `Strict`, `And`, `Or`, `Not`); the logic of predicates has other names
+(`AllOf`, `AnyOf`, `Inverse`), so that the two never mix.
 """
 
 from __future__ import annotations
@@ -83,6 +83,26 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class OfList:
+    """`LAST(f.x)`: a value of the list that a repeated part binds. What functions there are, `functions.OF_LISTS` says.
+
+    Of COUNT(f), which asks for no attribute, the argument is the time, which every event has.
+    """
+
+    function: str
+    argument: Attribute
+    at: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Prev:
+    """`PREV(f.x)`: the value of the event before, in the list that a repeated part binds."""
+
+    argument: Attribute
+    at: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
 class FirstOf:
     """The first of these values whose variable is bound. Nobody writes it: planning makes it where `[id]` reaches into an OR."""
 
@@ -90,7 +110,7 @@ class FirstOf:
     at: Span | None = _place()
 
 
-Value = Literal | Duration | Attribute | Arithmetic | Minus | Aggregate | FirstOf
+Value = Literal | Duration | Attribute | Arithmetic | Minus | Aggregate | OfList | Prev | FirstOf
 
 # ---------------------------------------------------------------- predicates
 
@@ -186,16 +206,71 @@ Predicate = Comparison | Chain | Among | Between | IsNull | IsTrue | AllOf | Any
 
 
 @dataclass(frozen=True, slots=True)
+class Quantifier:
+    """How many events a part takes: `B+`, `B{2,5}`. `most` None: any number; a reluctant one (`B+?`) takes as few as it can."""
+
+    least: int
+    most: int | None
+    reluctant: bool = False
+    at: Span | None = _place()
+
+    def __str__(self) -> str:
+        least, most = self.least, self.most
+        short = {(1, None): "+", (0, None): "*", (0, 1): "?", (least, least): f"{{{least}}}"}.get((least, most))
+        return (short or f"{{{least},{'' if most is None else most}}}") + "?" * self.reluctant
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether the part may be absent."""
+        return self.least == 0
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the variable stands for a list; that of `B?` stands for one event or null."""
+        return (self.least, self.most) != (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Type:
-    """One event of a type, or of any type below it in the hierarchy. Bound trees always have a variable."""
+    """One event of a type, or of any type below it in the hierarchy; with a quantifier, several.
+
+    Bound trees always have a variable.
+    """
 
     name: str
     variable: str | None = None
+    quantifier: Quantifier | None = None
     at: Span | None = _place()
+
+    @property
+    def is_list(self) -> bool:
+        return self.quantifier is not None and self.quantifier.is_list
+
+    @property
+    def is_optional(self) -> bool:
+        return self.quantifier is not None and self.quantifier.is_optional
 
 
 @dataclass(frozen=True, slots=True)
 class Seq:
+    parts: tuple[Part, ...]
+    where: tuple[Predicate, ...] = ()
+    at: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The first event that fits, part by part: one match for each start. Its positive parts are types, or an OR of types."""
+
+    parts: tuple[Part, ...]
+    where: tuple[Predicate, ...] = ()
+    at: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Strict:
+    """Consecutive events, part by part: one match for each start. Its positive parts are types, or an OR of types."""
+
     parts: tuple[Part, ...]
     where: tuple[Predicate, ...] = ()
     at: Span | None = _place()
@@ -217,13 +292,14 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """A negated component of SEQ or AND; never the whole pattern, never directly inside OR or another Not."""
+    """A negated component of SEQ, NEXT, STRICT or AND; never the whole pattern, never directly inside OR or another Not."""
 
     part: Pattern
     at: Span | None = _place()
 
 
-Pattern = Type | Seq | And | Or
+Composite = Seq | Next | Strict | And | Or
+Pattern = Type | Composite
 Part = Pattern | Not
 
 # ---------------------------------------------------------------- query
@@ -248,6 +324,15 @@ class Emit:
 
     when: OneOf["trigger", "every", "total"]
     every: Window | None = None
+    at: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Which matches a match that is taken leaves out; FIRST and LAST are of a variable."""
+
+    to: OneOf["PAST LAST", "TO NEXT", "TO FIRST", "TO LAST"]
+    variable: str | None = None
     at: Span | None = _place()
 
 
@@ -281,6 +366,9 @@ class Query:
     having: tuple[Predicate, ...] = ()
     emit: Emit | None = None  # bound: set exactly when there are aggregates
     returns: tuple[Output, ...] = ()
+    order_by: tuple[str, ...] = ()
+    skip: Skip | None = None
+    keeps_partial: bool = False
     source: str = field(default="", compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -307,6 +395,8 @@ def children(node: Node) -> tuple[Node, ...]:
             return (node.left, node.right)
         case Minus() | IsNull() | IsTrue():
             return (node.operand,)
+        case OfList() | Prev():
+            return (node.argument,)
         case Aggregate():
             return () if node.argument is None else (node.argument,)
         case FirstOf():
@@ -321,7 +411,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return node.parts
         case Inverse() | Not():
             return (node.part,)
-        case Seq() | And() | Or():
+        case Seq() | Next() | Strict() | And() | Or():
             return (*node.parts, *node.where)
         case _:
             assert_never(node)
@@ -341,7 +431,7 @@ def rebuilt(node: N, change: Callable[[Any], Any]) -> N:
             result = replace(node, left=after[0], right=after[1])
         case Minus() | IsNull() | IsTrue():
             result = replace(node, operand=after[0])
-        case Aggregate():
+        case Aggregate() | OfList() | Prev():
             result = replace(node, argument=after[0])
         case FirstOf():
             result = replace(node, values=after)
@@ -355,7 +445,7 @@ def rebuilt(node: N, change: Callable[[Any], Any]) -> N:
             result = replace(node, parts=after)
         case Inverse() | Not():
             result = replace(node, part=after[0])
-        case Seq() | And() | Or():
+        case Seq() | Next() | Strict() | And() | Or():
             result = replace(node, parts=after[: len(node.parts)], where=after[len(node.parts) :])
         case _:
             assert_never(node)
@@ -398,7 +488,7 @@ def transform_query(query: Query, change: Callable[[Any], Any]) -> Query:
 
 def columns_of(query: Query) -> frozenset[str]:
     """The columns that a query names, wherever it does."""
-    named = set(query.partition_by)
+    named = {*query.partition_by, *query.order_by}
 
     def note(node: Node) -> Node:
         if isinstance(node, Attribute):
@@ -438,12 +528,17 @@ def positives(part: Part) -> Iterator[Type]:
 
 def inner_predicates(part: Part) -> Iterator[Predicate]:
     """The predicates that stand inside the operators of a pattern, however deep."""
-    return (predicate for node in walk(part) if isinstance(node, Seq | And | Or) for predicate in node.where)
+    return (predicate for node in walk(part) if isinstance(node, Composite) for predicate in node.where)
 
 
 def attributes(node: Value | Predicate) -> Iterator[Attribute]:
     """Every attribute that a value or predicate names, from left to right. `Same` names none by itself."""
     return (part for part in walk(node) if isinstance(part, Attribute))
+
+
+def quantifiers(part: Part) -> dict[str, Quantifier]:
+    """The variables of repeated and optional parts of a bound pattern, with how many events they take."""
+    return {leaf.variable: leaf.quantifier for leaf in leaves(part) if leaf.quantifier is not None and leaf.variable is not None}
 
 
 @lru_cache(maxsize=4096)

@@ -20,7 +20,7 @@ from typing import Literal as OneOf
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
 from seqube.language import tree
-from seqube.language.functions import Kind, aggregate_function
+from seqube.language.functions import OF_LISTS, Kind, aggregate_function
 from seqube.language.parser import draft, in_order
 from seqube.language.tree import TIME_ATTRIBUTE, TYPE_ATTRIBUTE, Attribute, Predicate, Query, Value
 
@@ -77,7 +77,7 @@ class _Checker:
         query = self.query
         for predicate in (*tree.inner_predicates(query.pattern), *query.where):
             self.predicate(predicate)
-        self.partition_keys()
+        self.named_columns()
         for attribute in query.group_by:
             self.key(attribute.name, attribute.at, "GROUP BY")
         for output in (*query.aggregates, *query.returns):
@@ -103,17 +103,23 @@ class _Checker:
                 "use a column of numbers, strings or times",
             )
 
-    def partition_keys(self) -> None:
-        places: dict[str, Span | None] = {}
+    def named_columns(self) -> None:
+        """The columns that PARTITION BY and ORDER BY name."""
+        query, schema = self.query, self.schema
+        named = {"PARTITION BY": query.partition_by, "ORDER BY": query.order_by}
+        places: dict[tuple[str, str], Span | None] = {}
         if (
-            self.schema is not None
-            and self.query.source
-            and any(self.schema.get(name, "other") == "other" for name in self.query.partition_by)
+            schema is not None
+            and query.source
+            and any(schema.get(name, "other") == "other" for each in named.values() for name in each)
         ):
-            # The tree keeps the keys' names only; their places are looked up when there is something to show.
-            places = {key.name: key.at for key in draft(self.query.source).partition_by}
-        for name in self.query.partition_by:
-            self.key(name, places.get(name), "PARTITION BY")
+            # The tree keeps the columns' names only; their places are looked up when there is something to show.
+            written = draft(query.source)
+            drafted = {"PARTITION BY": written.partition_by, "ORDER BY": written.order_by}
+            places = {(clause, column.name): column.at for clause, columns in drafted.items() for column in columns}
+        for clause, names in named.items():
+            for name in names:
+                self.key(name, places.get((clause, name)), clause)
 
     # ---------------------------------------------------------------- predicates
 
@@ -220,6 +226,15 @@ class _Checker:
                 return kind
             case tree.Aggregate():
                 return self.aggregate(node)
+            case tree.OfList(function, argument):
+                row = OF_LISTS[function]
+                kind = self.kind(argument)
+                if kind is not None and row.takes and kind not in row.takes:
+                    self.fail(f"{function} of {_describe(argument, kind)}", node.at, f"{function} takes {_either(row.takes)}")
+                    return None
+                return row.result or kind
+            case tree.Prev(argument):
+                return self.kind(argument)
             case tree.Arithmetic():
                 return self.arithmetic(node)
 

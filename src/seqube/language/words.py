@@ -5,12 +5,15 @@ The grammar spells its keywords itself, since each stands in a place of its own;
 
 from __future__ import annotations
 
-from seqube.language.functions import AGGREGATES
+from seqube.language.functions import FUNCTIONS
 
-CLAUSE_WORDS = ("WITHIN", "WHERE", "PARTITION", "GROUP", "GROUPBY", "AGG", "HAVING", "EMIT", "RETURN")  # what a clause begins with
-OPERATORS = ("SEQ", "AND", "OR")
-CALLED = (*OPERATORS, *AGGREGATES)  # a parenthesis follows
-WITHIN_CLAUSES = ("BY", "ON", "TRIGGER", "EVERY", "TOTAL", "AS")
+# What a clause begins with.
+CLAUSE_WORDS = (
+    "WITHIN", "WHERE", "PARTITION", "ORDER", "SKIP", "KEEP", "GROUP", "GROUPBY", "AGG", "HAVING", "EMIT", "RETURN",
+)  # fmt: skip
+OPERATORS = ("SEQ", "NEXT", "STRICT", "AND", "OR")
+CALLED = (*OPERATORS, *FUNCTIONS)  # a parenthesis follows
+WITHIN_CLAUSES = ("BY", "ON", "TRIGGER", "EVERY", "TOTAL", "AS", "PAST", "TO", "NEXT", "FIRST", "LAST", "PARTIAL")
 OF_VALUES = ("AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "TRUE", "FALSE")
 COUNTED = ("EVENT", "EVENTS")  # a unit of windows, after a number
 

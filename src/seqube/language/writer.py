@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from seqube.language import tree
+from seqube.language.functions import OF_LISTS, PREVIOUS
 from seqube.language.names import column_name
 from seqube.language.tree import Attribute, Output, Part, Predicate, Query, Value, Window
 from seqube.language.words import COUNTED, KEYWORDS
@@ -32,6 +33,12 @@ def write(query: Query) -> str:
         lines.append(f"WHERE {_conjunction(query.where)}")
     if query.partition_by:
         lines.append(f"PARTITION BY {', '.join(map(quote, query.partition_by))}")
+    if query.order_by:
+        lines.append(f"ORDER BY {', '.join(map(quote, query.order_by))}")
+    if query.skip is not None:
+        lines.append(f"SKIP {query.skip.to}{'' if query.skip.variable is None else ' ' + quote(query.skip.variable)}")
+    if query.keeps_partial:
+        lines.append("KEEP PARTIAL")
     if query.group_by:
         lines.append(f"GROUP BY {', '.join(map(write_value, query.group_by))}")
     if query.aggregates:
@@ -61,11 +68,12 @@ def _quote_keyword(name: str) -> str:
 def write_pattern(part: Part, variable_quote: Callable[[str], str] = quote) -> str:
     """A pattern or a component of one, with its predicates."""
     match part:
-        case tree.Type(name, variable):
-            return _quote_keyword(name) + ("" if variable in (None, name) else f" {variable_quote(variable)}")
+        case tree.Type(name, variable, quantifier):
+            times = "" if quantifier is None else str(quantifier)
+            return _quote_keyword(name) + times + ("" if variable in (None, name) else f" {variable_quote(variable)}")
         case tree.Not(inner):
             return f"!{write_pattern(inner)}"
-        case tree.Seq() | tree.And() | tree.Or():
+        case tree.Seq() | tree.Next() | tree.Strict() | tree.And() | tree.Or():
             items = [*map(write_pattern, part.parts), *map(write_predicate, part.where)]
             return f"{type(part).__name__.upper()}({', '.join(items)})"
         case _:
@@ -156,6 +164,11 @@ def write_value(node: Value, least: int = _SUM) -> str:
             text = _quote_keyword(name) if variable is None else f"{quote(variable)}.{quote(name)}"
         case tree.Aggregate(function, argument):
             text = f"{function}({'*' if argument is None else write_value(argument)})"
+        case tree.OfList(function, argument):
+            of_events = OF_LISTS[function].of_events
+            text = f"{function}({quote(argument.variable or '') if of_events else write_value(argument)})"
+        case tree.Prev(argument):
+            text = f"{PREVIOUS}({write_value(argument)})"
         case tree.FirstOf(values):
             text = f"FIRST({', '.join(map(write_value, values))})"
         case tree.Minus(operand):

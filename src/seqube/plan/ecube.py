@@ -89,6 +89,8 @@ def cuboid_of(query: Query, hierarchy: Hierarchy | None = None) -> Cuboid | str:
     """The query as a cuboid, or why it is none."""
     if query.aggregates:
         return "it returns aggregates, which need no matches of other queries"
+    if query.order_by or query.skip is not None:
+        return "its matches depend on the order of events with equal times, or of matches"
     pattern = rooted(query)
     if isinstance(pattern, Type):
         pattern = Seq((pattern,))
@@ -103,6 +105,8 @@ def cuboid_of(query: Query, hierarchy: Hierarchy | None = None) -> Cuboid | str:
             inner = inner.parts[0]  # type: ignore[assignment]
         if not isinstance(inner, Type) or inner.variable is None:
             return "a component of its SEQ is an expression"
+        if inner.quantifier is not None:
+            return "a component of its SEQ is repeated"
         types = hierarchy.covers(inner.name) if hierarchy else frozenset({inner.name})
         components.append(Component(inner.name, inner.variable, isinstance(part, Not), types))
     negated = frozenset(component.variable for component in components if component.negated)

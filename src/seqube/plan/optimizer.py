@@ -16,7 +16,7 @@ same queries, hierarchy and measurements give the same plan in every process.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from seqube.errors import PlanError
@@ -56,6 +56,7 @@ class WorkloadPlan:
     strategy: str = AUTO  # as asked for
     matches: SharedPlan | None = None  # where it was weighed; it may say that every query is found by itself
     counts: SharingPlan | None = None
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # what a person should know of a query over its events
 
     @property
     def aggregates(self) -> dict[str, AggregatePlan]:

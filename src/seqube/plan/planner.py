@@ -16,21 +16,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from seqube.errors import PlanError
 from seqube.events import Hierarchy
 from seqube.language.tree import (
     And,
     AnyOf,
     Comparison,
+    Next,
     Not,
     Or,
     Pattern,
     Predicate,
     Query,
     Seq,
+    Strict,
     Type,
     Value,
     positives,
     variables_of,
+    walk,
 )
 from seqube.plan.physical import (
     Absence,
@@ -64,9 +68,22 @@ def plan_nested(query: Query, hierarchy: Hierarchy | None = None) -> MatchPlan:
 
 
 def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchPlan:
+    if (new := unplanned(query)) is not None:
+        raise PlanError(f"{new} cannot be run yet\n  hint: write it with SEQ, AND, OR and negations")
     built = _Builder(hierarchy, negated_variables(pattern)).build(pattern, (), Scope(), is_root=True)
     assert not built.lifted, "the binder lets no predicate name a variable that nothing binds"
     return MatchPlan(built.node, query.window, built.checks, query.partition_by, query.returns)
+
+
+def unplanned(query: Query) -> str | None:
+    """What a query asks for that no plan is known for."""
+    for node in walk(query.pattern):
+        if isinstance(node, Next | Strict):
+            return type(node).__name__.upper()
+        if isinstance(node, Type) and node.quantifier is not None:
+            return f"the repeated part {node.name}{node.quantifier}"
+    clauses = {"ORDER BY": query.order_by, "SKIP": query.skip, "KEEP PARTIAL": query.keeps_partial}
+    return next((word for word, given in clauses.items() if given), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +118,7 @@ class _Builder:
         own += [Guarded(predicate) for predicate in given]
         if isinstance(part, Or):
             return self._alternatives(part, own, scope)
+        assert isinstance(part, Seq | And)
         return self._joined(part, own, scope, is_root)
 
     def _scan(self, part: Type, filters: Sequence[Predicate]) -> Scan:

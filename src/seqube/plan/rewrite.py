@@ -25,6 +25,7 @@ from seqube.language.tree import (
     Between,
     Comparison,
     ComparisonOp,
+    Composite,
     FirstOf,
     Inverse,
     IsNull,
@@ -95,7 +96,7 @@ def _each(rewrite: Callable[[Pattern], Pattern], parts: Iterable[Part]) -> list[
     return [replace(part, part=rewrite(part.part)) if isinstance(part, Not) else rewrite(part) for part in parts]
 
 
-def _rebuilt(operator: Seq | And | Or, parts: Iterable[Part], where: tuple[Predicate, ...]) -> Seq | And | Or:
+def _rebuilt(operator: Composite, parts: Iterable[Part], where: tuple[Predicate, ...]) -> Composite:
     return replace(operator, parts=tuple(parts), where=where)  # type: ignore[arg-type]  # a rewrite adds no negation to an OR
 
 
@@ -109,20 +110,20 @@ def flatten_pattern(pattern: Pattern) -> Pattern:
     parts: list[Part] = []
     where = pattern.where
     for child in _each(flatten_pattern, pattern.parts):
-        if isinstance(child, Seq | And | Or) and type(child) is type(pattern) and _splices(child):
+        if isinstance(child, Composite) and type(child) is type(pattern) and _splices(child):
             parts.extend(child.parts)
             where += child.where
         else:
             parts.append(child)
     only = parts[0] if len(parts) == 1 else None
-    if isinstance(only, Seq | And | Or):
+    if isinstance(only, Composite):
         return replace(only, where=only.where + where)
     if isinstance(only, Type) and not where:
         return only
     return _rebuilt(pattern, parts, where)
 
 
-def _splices(child: Seq | And | Or) -> bool:
+def _splices(child: Composite) -> bool:
     """Whether a nested operator of the same kind may be written out in its parent."""
     if isinstance(child, And):
         return not any(isinstance(part, Not) for part in child.parts)

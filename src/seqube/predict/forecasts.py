@@ -23,9 +23,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from seqube.arguments import checked
 from seqube.engine.limits import Budget, Limits, Named, read_limits
 from seqube.engine.predicates import code_columns
-from seqube.engine.results import Result
+from seqube.engine.results import whole_result
 from seqube.errors import Problem, QueryError, SchemaError
 from seqube.events import Events, Hierarchy, Schema
 from seqube.events.batch import Codes
@@ -49,6 +50,7 @@ STEP_SECONDS = 0.2
 _LATEST = np.iinfo(np.int64).max
 
 
+@checked
 def forecast(
     rules: Rules | Rule | Iterable[Rule] | Mapping[str, Any] | str | Path,
     events: Any,
@@ -369,15 +371,17 @@ class Forecast:
 
     def to_polars(self) -> pl.DataFrame:
         """The predictions as a polars DataFrame."""
-        return Result(self.table, self.rejected).to_polars()
+        return whole_result(self.table, self.rejected).to_polars()
 
     def __repr__(self) -> str:
-        return repr(Result(self.table, self.rejected)) + self._note()
+        return repr(whole_result(self.table, self.rejected)) + self._note()
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        return Result(self.table, self.rejected)._repr_html_() + (f"<p>{escape(self._note().strip())}</p>" if self._note() else "")
+        return whole_result(self.table, self.rejected)._repr_html_() + (
+            f"<p>{escape(self._note().strip())}</p>" if self._note() else ""
+        )
 
     def _note(self) -> str:
         unseen = self.unseen

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from seqube.arguments import checked
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import code_columns
 from seqube.engine.sequence import LOWEST
@@ -51,6 +52,7 @@ _BATCH = 20_000_000  # occurrences held at once
 _NO_SEEDS = Seeds(np.empty(0, np.int32), np.empty(0, np.int64))
 
 
+@checked
 def mine(
     events: Any,
     window: int | str | Window,

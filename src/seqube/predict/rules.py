@@ -24,6 +24,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, overload
 
+from seqube.arguments import checked
 from seqube.errors import DataError, Problem, QueryError, did_you_mean
 from seqube.events.schema import UNITS
 from seqube.language.tree import Window
@@ -153,6 +154,7 @@ class Rules(Sequence[Rule]):
             raise QueryError(list(_repeated_names([rule.name for rule in self._rules])))
 
     @classmethod
+    @checked
     def load(cls, path: str | Path) -> Rules:
         """Read a rule file (YAML)."""
         try:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
+from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
 from seqube.spark.session import session
 
@@ -55,6 +56,7 @@ def run(
     limits: Limits | None = ...,
     **named: Unpack[Named],
 ) -> ResultFrames: ...
+@checked
 def run(
     query: str | Query | Mapping[str, str | Query],
     events: DataFrame,
@@ -106,6 +108,7 @@ def run(
     return tables if isinstance(query, Mapping) else tables[""]
 
 
+@checked
 def explain(
     query: str | Query | Mapping[str, str | Query],
     events: DataFrame,
@@ -136,6 +139,7 @@ def explain(
     return explanation.explain_on_spark(ingest.plan_all_over(queries, source, hierarchy, strategy), source)
 
 
+@checked
 def forecast(
     rules: Rules | Rule | Iterable[Rule] | Mapping[str, Any] | str | Path,
     events: DataFrame,
@@ -183,6 +187,7 @@ def forecast(
     return watch_stream({}, source, lateness, shares=shares).forecasts()
 
 
+@checked
 def mine(
     events: DataFrame,
     window: int | str | Window,
@@ -223,6 +228,7 @@ def mine(
     return forecasting.mine(source, aim, slices, progress)
 
 
+@checked
 def quarantine(events: DataFrame, *, type: str = "type", time: str = "ts", unit: str = "ms") -> DataFrame:
     """The rows that are no events, as they came, with the column `reason`.
 

@@ -11,7 +11,6 @@ the largest number to Spark and null to us), but never the other way round.
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from seqube.errors import DataError, SchemaError
+from seqube.errors import DataError, SchemaError, warn
 from seqube.events import Hierarchy
 from seqube.events.batch import NO_TYPE
 from seqube.events.schema import TYPE, UNITS, Schema
@@ -95,10 +94,9 @@ class EventFrame:
         bad = self.frame.where(self.faulty).groupBy(column(REASON).alias("reason")).count().collect()
         if bad:
             reasons = ", ".join(f"{row['count']:,} {row['reason']}" for row in sorted(bad, key=lambda row: -row["count"]))
-            warnings.warn(
+            warn(
                 f"{sum(row['count'] for row in bad):,} rows are not events and take no part ({reasons})\n"
-                "  hint: seqube.spark.quarantine shows them",
-                stacklevel=3,
+                "  hint: seqube.spark.quarantine shows them"
             )
 
     def tally(self) -> tuple[int, dict[str, int], list[str]]:

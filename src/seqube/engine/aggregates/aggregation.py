@@ -28,7 +28,8 @@ from seqube.engine.aggregates.state import Reporter, State
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.numbers import DIGITS
-from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, code_columns, normalise, partition_codes, shown, take
+from seqube.engine.partitions import NONE_KNOWN, number_events, partition_codes
+from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, code_columns, normalise, shown, take
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
@@ -58,15 +59,8 @@ class Aggregator(Reporter[pa.Table]):
         """Numbers of all events in their partition; those kept of a partition are its last ones, without a hole."""
         if not self._plan.matches.window.counts_events:
             return None
-        order, starts, counts = by_partition(partition_codes(events, self._plan.matches.partition_by), len(events))
-        firsts = order[starts]
-        if known is None:
-            bases = np.zeros(len(firsts), np.int64)
-        else:
-            bases = np.where(firsts < len(known), known[np.minimum(firsts, len(known) - 1)], 0) if len(known) else firsts * 0
-        numbers = np.empty(len(events), np.int64)
-        numbers[order] = np.arange(len(order)) - np.repeat(starts - bases, counts)
-        return numbers
+        codes = partition_codes(events, self._plan.matches.partition_by)
+        return number_events(codes, len(events), NONE_KNOWN if known is None else known)
 
     def wake(self, state: State) -> int | None:
         """The next multiple of EMIT EVERY, up to the first at or after the last event."""

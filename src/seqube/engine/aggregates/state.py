@@ -29,6 +29,18 @@ class State:
     last: int = LOWEST  # time of the last event of the stream
     totals: pa.Table | None = None
 
+    @property
+    def has_begun(self) -> bool:
+        return self.events is not None
+
+    @property
+    def n_kept(self) -> int:
+        return 0 if self.events is None else len(self.events)
+
+    @property
+    def n_bytes(self) -> int:
+        return 0 if self.events is None else self.events.table.nbytes
+
     def to_bytes(self) -> bytes:
         about = {"decided": self.decided, "reported": self.reported, "last": self.last}
         return write_state(self.events, self.numbers, about, self.totals)

@@ -27,7 +27,8 @@ from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.jit import kernel
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.output import MatchWriter
-from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, partition_codes
+from seqube.engine.partitions import number_events, partition_codes
+from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events import Events, Hierarchy
 from seqube.language.tree import Query, Window
@@ -458,9 +459,5 @@ def batch_of(query: Query, events: Events) -> Batch:
     partitions = partition_codes(events, query.partition_by)
     clocks = events.times
     if query.window.counts_events:
-        clocks = np.arange(len(events), dtype=np.int64)
-        if partitions is not None:
-            order = np.argsort(partitions, kind="stable")
-            sizes = np.bincount(partitions + 1)
-            clocks[order] = np.arange(len(events)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        clocks = number_events(partitions, len(events))
     return Batch(events, ticks(query.window, events.unit), clocks, partitions)

@@ -1,0 +1,84 @@
+"""Notes on a query over certain events: what is not wrong, but is often not what was meant, said before the answer is trusted.
+
+- A type that no event has: its matches are none, or a negation that never cancels. Types of a hierarchy are expected, and quiet.
+- EMIT EVERY more often than the window is long: a match is in several rows, and their sum is many times the total.
+- `!B x, B b` read as "the next B", where B events share a time: of two that do, neither comes after the other, so both are "next".
+
+Cost: a look at the names of the types; for the last, one pass over the events of that type.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator
+
+from seqube.events import Events, Hierarchy
+from seqube.language.tree import Not, Part, Query, Same, Seq, Type, leaves, walk
+from seqube.plan.physical import ticks
+
+NEAR, KNOWN = 3, 8  # names shown: the nearest ones, or some of those there are
+
+
+def notes_on(query: Query, events: Events, hierarchy: Hierarchy | None = None) -> tuple[str, ...]:
+    """What a person should know of this query over these events."""
+    return (*_missing_types(query, events, hierarchy), *_overlapping_rows(query, events), *_ties(query, events))
+
+
+def _missing_types(query: Query, events: Events, hierarchy: Hierarchy | None) -> Iterator[str]:
+    if not len(events):
+        yield "there are no events"
+        return
+    counts = events.statistics.counts
+    for name in dict.fromkeys(leaf.name for leaf in leaves(query.pattern)):
+        if not counts.get(name) and not (hierarchy and name in hierarchy):
+            present = [other for other, count in counts.items() if count]
+            near = _near(name, present)
+            others = near or sorted(present)[:KNOWN]
+            shown = ", ".join(map(repr, others)) + (", ..." if not near and len(present) > KNOWN else "")
+            yield f"no event is of the type {name!r}; {'near it' if near else 'there'} are {shown}"
+
+
+def _near(name: str, names: Collection[str]) -> list[str]:
+    """Names that look like this one, or begin with it, or with which it begins."""
+    low = name.casefold()
+    kin = [other for other in sorted(names) if other.casefold().startswith(low) or (other and low.startswith(other.casefold()))]
+    return list(dict.fromkeys([*kin, *difflib.get_close_matches(name, sorted(names), NEAR)]))[:NEAR]
+
+
+def _overlapping_rows(query: Query, events: Events) -> Iterator[str]:
+    period = query.emit.every if query.emit else None
+    if period is None or query.window.counts_events:
+        return
+    if ticks(period, events.unit) < ticks(query.window, events.unit):
+        yield (
+            "EMIT EVERY is shorter than WITHIN, so the windows overlap: a match is in several rows, and their sum is more than "
+            "the total; EMIT TOTAL counts each match once"
+        )
+
+
+def _ties(query: Query, events: Events) -> Iterator[str]:
+    """Negations that stand before their own type."""
+    shared = [predicate.attribute for predicate in query.where if isinstance(predicate, Same)]
+    for node in walk(query.pattern):
+        if not isinstance(node, Seq):
+            continue
+        keys = {*shared, *query.partition_by, *(predicate.attribute for predicate in node.where if isinstance(predicate, Same))}
+        for name in dict.fromkeys(_next_by_negation(node.parts)):
+            share = events.tied(name, sorted(keys & set(events.schema)))
+            if share:
+                yield (
+                    f"'!{name}, {name}' is the next {name} only where no two have the same time, and {share:.1%} of the {name} "
+                    "events share theirs with another: neither is after the other, so both count as next"
+                )
+
+
+def _next_by_negation(parts: tuple[Part, ...]) -> Iterator[str]:
+    """Types that stand right after their own negation, however many negations are between."""
+    negated: set[str] = set()
+    for part in parts:
+        if isinstance(part, Not):
+            negated |= {part.part.name} if isinstance(part.part, Type) else set()
+            continue
+        if isinstance(part, Type) and part.name in negated:
+            yield part.name
+        negated = set()
