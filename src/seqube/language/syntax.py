@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seqube.errors import Problem, Span, nearest
+from seqube.language.functions import PARTS, VALUE_FUNCTIONS
 from seqube.language.parser import UNIT_US, place
 from seqube.language.words import CALLED, CLAUSE_WORDS
 
@@ -123,11 +124,10 @@ def _recognise(stop: _Stop) -> tuple[str, str | None] | None:
     if stop.before.upper() in CLAUSE_WORDS and "WITHIN" in stop.accepts:
         return f"a value is missing before {stop.before.upper()}", f'a name that is a keyword takes double quotes: "{stop.before}"'
     if stop.kind == "LPAR" and re.fullmatch(r"[^\W\d]\w*", stop.before):
-        near = nearest(stop.before.upper(), CALLED)
-        return (
-            f"there is no operator or function '{stop.before}'",
-            f"did you mean {near}?" if near else f"there are {', '.join(CALLED)}",
-        )
+        called = stop.before.upper()
+        near = nearest(called, (*CALLED, *VALUE_FUNCTIONS))
+        hint = f"EXTRACT({called} FROM ...)" if called in PARTS else f"did you mean {near}?" if near else None
+        return f"there is no operator or function '{stop.before}'", hint
     if stop.kind == "STAR" and stop.before == "/":
         return "'/*' does not start a comment", "comments start with --"
     if "STRING" in stop.accepts and stop.found.startswith('"'):

@@ -31,7 +31,7 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import needs_of
 from seqube.query import prepare
 from seqube.spark.batch import match_task
-from seqube.spark.ingest import arrow_columns, refuse_clashes
+from seqube.spark.ingest import arrow_columns, refuse_clashes, session_zone
 from seqube.spark.routing import SparkTask
 from seqube.spark.rows import ShippedQuery, ship_query
 from seqube.spark.transport.columns import conform, needed_schema
@@ -50,13 +50,13 @@ def register(spark: SparkSession) -> None:
 
     case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
     for name, split_by_query in (("seqube", True), ("seqube_by", False)):
-        function: Any = udtf(_function(split_by_query, case_sensitive))
+        function: Any = udtf(_function(split_by_query, case_sensitive, session_zone(spark)))
         # Functions over Arrow may not say their columns by `analyze` where they are made, but where they are run it is understood.
         function.evalType = PythonEvalType.SQL_ARROW_UDTF
         spark.udtf.register(name, function)
 
 
-def _function(split_by_query: bool, case_sensitive: bool) -> Any:
+def _function(split_by_query: bool, case_sensitive: bool, zone: str) -> Any:
     from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn, SelectedColumn
 
     @dataclass
@@ -78,7 +78,7 @@ def _function(split_by_query: bool, case_sensitive: bool) -> Any:
         if not events.isTable or not isinstance(query.value, str):
             raise SchemaError("seqube takes a table and the text of a query\n  hint: seqube(TABLE(events), 'PATTERN ...')")
         texts = [given.value if given is not None else default for given, default in ((type, "type"), (time, "ts"), (unit, "ms"))]
-        schema = Schema(arrow_columns(events.dataType), *texts)  # type: ignore[arg-type]
+        schema = Schema(arrow_columns(events.dataType, zone), *texts)  # type: ignore[arg-type]
         refuse_clashes(schema.columns.names, case_sensitive)
         if pa.types.is_string(schema.columns.field(schema.time_column).type):
             raise SchemaError(f"the time column {schema.time_column!r} holds texts\n  hint: CAST it to a timestamp in a sub-query")
