@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from threading import RLock
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
@@ -25,12 +26,13 @@ import pyarrow as pa
 
 from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
+from seqube.engine.operator import Operator
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import seal, unseal
-from seqube.engine.standing import StandingQueries
+from seqube.engine.standing import Asked, StandingQueries
 from seqube.engine.workload import measure
 from seqube.errors import DataError, PlanError
-from seqube.events import Events, Hierarchy, Rejected
+from seqube.events import Events, Hierarchy, Rejected, Schema
 from seqube.events.buffer import EventBuffer
 from seqube.events.intake import Declared, Intake, read_columns
 from seqube.events.rows import MISFITS
@@ -40,12 +42,15 @@ from seqube.language import Query
 from seqube.language.tree import Window, columns_of
 from seqube.plan.optimizer import AUTO
 from seqube.plan.physical import ticks
+from seqube.predict.forecasts import Forecaster, find_halo, read_rules
 from seqube.predict.outcomes import write_times
-from seqube.predict.ruletext import read_length, write_length
+from seqube.predict.rules import Rule, Rules
+from seqube.predict.ruletext import read_condition, read_length, write_length
 from seqube.query import bind
 
 LAYOUT = 1  # of the bytes that `save` writes
 FACTS = b"seqube stream"
+FORECASTS = "forecasts"
 QUERY = "query"  # the name of a query that was given alone, as in a file
 CLOSED = "it was closed\n  hint: make another one"
 MEASURED = 1_000  # events of a first push that say something about the stream
@@ -110,6 +115,7 @@ class Stream:
     """A running stream and its queries: push events as they come, and get what is final, each row once.
 
     - `queries`: a text, a parsed `Query`, or a mapping from names to these; one without a name is called "query".
+    - `rules`: rules, as for `forecast`; their predictions come under the name "forecasts".
     - `hierarchy`: the concepts above the event types, a `Hierarchy`.
     - `lateness`: by how much events may come out of order: "5 s", or a number in the unit of the time column. They wait that long.
     - `type`, `time`, `unit`: the columns with the type and the time, and the unit of integer times.
@@ -135,6 +141,7 @@ class Stream:
         self,
         queries: str | Query | Mapping[str, str | Query] | None = None,
         *,
+        rules: Rules | Rule | Iterable[Rule] | Mapping[str, Any] | str | Path | None = None,
         hierarchy: Hierarchy | None = None,
         lateness: int | str = 0,
         type: str = "type",
@@ -154,7 +161,11 @@ class Stream:
         self._intake = Intake(type, time, unit, read_columns(columns))
         by_name = {} if queries is None else queries if isinstance(queries, Mapping) else {QUERY: queries}
         parsed = {_name(name): bind(query, None) for name, query in by_name.items()}
-        self._standing = StandingQueries(parsed, hierarchy, strategy, read_limits(limits, named))
+        self._rules = None if rules is None else read_rules(rules)
+        asked = {FORECASTS: Asked(self._forecaster, self._halo)} if self._rules is not None else {}
+        if asked.keys() & parsed.keys():
+            raise PlanError(f"{FORECASTS!r} is the name of what rules predict\n  hint: give that query another one")
+        self._standing = StandingQueries(parsed, hierarchy, strategy, read_limits(limits, named), asked)
         self._waiting = EventBuffer()
         self._delay = 0  # the lateness in ticks, once these are known
         self._newest = self._watermark = LOWEST
@@ -327,6 +338,7 @@ class Stream:
             "newest": self._newest,
             "watermark": self._watermark,
             "begun": schema is not None,
+            "rules": None if self._rules is None else self._rules.to_dict(),
             **self._standing.facts(),
         }
         states = pa.table({"state": pa.array([each.to_bytes() for each in self._standing.everyone], pa.binary())})
@@ -356,6 +368,7 @@ class Stream:
         kind, moment, unit = facts["columns"]
         stream = cls(
             facts["queries"],
+            rules=facts["rules"],
             hierarchy=None if facts["hierarchy"] is None else Hierarchy(facts["hierarchy"]),
             lateness=facts["lateness"],
             type=kind,
@@ -376,6 +389,17 @@ class Stream:
             stream._standing.restore(facts, states.column("state").to_pylist(), pieces[0].schema, pieces[1])
         return stream
 
+    # ------------------------------------------------------------ rules
+
+    def _forecaster(self, schema: Schema) -> Operator[Any, pa.Table]:
+        assert self._rules is not None
+        return Forecaster(self._rules, schema, self._standing.hierarchy)
+
+    def _halo(self, unit: str) -> int:
+        """How far predictions look back: a predicate window is closed on both sides."""
+        assert self._rules is not None
+        return find_halo(self._rules, unit) + 1
+
     # ------------------------------------------------------------ how time passes
 
     def _begin(self, events: Events) -> None:
@@ -394,6 +418,9 @@ class Stream:
     def _named_columns(self) -> list[str]:
         """The columns that queries name; `type` and `ts` are always there."""
         named = frozenset[str]().union(*map(columns_of, self._standing.queries.values()))
+        for rule in self._rules or ():
+            conditions = [read_condition(part.type, part.where) for part in (*rule.vertices, rule.consequent) if part.where]
+            named = named.union(rule.partition_by, *map(columns_of, conditions))
         return sorted(named - {TYPE, TIME})
 
     def _put_late_aside(self, events: Events) -> Events:

@@ -410,6 +410,26 @@ def test_limits_are_those_of_a_push_and_stop_the_stream() -> None:
     assert pairs(again.push([row("B", 5), row("C", 7)])) == [(1, 5), (2, 5)]
 
 
+# ---------------------------------------------------------------- rules
+
+
+def test_rules_predict_while_events_come() -> None:
+    stream = sq.Stream(rules=sq.Rule("Jam -> Rain", "Crash", 5, 10, 0.5, name="wet"))
+    stream.push([row("Jam", 1), row("Rain", 4)])
+    stream = sq.Stream.load(stream.save())
+    found = stream.push(row("Crash", 7))
+    assert found["forecasts"].select(["rule", "earliest", "latest"]).to_pylist() == [{"rule": "wet", "earliest": 4, "latest": 11}]
+    assert stream.close()["forecasts"].num_rows == 0
+
+
+def test_the_name_of_predictions_is_taken() -> None:
+    rule = sq.Rule("Jam -> Rain", "Crash", 5, 10, 0.5)
+    with pytest.raises(sq.PlanError, match="'forecasts' is the name of what rules predict"):
+        sq.Stream({"forecasts": PAIRS}, rules=rule)
+    with pytest.raises(sq.PlanError, match="there is a query 'forecasts' already"):
+        sq.Stream(rules=rule).add("forecasts", PAIRS)
+
+
 # ---------------------------------------------------------------- states, threads, the end
 
 

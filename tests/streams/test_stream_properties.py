@@ -125,6 +125,33 @@ def test_any_pushes_in_any_form_give_the_answer(
         assert sorted(came(pushed.found.get(name, []))) == sorted(row for _, row in wanted)
 
 
+RULES = sq.Rules(
+    [
+        sq.Rule("A -> B", "C", 4, 9, 0.5, name="serial"),
+        sq.Rule("A, B -> C WHERE x > 0", "D", 5, 9, 0.5, name="parallel"),
+        sq.Rule("B", "C", 3, 5, 0.5, name="keyed", partition_by="id"),
+    ]
+)
+
+
+@few
+@given(data=st.data(), arrived=arrivals(), as_rows=st.booleans())
+def test_rules_predict_what_they_predict_of_all_events(
+    data: st.DataObject, arrived: tuple[list[oracle.Event], list[oracle.Event], int], as_rows: bool
+) -> None:
+    events, arriving, lateness = arrived
+    show("rules", events)
+    pushed = Pushed(sq.Stream("SEQ(A a, B b) WITHIN 3", rules=RULES, lateness=lateness, columns=DECLARED if as_rows else SCHEMA))
+    for start, stop in data.draw(cuts(len(events))):
+        pushed.note(pushed.stream.push(pushes(arriving[start:stop], "dictionaries" if as_rows else "tables")))
+        if data.draw(st.booleans()):
+            pushed.reload()
+    pushed.note(pushed.stream.close())
+    whole = sq.forecast(RULES, table(events)).table.to_pylist()
+    found = [row for one in pushed.found.get("forecasts", []) for row in one.to_pylist()]
+    assert Counter(map(repr, found)) == Counter(map(repr, whole))
+
+
 @contextmanager
 def forgetful() -> Iterator[None]:
     """Streams keep no more than they must, so that queries come too late to see everything."""
