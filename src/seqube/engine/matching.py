@@ -127,7 +127,7 @@ class Matcher(Operator[State, pa.Table]):
 
     def _number(self, state: State, batch: Events) -> tuple[Ints | None, pa.Table | None]:
         """The numbers of the batch's events in the stream, or in their partition."""
-        if not self._plan.window.counts_events:
+        if not self._plan.numbers_events:
             return None, None
         if not self._plan.partition_by:
             return np.arange(state.n_seen, state.n_seen + len(batch), dtype=np.int64), None
@@ -193,9 +193,9 @@ class Matcher(Operator[State, pa.Table]):
                 of_code[0, codes[1]] = state.counted.column("seen").to_numpy()
                 of_code[1, codes[1]] = state.counted.column("settled").to_numpy()
                 seen, settled = of_code[:, partitions]
-        clocks = events.times if state.numbers is None else state.numbers
-        batch = Batch(events, window, clocks, partitions, budget or self._limits.budget())
-        return batch, _Progress(batch, seen, settled)
+        clocks = state.numbers if plan.window.counts_events and state.numbers is not None else events.times
+        batch = Batch(events, window, clocks, partitions, budget or self._limits.budget(), state.numbers)
+        return batch, _Progress(batch, seen, settled, plan.waits_from_end)
 
     def _purge(self, state: State, batch: Batch, progress: _Progress, upto: int) -> State:
         """Forget what no later match can bind or be cancelled by."""
@@ -205,9 +205,11 @@ class Matcher(Operator[State, pa.Table]):
         rows = events.rows_of(needs.types)
         if batch.partitions is not None:
             rows = rows[batch.partitions[rows] >= 0]
-        if state.numbers is None:
+        if not batch.counts_events:
             rows = rows[events.times[rows] > minus(np.array([upto]), needs.back)[0]]
-            return replace(state, events=events.take(rows), decided=upto)
+            numbers = None if state.numbers is None else state.numbers[rows]
+            return replace(state, events=events.take(rows), numbers=numbers, decided=upto)
+        assert state.numbers is not None
         rows = rows[state.numbers[rows] > minus(progress.oldest_open(upto)[rows], needs.back)]
         counted = state.counted
         if counted is not None:
@@ -224,14 +226,15 @@ class _Progress:
     batch: Batch
     seen: Ints
     settled: Ints
+    from_end: bool = False  # a match waits from its end on, not from its start
 
     def ready(self, piece: Instances, upto: int, counts: Ints) -> Mask:
         """Matches whose window is over: no event can come any more that lies in it."""
         batch = self.batch
-        firsts = batch.clocks[piece.first_rows]
+        begins = batch.clocks[piece.last_rows if self.from_end else piece.first_rows]
         if not batch.counts_events:
-            return plus(firsts, batch.window) - 1 <= upto
-        return (batch.events.times[piece.last_rows] <= upto) & (plus(firsts, batch.window) <= counts[piece.first_rows])
+            return plus(begins, batch.window) - 1 <= upto
+        return (batch.events.times[piece.last_rows] <= upto) & (plus(begins, batch.window) <= counts[piece.first_rows])
 
     def oldest_open(self, upto: int) -> Ints:
         """Per row, the smallest number in its partition that a match still to be decided can end with."""
