@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from seqube.errors import Problem, QueryError
 from seqube.language.binder import resolve
 from seqube.language.functions import Kind
+from seqube.language.parameters import Params, fill
 from seqube.language.parser import draft, in_order, place
 from seqube.language.tree import Query
 from seqube.language.types import mismatches
@@ -21,17 +22,19 @@ _PIECES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|--(?P<comment>[^\n]*)""")
 _HEADER = re.compile(r"\s*name\s*:(?P<name>.*)", re.IGNORECASE)
 
 
-def parse(text: str, schema: Mapping[str, Kind] | None = None) -> Query:
+def parse(text: str, schema: Mapping[str, Kind] | None = None, params: Params | None = None) -> Query:
     """Parse and bind one query, and give a `Query`; a `QueryError` has every problem found.
 
     - `text`: the query.
     - `schema`: the columns and their kinds, to check attributes against; by names alone without it. `run` checks them anyway.
+    - `params`: values for its parameters (`:limit`), by name; those without one stay until the query is run.
 
     >>> query = sq.parse("SEQ(Card c, !Recharge r, Withdrawal w, [id]) WITHIN 5 min")
     >>> query.window
     Window(length=300000000, unit='us')
     """
     query, problems = resolve(draft(text), text)
+    query = fill(query, params or {})
     problems = in_order([*problems, *mismatches(query, schema)])
     if problems:
         raise QueryError(problems, text)
