@@ -115,6 +115,10 @@ class Kept:
     def clocks(self) -> Ints:
         return self._rows.live[:, _CLOCK].copy()
 
+    @property
+    def times(self) -> Ints:
+        return self._rows.live[:, _MOMENT].copy()
+
     def append(self, events: Events, clocks: Ints) -> int:
         """Keep events that come after all others; the number of the first."""
         rows, first, size = self._rows, self._rows.tail, len(events)
@@ -144,10 +148,10 @@ class Kept:
             chunks[-NEIGHBOURS:] = [one_chunk(pa.concat_tables(last))]
             del self._firsts[-NEIGHBOURS + 1 :]
 
-    def drop_upto(self, clock: int) -> None:
-        """Forget the rows up to a clock."""
+    def drop_upto(self, clock: int, is_time: bool) -> None:
+        """Forget the rows up to a clock, or up to a time."""
         rows = self._rows
-        rows.head = first_after(rows.data, _CLOCK, rows.base, rows.head, rows.tail, clock)
+        rows.head = first_after(rows.data, _MOMENT if is_time else _CLOCK, rows.base, rows.head, rows.tail, clock)
         n_dead = bisect_right(self._firsts, rows.head) - 1
         if n_dead > 0:
             del self._chunks[:n_dead], self._firsts[:n_dead]

@@ -67,7 +67,7 @@ class State:
     kept: Kept | None = None
     waiting: list[Events] = field(default_factory=list)  # not decided yet, in order
     decided: int = LOWEST  # all matches that end up to here (or whose window ends here) are out
-    counted: Partitions | None = None  # with a tuple-count window: how many events there were, up to what is decided
+    counted: Partitions | None = None  # where events are numbered: how many there were, up to what is decided
     linker: Linker | None = None  # None: what is kept is replayed
     chains: Chains | None = None  # None: what is kept is still to be linked
     n_live: int = 0  # events kept when those of every partition were last looked through
@@ -142,13 +142,15 @@ class Matcher(Operator[State, pa.Table]):
     def resume(self, events: Events, decided: int, reported: int, last: int) -> State:
         n_kept = int(np.searchsorted(events.times, decided, "right"))
         kept, waiting = events.slice(0, n_kept), events.slice(n_kept, len(events))
-        return _resumed(self._begin(State(), events), kept, kept.times, waiting, decided)
+        state = self._begin(State(), events)
+        clocks = kept.times if state.counted is None else state.counted.number(state.counted.code(kept))
+        return _resumed(state, kept, clocks, waiting, decided)
 
     def _begin(self, state: State, batch: Events) -> State:
         if self._known is None or self._known.none.schema != batch.schema:
             self._known = Prepared(self._plan, batch.slice(0, 0))
         state.known, state.linker, state.kept = self._known, self._known.linker, Kept(self._known.none)
-        if self._plan.window.counts_events:
+        if self._plan.numbers_events:
             state.counted = Partitions(self._plan.partition_by)
         return state
 
@@ -158,7 +160,7 @@ class Matcher(Operator[State, pa.Table]):
         window, chains = state.known.needs.window, self._linked(state)
         firsts = [int(state.waiting[0].times[0])] if state.waiting else []
         if chains is None or state.linker is None:
-            times = state.kept.clocks
+            times = state.kept.times
             firsts += times[plus(times, window) - 1 > state.decided][:1].tolist()
         elif (first := state.linker.next_due(chains)) is not None:
             firsts.append(first)
@@ -183,19 +185,19 @@ class Matcher(Operator[State, pa.Table]):
         The events must reach back a window from there and, where the plan waits, a window ahead. With a tuple-count window
         `numbers` are those of the events in the whole stream.
         """
-        clocks = events.times
-        if self._plan.window.counts_events:
+        if self._plan.numbers_events and numbers is None:
             counted = Partitions(self._plan.partition_by)
-            clocks = counted.number(counted.code(events)) if numbers is None else numbers
-        batch = self._batch(events, clocks, budget or self._limits.budget())
+            numbers = counted.number(counted.code(events))
+        batch = self._batch(events, numbers, budget or self._limits.budget())
         evaluation = self._evaluation(batch, after, upto)
         writer = MatchWriter(self._plan, events, evaluation.evaluator)
         for piece in evaluation.matches():
             yield writer.write(piece)
 
-    def _batch(self, events: Events, clocks: Ints, budget: Budget) -> Batch:
-        window = needs_of(self._plan, events.unit).window
-        return Batch(events, window, clocks, partition_codes(events, self._plan.partition_by), budget)
+    def _batch(self, events: Events, numbers: Ints | None, budget: Budget) -> Batch:
+        clocks = numbers if self._plan.window.counts_events and numbers is not None else events.times
+        window, partitions = needs_of(self._plan, events.unit).window, partition_codes(events, self._plan.partition_by)
+        return Batch(events, window, clocks, partitions, budget, numbers)
 
     def _evaluation(self, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> Evaluation | NestedEvaluation:
         if self._plan.is_nested:
@@ -321,15 +323,16 @@ class Matcher(Operator[State, pa.Table]):
                 rows = rows[parts[rows] >= 0]
             state.kept.append(new.take(rows), clocks[rows])
         events = state.kept.events
-        batch = self._batch(events, events.times if state.counted is None else state.kept.clocks, budget)
+        batch = self._batch(events, None if state.counted is None else state.kept.clocks, budget)
         # Where matches wait, their end does not tell when they are final: all are found, and those that are ready now are taken.
         evaluation = self._evaluation(batch) if plan.waits else self._evaluation(batch, state.decided, step.upto)
         writer = MatchWriter(plan, events, evaluation.evaluator)
         seen, settled = _counts(state.counted, events, step.parts) if plan.waits else (NONE_FOUND, NONE_FOUND)
         for piece in evaluation.matches():
             if plan.waits:
-                ready = np.ones(len(piece), np.bool_) if step.final else _ready(batch, piece, step.upto, seen)
-                piece = piece.select(ready & ~_ready(batch, piece, state.decided, settled))
+                begins = batch.clocks[piece.last_rows if plan.waits_from_end else piece.first_rows]
+                ready = np.ones(len(piece), np.bool_) if step.final else _ready(batch, piece, begins, step.upto, seen)
+                piece = piece.select(ready & ~_ready(batch, piece, begins, state.decided, settled))
             budget.find(len(piece))
             table = writer.write(piece)
             budget.hold(table.nbytes)
@@ -343,11 +346,14 @@ class Matcher(Operator[State, pa.Table]):
         assert kept is not None
         assert state.known is not None
         needs = state.known.needs
-        if counted is not None and self._plan.partition_by:
+        by_number = counted is not None and self._plan.window.counts_events
+        if by_number and self._plan.partition_by:
             self._purge_partitions(state)
             return
-        newest = state.decided if counted is None else int(counted.counts[0])
-        kept.drop_upto(max(newest - needs.back, LOWEST))
+        newest = int(counted.counts[0]) if by_number and counted is not None else state.decided
+        kept.drop_upto(max(newest - needs.back, LOWEST), not by_number)
+        if counted is not None and len(counted.keys) > 2 * len(kept) + SLACK:
+            counted.keep(np.unique(counted.code(kept.events)))
         if chains is not None:
             chains.drop(max(newest - needs.window, LOWEST))
             if chains.n_codes > 2 * len(kept) + SLACK:  # keys come and go: those that are gone are forgotten
@@ -426,9 +432,8 @@ def _counts(counted: Partitions | None, events: Events, new: Ints) -> tuple[Ints
     return counts[codes], before[codes]
 
 
-def _ready(batch: Batch, piece: Instances, upto: int, counts: Ints) -> Mask:
-    """Matches whose window is over: no event can come any more that lies in it."""
-    firsts = batch.clocks[piece.first_rows]
+def _ready(batch: Batch, piece: Instances, begins: Ints, upto: int, counts: Ints) -> Mask:
+    """Matches whose window is over, which began at these clocks: no event can come any more that lies in it."""
     if not batch.counts_events:
-        return plus(firsts, batch.window) - 1 <= upto
-    return (batch.events.times[piece.last_rows] <= upto) & (plus(firsts, batch.window) <= counts[piece.first_rows])
+        return plus(begins, batch.window) - 1 <= upto
+    return (batch.events.times[piece.last_rows] <= upto) & (plus(begins, batch.window) <= counts[piece.first_rows])

@@ -25,6 +25,7 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
     Scan,
@@ -79,12 +80,12 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         ends=_types(matches.pattern.may_end),
         scans=tuple(scans(matches)),
         columns=_columns(plan),
-        every_event=matches.window.counts_events,
+        every_event=matches.numbers_events,
         by_position=matches.window.counts_events,
     )
     if isinstance(plan, MatchPlan):
         # A match that waits is decided a window after it began, and its negations may look back a window from its end.
-        reaches = 2 if plan.waits and plan.looks_back else 1
+        reaches = 2 if (plan.waits and plan.looks_back) or plan.waits_from_end else 1
         return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0)
     triggers = () if plan.trigger is None else (plan.trigger,)
     return replace(
@@ -160,7 +161,7 @@ def _key(plan: Plan) -> tuple[str, ...]:
         return () if plan.emit.when == "every" else tuple(name for name in _key(plan.matches) if name in grouped)
     if plan.partition_by:
         return plan.partition_by
-    if plan.window.counts_events:  # events are numbered over the whole stream
+    if plan.numbers_events:  # over the whole stream
         return ()
     names = _shared(plan.pattern)
     for check in plan.checks:
@@ -190,6 +191,8 @@ def _agreed(node: PlanNode) -> frozenset[str]:
             return _ANY
         case MatchAlternatives(branches):
             return _meet(_agreed(branch) for branch in branches)
+        case MatchRun():
+            return _ANY if len(node.steps) == 1 and node.steps[0].most == 1 else frozenset(node.key)
         case MatchRepeat():
             return _ANY if node.most == 1 else frozenset(value.name for value in node.key if isinstance(value, Attribute))
         case MatchSequence(slots, _, key) | MatchConjunction(slots, _, key):
@@ -240,6 +243,8 @@ def _surely_bound(node: PlanNode) -> tuple[str, ...]:
             return (node.variable,)
         case MatchRepeat():
             return node.binds
+        case MatchRun():
+            return tuple(step.scans[0].variable for step in node.steps if step.least > 0 and len(step.scans) == 1)
         case MatchAlternatives():
             return ()
         case MatchSequence() | MatchConjunction():

@@ -27,6 +27,7 @@ from seqube.events.batch import NO_TYPE
 from seqube.events.schema import TYPE, UNITS, Schema
 from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE, TEXT_TIME
 from seqube.language import Query, check, parse
+from seqube.language.parameters import Params, fill, refuse_unknown
 from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Call, Comparison, IsNull, IsTrue, Literal, Predicate
 from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan, needs_of, together
@@ -269,12 +270,14 @@ def plan_all_over(
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
     measured: Measurements | None = None,
+    params: Params | None = None,
 ) -> dict[str, Plan]:
     """Queries checked against the columns they are for, and planned, each for itself.
 
     Nothing is read for it, so which types there are, and how many events of each, is known only where it is said (`measured`).
     """
-    bound = {name: parse(query) if isinstance(query, str) else query for name, query in queries.items()}
+    refuse_unknown(queries.values(), params or {})
+    bound = {name: fill(parse(query) if isinstance(query, str) else query, params or {}) for name, query in queries.items()}
     for query in bound.values():
         check(query, source.schema)
     return dict(optimize(bound, hierarchy, measured, strategy, shares=False).plans)
@@ -373,7 +376,7 @@ def translate(node: Predicate, source: EventFrame, kinds: dict[str, DataType]) -
         case Comparison(op, Literal(value), Attribute() as right):
             return _compare(_MIRRORED[op], right, value, source, kinds)
         case Among(Attribute() as operand, values, negated):
-            return _among(operand, [literal.value for literal in values], negated, source, kinds)
+            return _among(operand, [literal.value for literal in values if isinstance(literal, Literal)], negated, source, kinds)
         case IsNull(Attribute() as operand, negated):
             from pyspark.sql import functions as F  # noqa: N812
 
