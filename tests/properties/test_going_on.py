@@ -51,6 +51,24 @@ def test_any_query(data: st.DataObject, text: str, events: list[oracle.Event]) -
     assert_goes_on(data, text, events)
 
 
+@given(data=st.data(), text=queries(depth=1, words=("SEQ",), counted=False), events=streams(max_size=9))
+def test_events_in_any_order_as_long_as_they_are_not_decided(data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
+    """Each by itself, with a watermark that waits for all that is still to come."""
+    show(text, events)
+    stream, operator = Events(table(events)), Matcher(plan_matches(parse(text)))
+    order = data.draw(st.permutations(range(len(events))))
+    state, found = operator.start(), []
+    for number, row in enumerate(order):
+        watermark = min((events[other].ts for other in order[number + 1 :]), default=None)
+        state, matches = operator.step(state, stream.slice(row, row + 1), watermark)
+        found += rows(matches)
+        if data.draw(st.booleans()):
+            state = operator.restore(state.to_bytes())
+    last = operator.finish(state)[1]
+    found += [] if last is None else rows(last)
+    assert counted(found) == counted(oracle.matches(parse(text), events))
+
+
 @given(data=st.data(), text=flat, events=streams())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_kept_is_put_together_and_forgotten_at_once(

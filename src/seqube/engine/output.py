@@ -26,6 +26,7 @@ from seqube.language.tree import Attribute, Output, attributes
 from seqube.plan.physical import MatchPlan, list_variables, scans
 
 START, END = "start", "end"
+FEW_MATCHES = 1 << 10
 
 
 def read_by_return(plan: MatchPlan) -> frozenset[str]:
@@ -62,9 +63,25 @@ class MatchWriter:
             )
         time = self._events.column("ts")
         columns = {START: gather(time, piece.first_rows), END: gather(time, piece.last_rows)}
+        if len(piece) <= FEW_MATCHES and (structs := self._together(piece)) is not None:
+            return pa.table(columns | structs)
         for name in self._plan.variables:
             columns[name] = self._events_of(name, piece.rows[name])
         return pa.table(columns)
+
+    def _together(self, piece: Instances) -> dict[str, pa.StructArray] | None:
+        """The events of all variables, gathered at once, because few rows cost less than a call; None with lists or nulls."""
+        names, size = self._plan.variables, len(piece)
+        rows = [rows for name in names if isinstance(rows := piece.rows[name], np.ndarray)]
+        if len(rows) < len(names) or (whole := np.concatenate(rows)).min(initial=0) < 0:
+            return None
+        table = self._events.table
+        columns = [gather(table.column(number).chunk(0), whole) for number in range(table.num_columns)]
+        fields = list(table.schema)
+        return {
+            name: pa.StructArray.from_arrays([column.slice(size * number, size) for column in columns], fields=fields)
+            for number, name in enumerate(names)
+        }
 
     def _item(self, item: Output, piece: Instances) -> pa.Array:
         """A column of RETURN. Whole numbers stay whole: a column does not change its type where a result leaves 64 bits."""
