@@ -151,6 +151,10 @@ class Matcher(Operator[State, pa.Table]):
             state.counted = Partitions(self._plan.partition_by)
         return state
 
+    @property
+    def goes_on(self) -> bool:
+        return why_replayed(self._plan) is None
+
     def wake(self, state: State) -> int | None:
         if state.kept is None or state.known is None or not self._plan.waits or self._plan.window.counts_events:
             return None
