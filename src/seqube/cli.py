@@ -309,7 +309,7 @@ def _run_on_spark(
     totals: dict[str, int] = {}
     tables: dict[str, pa.Table] = {}
     with err.status(f"Matching {n_events:,} events"), spark_errors(events):
-        plans = ingest.plan_all_over(queries, source, concepts, strategy)
+        plans = ingest.plan_batch(queries, source, concepts, strategy)
         found = batch.find(plans, source, limits=limits)
         for name in queries:
             totals[name], tables[name] = _take(found[name], places.get(name), limit, None)
