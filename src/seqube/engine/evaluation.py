@@ -39,6 +39,7 @@ from seqube.engine.instances import (
 )
 from seqube.engine.lists import grow_lists
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, rank
+from seqube.engine.runs import find_runs
 from seqube.engine.sequence import (
     HIGHEST,
     LOWEST,
@@ -62,12 +63,14 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
     Scan,
     Scope,
     list_variables,
     scans,
+    walk,
 )
 
 PIECE = 1 << 16  # matches per piece: large enough to amortise calls, small enough to stay in the cache
@@ -86,7 +89,7 @@ class Evaluation:
         self._plan = plan
         self._batch = batch
         self._read = read or frozenset(plan.variables)
-        self._times = batch.events.times
+        self._times = batch.times
         self.evaluator = Evaluator(batch.events)
         self._made: dict[PlanNode, Instances] = {}
         self._told: dict[tuple[PlanNode, tuple[Value, ...]], Instances] = {}
@@ -100,7 +103,7 @@ class Evaluation:
         after, upto = self._ends
         for piece in self._pieces(plan.pattern, is_root=True):
             if (after, upto) != (LOWEST, HIGHEST) and len(piece):
-                ends = self._times[piece.last_rows]
+                ends = self._batch.events.times[piece.last_rows]
                 piece = piece.select((ends > after) & (ends <= upto))
             for check in plan.checks:
                 if len(piece):
@@ -138,6 +141,8 @@ class Evaluation:
                 pieces = self._alternatives(node)
             case MatchRepeat():
                 pieces = iter([self._lists(node)])
+            case MatchRun():
+                pieces = iter([find_runs(node, self._batch, self.evaluator, lambda scan: self._scan(scan).last_rows).instances])
             case _:
                 assert_never(node)
         for piece in pieces:
@@ -179,7 +184,7 @@ class Evaluation:
         """The slots of a sequence by key and time, the clauses between them, and their stacks with what must not be there noted."""
         slots, clauses = self._slots(node)
         if is_root and self._ends != (LOWEST, HIGHEST):
-            ends = self._times[slots[-1].last_rows]
+            ends = self._batch.events.times[slots[-1].last_rows]
             slots[-1] = slots[-1].select((ends > self._ends[0]) & (ends <= self._ends[1]))
         gaps = [self._witnesses(gap.instance, gap.key or ()) for gap in node.gaps]
         keyed = [gap.key is not None for gap in node.gaps]
@@ -293,6 +298,11 @@ class Evaluation:
         others = [(j, other) for j, other in enumerate(node.slots) if isinstance(other, Scan)]
         if isinstance(node, MatchConjunction) or not others or (batch.counts_events and batch.partitions is not None):
             return self._instances(slot)
+        if any(isinstance(inner, MatchRun) for inner in walk(slot)):  # which event a run takes depends on all of them
+            self._needed = None
+            found = self._instances(slot)
+            self._needed = before
+            return found
         rows = batch.events.rows_of(frozenset().union(*(scan.types for scan in scans(slot))))
         if before is not None:
             rows = rows[before[rows]]
@@ -356,7 +366,7 @@ class Evaluation:
         first_rows = last_rows if single else np.concatenate([slot.first_rows for slot in slots])
         ends = self._times[last_rows]
         starts = ends.copy() if single else self._times[first_rows]
-        if self._batch.counts_events:
+        if not self._batch.has_one_clock:
             firsts, lasts = self._batch.clocks[first_rows], self._batch.clocks[last_rows]
         else:
             firsts, lasts = starts.copy(), ends.copy()
@@ -452,7 +462,7 @@ class Evaluation:
         inner = self._cancelling(absence)
         asked, codes = self._link_codes(absence, inner, rows, size)
         self._batch.budget.check()
-        if not absence.filters and not absence.checks and not self._batch.counts_events:
+        if not absence.filters and not absence.checks and self._batch.has_one_clock:
             times = self._times
             before = np.minimum(reach.before_times, reach.before_clocks)
             after = np.maximum(reach.after_times, reach.after_clocks)

@@ -83,10 +83,22 @@ class Batch:
     clocks: Ints
     partitions: Ints | None = None
     budget: Budget = field(default_factory=NO_LIMITS.budget)
+    positions: Ints | None = None  # the numbers of the events, where they matter
+    ranks: Ints | None = None  # with ORDER BY: what is after what, also among equal times
+
+    @property
+    def times(self) -> Ints:
+        """What is after what: larger, never equal."""
+        return self.events.times if self.ranks is None else self.ranks
 
     @property
     def counts_events(self) -> bool:
         return self.clocks is not self.events.times
+
+    @property
+    def has_one_clock(self) -> bool:
+        """Whether what is after what and how long something takes are told by the same numbers."""
+        return self.clocks is self.times
 
     def scan(self, node: Scan, evaluator: Evaluator, among: Callable[[Ints], Mask] | None = None) -> Ints:
         """The rows of a scan: of its types, in a partition, passing its own predicates; and `among` those that are wanted."""

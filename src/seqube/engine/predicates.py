@@ -452,6 +452,30 @@ def rank(columns: Sequence[Any], evaluator: Evaluator) -> list[Ints]:
     return np.split(_with_null(codes[0], valid), np.cumsum([len(array) for array in arrays])[:-1])
 
 
+class Unsteady(Exception):  # noqa: N818 - not an error: whoever goes on with values has to take another way
+    """There is no 64-bit integer that stands for a value, whatever it is compared with later."""
+
+
+def steady(column: pa.Array, how: str) -> Ints:
+    """A column as integers that compare like the originals with those of any other column, now or later; NULL for null.
+
+    `how` says what both sides of a comparison are: "whole" (numbers, times, truth values), or "double" where one of them is.
+    """
+    kind = column.type
+    if how == "double":
+        if pat.is_int64(kind):
+            column = numbers.aligned([column, pa.scalar(0.0)])[0]
+        if not (pat.is_floating(column.type) or pat.is_null(kind)):
+            raise Unsteady
+        return _with_null(*_sortable(column))
+    if not (pat.is_int64(kind) or pat.is_timestamp(kind) or pat.is_duration(kind) or pat.is_boolean(kind) or pat.is_null(kind)):
+        raise Unsteady
+    values, valid = _integers(column)
+    if (values[valid] == NULL).any():
+        raise Unsteady
+    return _with_null(values, valid)
+
+
 def _integers(column: pa.Array) -> tuple[Ints, Mask]:
     valid = np.asarray(column.is_valid()).astype(np.bool_)
     if pat.is_null(column.type):

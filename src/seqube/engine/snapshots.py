@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from seqube.engine.predicates import Ints
 from seqube.errors import DataError
 from seqube.events import Events
 
-VERSION = 1
+VERSION = 2
 _NUMBER = "#number"  # the column of event numbers that travels with the kept events of a tuple-count window
 
 
@@ -60,6 +60,16 @@ def write_state(events: Events | None, numbers: Ints | None, about: Mapping[str,
     facts = {"version": VERSION, "type": schema.type_column, "time": schema.time_column, "unit": schema.unit, **about}
     table = table.replace_schema_metadata({b"seqube": json.dumps(facts).encode()})
     return seal(table, beside if beside is not None else pa.table({}))
+
+
+def adapted(data: bytes, change: Callable[[pa.Table], Events]) -> bytes:
+    """A state whose events look as they are made by `change`: for streams whose columns changed since it was written."""
+    events, numbers, about, beside = read_state(data)
+    changed = change(events.table)
+    if changed.schema == events.schema:
+        return data
+    facts = {name: value for name, value in about.items() if name not in ("version", "type", "time", "unit")}
+    return write_state(changed, numbers, facts, beside)
 
 
 def read_state(data: bytes) -> tuple[Events, Ints | None, dict[str, Any], pa.Table | None]:

@@ -516,7 +516,7 @@ def transform_query(query: Query, change: Callable[[Any], Any]) -> Query:
 
 def columns_of(query: Query) -> frozenset[str]:
     """The columns that a query names, wherever it does."""
-    named = set(query.partition_by)
+    named = {*query.partition_by, *query.order_by}
 
     def note(node: Node) -> Node:
         if isinstance(node, Attribute):

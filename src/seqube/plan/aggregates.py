@@ -25,12 +25,14 @@ from seqube.language.tree import (
     Aggregate,
     Attribute,
     Emit,
+    Next,
     Not,
     Output,
     Predicate,
     Query,
     Same,
     Seq,
+    Strict,
     Type,
     quantifiers,
     variables_of,
@@ -101,10 +103,9 @@ class AggregatePlan:
 def plan_aggregates(query: Query, hierarchy: Hierarchy | None = None) -> AggregatePlan:
     """The plan of a query with AGG, by the strategy that is right for every pattern."""
     assert query.emit is not None, "the binder says when aggregates are reported"
-    if repeated := quantifiers(query.pattern):
-        raise PlanError(
-            f"aggregates over the repeated part {min(repeated)!r} cannot be computed yet\n  hint: leave AGG out, and count the rows"
-        )
+    runs = [type(node).__name__.upper() for node in walk(query.pattern) if isinstance(node, Next | Strict)]
+    for what in (*(f"the repeated part {name!r}" for name in quantifiers(query.pattern)), *runs):
+        raise PlanError(f"aggregates over {what} cannot be computed yet\n  hint: leave AGG out, and count the rows")
     matches = plan_matches(query, hierarchy)
     trigger = _trigger(query, hierarchy) if query.emit.when == "trigger" else None
     return AggregatePlan(matches, query.emit, query.aggregates, query.group_by, query.having, trigger)

@@ -25,6 +25,7 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
     Scan,
@@ -79,12 +80,12 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         ends=_types(matches.pattern.may_end),
         scans=tuple(scans(matches)),
         columns=_columns(plan),
-        every_event=matches.window.counts_events,
+        every_event=matches.numbers_events,
         by_position=matches.window.counts_events,
     )
     if isinstance(plan, MatchPlan):
         # A match that waits is decided a window after it began, and its negations may look back a window from its end.
-        reaches = 2 if plan.waits and plan.looks_back else 1
+        reaches = 2 if (plan.waits and plan.looks_back) or plan.waits_from_end else 1
         return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0)
     triggers = () if plan.trigger is None else (plan.trigger,)
     return replace(
@@ -96,6 +97,21 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         period=None if plan.emit.every is None else whole_ticks(plan.emit.every, unit),
         can_be_cut=False,
     )
+
+
+def why_replayed(plan: MatchPlan) -> str | None:
+    """Why a stream's window is evaluated again at every step; None where matches go on from step to step.
+
+    Flat sequences go on: single events in order, with whatever is asked of them, and single events that must not be there.
+    """
+    pattern = plan.pattern
+    if plan.is_nested or not isinstance(pattern, MatchSequence):
+        return "it is no sequence of single events"
+    if not all(isinstance(part, Scan) for part in (*pattern.parts, *pattern.absent)):
+        return "its sequence has sub-queries"
+    if plan.checks:
+        return "a negation is checked match by match"
+    return None
 
 
 def together(needs: Iterable[Needs]) -> tuple[frozenset[str] | None, frozenset[str] | None]:
@@ -145,7 +161,7 @@ def _key(plan: Plan) -> tuple[str, ...]:
         return () if plan.emit.when == "every" else tuple(name for name in _key(plan.matches) if name in grouped)
     if plan.partition_by:
         return plan.partition_by
-    if plan.window.counts_events:  # events are numbered over the whole stream
+    if plan.numbers_events:  # over the whole stream
         return ()
     names = _shared(plan.pattern)
     for check in plan.checks:
@@ -175,6 +191,8 @@ def _agreed(node: PlanNode) -> frozenset[str]:
             return _ANY
         case MatchAlternatives(branches):
             return _meet(_agreed(branch) for branch in branches)
+        case MatchRun():
+            return _ANY if len(node.steps) == 1 and node.steps[0].most == 1 else frozenset(node.key)
         case MatchRepeat():
             return _ANY if node.most == 1 else frozenset(value.name for value in node.key if isinstance(value, Attribute))
         case MatchSequence(slots, _, key) | MatchConjunction(slots, _, key):
@@ -225,6 +243,8 @@ def _surely_bound(node: PlanNode) -> tuple[str, ...]:
             return (node.variable,)
         case MatchRepeat():
             return node.binds
+        case MatchRun():
+            return tuple(step.scans[0].variable for step in node.steps if step.least > 0 and len(step.scans) == 1)
         case MatchAlternatives():
             return ()
         case MatchSequence() | MatchConjunction():

@@ -39,6 +39,7 @@ from seqube.language.tree import (
     Prev,
     Quantifier,
     Query,
+    Same,
     Seq,
     Strict,
     Type,
@@ -50,7 +51,6 @@ from seqube.language.tree import (
     quantifiers,
     transform,
     variables_of,
-    walk,
 )
 from seqube.plan.physical import (
     Absence,
@@ -65,8 +65,10 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
+    RunStep,
     Scan,
     Scope,
 )
@@ -95,9 +97,6 @@ def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchP
 
 def unplanned(query: Query) -> str | None:
     """What a query asks for that no plan is known for."""
-    for node in walk(query.pattern):
-        if isinstance(node, Next | Strict):
-            return type(node).__name__.upper()
     clauses = {"ORDER BY": query.order_by, "SKIP": query.skip, "KEEP PARTIAL": query.keeps_partial}
     return next((word for word, given in clauses.items() if given), None)
 
@@ -135,7 +134,8 @@ class _Builder:
         own += [Guarded(predicate) for predicate in given]
         if isinstance(part, Or):
             return self._alternatives(part, own, scope)
-        assert isinstance(part, Seq | And)
+        if isinstance(part, Next | Strict):
+            return self._run(part, own, scope)
         return self._joined(part, own, scope, is_root)
 
     def _scan(self, part: Type, filters: Sequence[Predicate]) -> Scan:
@@ -181,6 +181,47 @@ class _Builder:
             (here if variables_of(guarded.predicate) <= bound else lifted).append(guarded)
         node = MatchAlternatives(tuple(branch.node for branch in branches), tuple(here))
         return _Built(node, tuple(lifted), tuple(checks))
+
+    def _run(self, part: Next | Strict, own: list[Guarded], scope: Scope) -> _Built:
+        """NEXT and STRICT: what names its own events alone decides which it takes; negations are asked of what was found."""
+        components = [child for child in part.parts if not isinstance(child, Not)]
+        negations = [child for child in part.parts if isinstance(child, Not)]
+        key = tuple(dict.fromkeys(guarded.predicate.attribute for guarded in own if isinstance(guarded.predicate, Same)))
+        inner = [Guarded(predicate) for child in components if isinstance(child, Or) for predicate in child.where]
+        asked = [guarded for guarded in (*own, *inner) if not isinstance(guarded.predicate, Same)]
+        names = frozenset(name for child in components for name in _names(child))
+        # To the run everything of its own is alike, so what it asks is sorted as for one component.
+        whole: list[Pattern] = [Seq(tuple(components))]
+        placed = self._sort(asked, whole, negations, [names])
+        steps, rest = [], [*placed.into_slot[0], *(guarded.predicate for guarded in placed.here)]
+        for child in components:
+            leaves = list(positives(child))
+            alone = [] if isinstance(child, Or) else [p for p in rest if self._is_local(p, leaves[0])]
+            rest = [predicate for predicate in rest if predicate not in alone]
+            scans = tuple(self._scan(leaf, alone) for leaf in leaves)
+            quantifier = None if isinstance(child, Or) else leaves[0].quantifier
+            if quantifier is None:
+                steps.append(RunStep(scans))
+            else:
+                least, most = quantifier.least, quantifier.most
+                steps.append(RunStep(scans, least, most, quantifier.reluctant, True, not quantifier.is_list))
+        checks = [
+            self._absence(
+                negation,
+                placed.into_negation.get(number, []),
+                _beside(components[: _position(part, negation)], components[_position(part, negation) :], scope),
+            )
+            for number, negation in enumerate(negations)
+        ]
+        constant = [predicate for predicate in rest if not variables_of(predicate)]
+        decisive = tuple(predicate for predicate in rest if predicate not in constant)
+        node = MatchRun(tuple(steps), isinstance(part, Strict), decisive, key, tuple(map(Guarded, constant)))
+        return _Built(node, tuple(placed.lifted), tuple(checks))
+
+    def _is_local(self, predicate: Predicate, leaf: Type) -> bool:
+        """Whether it is asked of each event of a part by itself."""
+        alone = variables_of(predicate) == {leaf.variable}
+        return alone and not named_as_lists(predicate) and not named_before(predicate)
 
     def _joined(self, part: Seq | And, own: list[Guarded], scope: Scope, is_root: bool) -> _Built:
         """SEQ and AND: slots joined by order or by window, with negations between or around them."""
@@ -388,7 +429,7 @@ def _names(part: Pattern) -> tuple[str, ...]:
     return tuple(leaf.variable for leaf in positives(part) if leaf.variable is not None)
 
 
-def _position(part: Seq, negation: Not) -> int:
+def _position(part: Seq | Next | Strict, negation: Not) -> int:
     """How many positive components stand left of a negation."""
     count = 0
     for child in part.parts:

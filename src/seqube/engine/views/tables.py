@@ -65,6 +65,7 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
     Scan,
@@ -185,7 +186,7 @@ class Tables:
         assert own == kids == gaps == number
         slots: Sequence[PlanNode] = ()
         if not isinstance(node, Scan):
-            assert not isinstance(node, MatchRepeat), "lists are for the matcher's own loops"
+            assert not isinstance(node, MatchRepeat | MatchRun), "lists and runs are for the matcher's own loops"
             slots = node.branches if isinstance(node, MatchAlternatives) else node.slots
         for i, slot in enumerate(slots):
             flags = (IS_FIRST if i == 0 else 0) | (IS_LAST if i == len(slots) - 1 else 0)
@@ -265,7 +266,7 @@ class Tables:
             found += node.filters
             for branch in node.branches:
                 self._predicates(branch, frozenset(branch.binds), in_negation)
-        elif not isinstance(node, Scan | MatchRepeat):
+        elif not isinstance(node, Scan | MatchRepeat | MatchRun):
             for slot in node.slots:
                 if not isinstance(slot, Scan):
                     self._predicates(slot, taken, in_negation)
