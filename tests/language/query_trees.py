@@ -29,7 +29,8 @@ names = st.sampled_from(["A", "B", "price", "é", "x_1", "start"]) | st.sampled_
 int64 = st.integers(-(2**63), 2**63 - 1)
 strings = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
 numbers = st.integers(-5, 5) | int64 | st.floats(allow_nan=False, allow_infinity=False)
-literals = st.builds(tree.Literal, numbers | strings | st.booleans() | st.none())
+parameters = st.builds(tree.Parameter, st.sampled_from(["p", "Q_1"]))
+literals = st.builds(tree.Literal, numbers | strings | st.booleans() | st.none()) | parameters
 
 Visible = list[tuple[str, tuple[int, ...]]]
 

@@ -117,7 +117,8 @@ class Evaluator:
             case Comparison(op, left, right):
                 return self._compare(op, self.value(left, bindings), self.value(right, bindings))
             case Among(operand, values, negated):
-                found = self._among(self.value(operand, bindings), [literal.value for literal in values])
+                listed = [literal.value for literal in values if isinstance(literal, Literal)]
+                found = self._among(self.value(operand, bindings), listed)
                 return pc.invert(found) if negated else found
             case Between(operand, low, high, negated):
                 bounds = AllOf((Comparison(">=", operand, low), Comparison("<=", operand, high)))

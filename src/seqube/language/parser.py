@@ -281,6 +281,9 @@ class _Builder:
             case word:
                 return tree.Literal({"TRUE": True, "FALSE": False, "NULL": None}[word], at)
 
+    def parameter(self, children: list[Token]) -> tree.Parameter:
+        return tree.Parameter(str(children[0])[1:], _at(children[0]))
+
     def attribute(self, children: list[Token]) -> Attribute:
         variable, name = children
         return Attribute(_name(variable), _name(name), _cover(_at(variable), _at(name)))
@@ -383,7 +386,7 @@ class _Builder:
     def among(self, children: list[Any]) -> Predicate:
         operand, negated, *values = children
         for value in values:
-            if not isinstance(value, tree.Literal):
+            if not isinstance(value, tree.Literal | tree.Parameter):
                 _fail("IN takes plain values: numbers, strings, TRUE, FALSE, NULL", value.at, "join comparisons with OR instead")
         operand = _value(operand)
         return tree.Among(operand, tuple(values), negated is not None, operand.at)

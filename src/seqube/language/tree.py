@@ -58,6 +58,14 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
+class Parameter:
+    """`:limit`: a value that is given when the query is run (`parameters.fill`)."""
+
+    name: str
+    at: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
 class Arithmetic:
     op: ArithmeticOp
     left: Value
@@ -130,7 +138,7 @@ class FirstOf:
     at: Span | None = _place()
 
 
-Value = Literal | Duration | Attribute | Arithmetic | Minus | Aggregate | OfList | Prev | Call | Condition | FirstOf
+Value = Literal | Duration | Attribute | Parameter | Arithmetic | Minus | Aggregate | OfList | Prev | Call | Condition | FirstOf
 
 # ---------------------------------------------------------------- predicates
 
@@ -156,7 +164,7 @@ class Among:
     """`x IN (1, 2)` and `x NOT IN (1, 2)`."""
 
     operand: Value
-    values: tuple[Literal, ...]
+    values: tuple[Literal | Parameter, ...]
     negated: bool = False
     at: Span | None = _place()
 
@@ -409,7 +417,7 @@ N = TypeVar("N", bound=Node)
 def children(node: Node) -> tuple[Node, ...]:
     """What stands directly below a node, from left to right; an operator's predicates come after its parts."""
     match node:
-        case Literal() | Duration() | Attribute() | Same() | Type():
+        case Literal() | Duration() | Attribute() | Parameter() | Same() | Type():
             return ()
         case Arithmetic() | Comparison():
             return (node.left, node.right)
@@ -449,7 +457,7 @@ def rebuilt(node: N, change: Callable[[Any], Any]) -> N:
         return node
     result: Any
     match node:
-        case Literal() | Duration() | Attribute() | Same() | Type():
+        case Literal() | Duration() | Attribute() | Parameter() | Same() | Type():
             result = node
         case Arithmetic() | Comparison():
             result = replace(node, left=after[0], right=after[1])
@@ -514,19 +522,20 @@ def transform_query(query: Query, change: Callable[[Any], Any]) -> Query:
     )
 
 
+def query_nodes(query: Query) -> Iterator[Node]:
+    """Every node of every clause."""
+    outputs = (output.value for output in (*query.aggregates, *query.returns))
+    for root in (query.pattern, *query.where, *query.group_by, *outputs, *query.having):
+        yield from walk(root)
+
+
 def columns_of(query: Query) -> frozenset[str]:
     """The columns that a query names, wherever it does."""
-    named = {*query.partition_by, *query.order_by}
-
-    def note(node: Node) -> Node:
-        if isinstance(node, Attribute):
-            named.add(node.name)
-        elif isinstance(node, Same):
-            named.add(node.attribute)
-        return node
-
-    transform_query(query, note)
-    return frozenset(named)
+    nodes = list(query_nodes(query))
+    named = {node.name for node in nodes if isinstance(node, Attribute)} | {
+        node.attribute for node in nodes if isinstance(node, Same)
+    }
+    return frozenset(named | {*query.partition_by, *query.order_by})
 
 
 def renaming(names: Mapping[str, str]) -> Callable[[Any], Any]:

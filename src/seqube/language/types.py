@@ -151,7 +151,7 @@ class _Checker:
                     hint = "|| puts texts behind each other: write OR" if joined else "compare it with something"
                     self.fail(f"{_ARTICLES[kind]} is not a condition", operand.at, hint)
 
-    def among(self, operand: Value, values: tuple[tree.Literal, ...]) -> None:
+    def among(self, operand: Value, values: tuple[tree.Literal | tree.Parameter, ...]) -> None:
         kind = self.kind(operand)
         for value in values:
             if not self.fits(kind, operand, self.kind(value), value):
@@ -216,6 +216,10 @@ class _Checker:
             case tree.Duration():
                 # Without a schema nobody knows yet whether time is a number.
                 return None if self.schema is None else "period"
+            case tree.Parameter(name, at):
+                if self.schema is not None:
+                    self.fail(f"there is no value for :{name}", at, f"give it: params={{'{name}': ...}}")
+                return None
             case Attribute(_, name, at):
                 return self.column(name, at)
             case tree.FirstOf(values):
@@ -327,6 +331,8 @@ class _Checker:
     def constant(self, function: Function, node: tree.Call, place: int) -> None:
         """An argument that must stand in the query as it is."""
         argument, takes = node.arguments[place], function.takes[place]
+        if isinstance(argument, tree.Parameter):
+            return
         value = argument.value if isinstance(argument, tree.Literal) else None
         wanted = {"string": "a string in single quotes", "number": "a whole number"}[takes[0]]
         if type(value) is not {"string": str, "number": int}[takes[0]]:

@@ -30,7 +30,7 @@ def write(query: Query) -> str:
     """The canonical text of a bound query."""
     lines = [f"PATTERN {write_pattern(query.pattern, _quote_keyword)}"]
     if query.where:
-        lines.append(f"WHERE {_conjunction(query.where)}")
+        lines.append(f"WHERE {write_conjunction(query.where)}")
     if query.partition_by:
         lines.append(f"PARTITION BY {', '.join(map(quote, query.partition_by))}")
     if query.order_by:
@@ -44,7 +44,7 @@ def write(query: Query) -> str:
     if query.aggregates:
         lines.append(f"AGG {_outputs(query.aggregates)}")
     if query.having:
-        lines.append(f"HAVING {_conjunction(query.having)}")
+        lines.append(f"HAVING {write_conjunction(query.having)}")
     lines.append(f"WITHIN {_window(query.window)}")
     if query.emit is not None and query.emit.when == "total":
         lines.append("EMIT TOTAL")
@@ -112,7 +112,8 @@ def _outputs(outputs: tuple[Output, ...]) -> str:
     return ", ".join(texts)
 
 
-def _conjunction(predicates: tuple[Predicate, ...]) -> str:
+def write_conjunction(predicates: tuple[Predicate, ...]) -> str:
+    """Predicates that all hold, joined by AND."""
     return " AND ".join(write_predicate(predicate, _NOT) for predicate in predicates)
 
 
@@ -179,6 +180,8 @@ def write_value(node: Value, least: int = _SUM) -> str:
             binds = _SIGN if text.startswith("-") else _ATOM
         case tree.Duration(microseconds):
             binds, text = (_SIGN if microseconds < 0 else _ATOM), duration(microseconds)
+        case tree.Parameter(name):
+            text = f":{name}"
         case Attribute(variable, name):
             text = _quote_keyword(name) if variable is None else f"{quote(variable)}.{quote(name)}"
         case tree.Aggregate(function, argument):

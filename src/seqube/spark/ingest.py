@@ -27,6 +27,7 @@ from seqube.events.batch import NO_TYPE
 from seqube.events.schema import TIME, TYPE, UNITS, Schema
 from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE, TEXT_TIME
 from seqube.language import Query, check, parse
+from seqube.language.parameters import Params, fill, refuse_unknown
 from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Call, Comparison, IsNull, IsTrue, Literal, Predicate
 from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan, needs_of, together
@@ -327,20 +328,22 @@ def plan_batch(
 
     With `warns`, rows that are no events are warned of, by the same job where there is one.
     """
-    plans = plan_all_over(queries, source, hierarchy, strategy)  # what is wrong is said before anything is read
-    looked_up = undecided(bind_all(queries, source), hierarchy, strategy)
+    bound = bind_all(queries, source)
+    plans = plan_all_over(bound, source, hierarchy, strategy)  # what is wrong is said before anything is read
+    looked_up = undecided(bound, hierarchy, strategy)
     if looked_up:
         measured, rejected = source.survey(frozenset().union(*looked_up.values()))
         if measured is not None:
-            plans = plan_all_over(queries, source, hierarchy, strategy, measured)
+            plans = plan_all_over(bound, source, hierarchy, strategy, measured)
     if warns:
         source.warn(rejected if looked_up else None)
     return plans
 
 
-def bind_all(queries: Mapping[str, str | Query], source: EventFrame) -> dict[str, Query]:
-    """Queries, checked against the columns they are for."""
-    bound = {name: parse(query) if isinstance(query, str) else query for name, query in queries.items()}
+def bind_all(queries: Mapping[str, str | Query], source: EventFrame, params: Params | None = None) -> dict[str, Query]:
+    """Queries with the values of their parameters, checked against the columns they are for."""
+    refuse_unknown(queries.values(), params or {})
+    bound = {name: fill(parse(query) if isinstance(query, str) else query, params or {}) for name, query in queries.items()}
     for query in bound.values():
         check(query, source.schema)
     return bound
@@ -439,7 +442,7 @@ def translate(node: Predicate, source: EventFrame, kinds: dict[str, DataType]) -
         case Comparison(op, Literal(value), Attribute() as right):
             return _compare(_MIRRORED[op], right, value, source, kinds)
         case Among(Attribute() as operand, values, negated):
-            return _among(operand, [literal.value for literal in values], negated, source, kinds)
+            return _among(operand, [literal.value for literal in values if isinstance(literal, Literal)], negated, source, kinds)
         case IsNull(Attribute() as operand, negated):
             from pyspark.sql import functions as F  # noqa: N812
 
