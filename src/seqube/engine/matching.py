@@ -22,11 +22,13 @@ from seqube.engine.evaluation import Evaluation
 from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.operator import Operator
+from seqube.engine.order import order_events, rank_events, skip_matches
 from seqube.engine.output import MatchWriter, read_by_return
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, shown
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state, write_state
 from seqube.engine.views.iterative import NestedEvaluation
+from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.plan.needs import needs_of
 from seqube.plan.physical import MatchPlan
@@ -111,10 +113,17 @@ class Matcher(Operator[State, pa.Table]):
         state = self.take(self.start(), events)
         if numbers is not None:
             state = replace(state, numbers=numbers)
-        evaluation = _evaluation(self._plan, self._prepare(state, budget)[0], after, upto)
-        writer = MatchWriter(self._plan, events, evaluation.evaluator)
-        for piece in evaluation.matches():
+        batch = self._prepare(state, budget)[0]
+        evaluation = _evaluation(self._plan, batch, after, upto)
+        writer = MatchWriter(self._plan, batch.events, evaluation.evaluator)
+        for piece in self._remaining(evaluation.matches(), batch):
             yield writer.write(piece)
+
+    def _remaining(self, pieces: Iterator[Instances], batch: Batch) -> Iterator[Instances]:
+        """What SKIP leaves of the matches; all of them where there is none."""
+        if self._plan.skip is None:
+            return pieces
+        return iter([skip_matches(self._plan.skip, pieces, self._plan, batch)])
 
     # ------------------------------------------------------------ adding
 
@@ -123,6 +132,8 @@ class Matcher(Operator[State, pa.Table]):
         kept = batch if state.events is None else Events.concat([state.events, batch])
         if state.numbers is not None and numbers is not None:
             numbers = np.concatenate([state.numbers, numbers])
+        if self._plan.order_by:
+            kept, numbers = order_events(kept, numbers, self._plan)
         return replace(state, events=kept, numbers=numbers, counted=counted, n_seen=state.n_seen + len(batch))
 
     def _number(self, state: State, batch: Events) -> tuple[Ints | None, pa.Table | None]:
@@ -160,12 +171,14 @@ class Matcher(Operator[State, pa.Table]):
 
     def decide(self, state: State, upto: int, final: bool) -> tuple[State, pa.Table]:
         assert state.events is not None
+        if self._plan.skip is not None and not final:
+            raise PlanError("SKIP leaves out matches by all that end before them: it needs the whole stream\n  hint: use sq.run")
         plan, batch, progress = self._plan, *self._prepare(state)
         # Where matches wait, their end does not tell when they are final: all are found, and those that are ready now are taken.
         evaluation = _evaluation(plan, batch) if plan.waits else _evaluation(plan, batch, state.decided, upto)
         writer = MatchWriter(plan, state.events, evaluation.evaluator)
         tables = [writer.empty()]
-        for piece in evaluation.matches():
+        for piece in self._remaining(evaluation.matches(), batch):
             if plan.waits:
                 ready = progress.ready(piece, upto, progress.seen) if not final else np.ones(len(piece), np.bool_)
                 piece = piece.select(ready & ~progress.ready(piece, state.decided, progress.settled))
@@ -194,7 +207,8 @@ class Matcher(Operator[State, pa.Table]):
                 of_code[1, codes[1]] = state.counted.column("settled").to_numpy()
                 seen, settled = of_code[:, partitions]
         clocks = state.numbers if plan.window.counts_events and state.numbers is not None else events.times
-        batch = Batch(events, window, clocks, partitions, budget or self._limits.budget(), state.numbers)
+        ranks = rank_events(events, plan.order_by) if plan.order_by else None
+        batch = Batch(events, window, clocks, partitions, budget or self._limits.budget(), state.numbers, ranks)
         return batch, _Progress(batch, seen, settled, plan.waits_from_end)
 
     def _purge(self, state: State, batch: Batch, progress: _Progress, upto: int) -> State:

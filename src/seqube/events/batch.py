@@ -220,9 +220,10 @@ class Events:
     # ------------------------------------------------------------ pieces
 
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> Events:
-        """The events of these row numbers, which must ascend."""
-        assert bool(np.all(rows[1:] >= rows[:-1]))
-        return Events._of(self.table.take(pa.array(rows)), self.times[rows], self.types[rows], self.type_names, self.schema)
+        """The events of these row numbers, whose times must ascend."""
+        times = self.times[rows]
+        assert bool(np.all(times[1:] >= times[:-1]))
+        return Events._of(self.table.take(pa.array(rows)), times, self.types[rows], self.type_names, self.schema)
 
     def slice(self, start: int, stop: int) -> Events:
         """The events of rows start, start + 1 .. stop - 1, without a copy."""

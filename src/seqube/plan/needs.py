@@ -77,7 +77,7 @@ def needs_of(plan: Plan, unit: str) -> Needs:
     common = Needs(
         window=ticks(matches.window, unit),
         key=_key(plan),
-        ends=_types(matches.pattern.may_end),
+        ends=_types(scans(matches.pattern) if matches.keeps_partial else matches.pattern.may_end),
         scans=tuple(scans(matches)),
         columns=_columns(plan),
         every_event=matches.numbers_events,
@@ -129,7 +129,7 @@ def _columns(plan: Plan) -> frozenset[str] | None:
     else:
         return None
     names = {attribute.name for part in (*asked, *named) for attribute in attributes(part)}
-    return frozenset(names | {*plan.matches.partition_by})
+    return frozenset(names | {*plan.matches.partition_by, *plan.matches.order_by})
 
 
 # ---------------------------------------------------------------- the key that splits a stream

@@ -87,18 +87,23 @@ def plan_nested(query: Query, hierarchy: Hierarchy | None = None) -> MatchPlan:
 
 
 def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchPlan:
-    if (new := unplanned(query)) is not None:
-        raise PlanError(f"{new} cannot be run yet\n  hint: write it with SEQ, AND, OR and negations")
     repeated = frozenset(quantifiers(pattern))
     built = _Builder(hierarchy, negated_variables(pattern), repeated).build(pattern, (), Scope(), is_root=True)
     assert not built.lifted, "the binder lets no predicate name a variable that nothing binds"
-    return MatchPlan(built.node, query.window, built.checks, query.partition_by, query.returns)
-
-
-def unplanned(query: Query) -> str | None:
-    """What a query asks for that no plan is known for."""
-    clauses = {"ORDER BY": query.order_by, "SKIP": query.skip, "KEEP PARTIAL": query.keeps_partial}
-    return next((word for word, given in clauses.items() if given), None)
+    cut_at = None
+    if query.keeps_partial:
+        assert isinstance(pattern, Next), "the binder lets nothing else keep its runs"
+        cut_at = tuple(_position(pattern, part) for part in pattern.parts if isinstance(part, Not))
+    return MatchPlan(
+        built.node,
+        query.window,
+        built.checks,
+        query.partition_by,
+        query.returns,
+        order_by=query.order_by,
+        skip=query.skip,
+        cut_at=cut_at,
+    )
 
 
 @dataclass(frozen=True, slots=True)
