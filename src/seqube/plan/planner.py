@@ -238,6 +238,10 @@ class _Builder:
         # Downwards first; what the slots then lift is settled here, also where it names a single slot: that slot is planned
         # already.
         placed = self._sort(own, components, negations, names)
+        optional = [i for i, component in enumerate(components) if isinstance(component, Type) and component.is_optional]
+        for i in optional:  # what is asked of its list as a whole is asked of an absent part too
+            placed.here += [Guarded(predicate) for predicate in placed.into_slot[i] if not named_by_event(predicate)]
+            placed.into_slot[i] = [predicate for predicate in placed.into_slot[i] if named_by_event(predicate)]
         own_lists = frozenset(part.variable or "" for part in components if isinstance(part, Type) and part.quantifier is not None)
         for predicate in [same for guarded in placed.here for same in _same_in_lists(guarded, own_lists)]:
             placed.into_slot[next(i for i, each in enumerate(names) if variables_of(predicate) <= each)].append(predicate)
@@ -252,7 +256,6 @@ class _Builder:
             )
             for number, negation in enumerate(negations)
         ]
-        optional = [i for i, component in enumerate(components) if isinstance(component, Type) and component.is_optional]
         if optional:
             assert isinstance(part, Seq), "a part that may be absent is one of a sequence"
             checks = [*(check for slot in slots for check in slot.checks), *absences]
