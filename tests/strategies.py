@@ -417,6 +417,24 @@ def _locals(draw: st.DrawFn, variables: Sequence[str], about: About) -> str:
         f"{v}.u {draw(_comparators)} 18446744073709551615",
         f"{v}.c + 0.2 {draw(_comparators)} 0.3",
     ]
+    choices += [
+        f"ABS({number}) {draw(_comparators)} 1",
+        f"SIGN({number}) = -1",
+        f"ROUND({v}.y) {draw(_comparators)} {v}.id",
+        f"FLOOR({v}.y) = CEIL({v}.x)",
+        f"COALESCE({v}.x, {v}.id, 0) {draw(_comparators)} 1",
+        f"NULLIF({v}.x, {v}.id) IS NULL",
+        f"LEAST({v}.x, {v}.id, 2) < GREATEST({v}.id, 0)",
+        f"CASE WHEN {number} > 0 THEN {v}.x WHEN {v}.f THEN {v}.id ELSE 1 END {draw(_comparators)} 1",
+        f"CASE {v}.s WHEN 'p' THEN 1 END IS NOT NULL",
+        f"{v}.s IS {draw(st.sampled_from(['', 'NOT ']))}DISTINCT FROM {v}.k",
+        f"{v}.s {draw(st.sampled_from(['', 'NOT ']))}LIKE {draw(st.sampled_from(_LIKE))}",
+        f"UPPER({v}.s) ILIKE 'P%'",
+        f"LENGTH({v}.s || {v}.k) {draw(_comparators)} 2",
+        f"SUBSTRING({v}.s, {draw(st.integers(-3, 3))}, 1) = 'p'",
+        f"CAST({v}.x AS STRING) || {v}.s RLIKE '^[0-9]p'",
+        f"CAST({v}.y AS BIGINT) = {v}.x",
+    ]
     if about.period is None:
         choices += [f"{v}.ts % 2 = 0", f"{v}.ts % 2 ms = 0", f"{v}.ts / 1 ms > 3"]
     else:
@@ -445,6 +463,13 @@ def _comparisons(draw: st.DrawFn, variables: Sequence[str], about: About) -> str
         f"{u}.k {draw(_comparators)} {v}.k",
         f"{u}.c {draw(st.sampled_from('+-*'))} {v}.c {draw(_comparators)} 0.3",
         f"{u}.w {draw(_comparators)} {v}.y",
+        f"ABS({u}.{a} - {v}.{b}) {draw(_comparators)} 1",
+        f"GREATEST({u}.x, {v}.x) {draw(_comparators)} LEAST({u}.id, {v}.id)",
+        f"{u}.{a} IS {draw(st.sampled_from(['', 'NOT ']))}DISTINCT FROM {v}.{b}",
+        f"COALESCE({u}.x, {v}.x, {u}.id) {draw(_comparators)} 1",
+        f"CASE WHEN {u}.{a} > {v}.{b} THEN {u}.x ELSE {v}.x END {draw(_comparators)} 1",
+        f"{u}.s || {v}.s LIKE {draw(st.sampled_from(_LIKE))}",
+        f"ROUND({u}.y - {v}.y) = {u}.x",
     ]
     if about.period is None:
         choices += [f"{v}.ts - {u}.ts < 3", f"{v}.ts - {u}.ts >= 2 ms", f"({v}.ts - {u}.ts) / 1 ms > 1.5"]
@@ -490,6 +515,10 @@ def _values(draw: st.DrawFn, variables: Sequence[str], about: About) -> str:
         f"{u}.{a} {draw(st.sampled_from(['+', '-', '*', '/']))} {v}.{b}",
         f"-{u}.{a} % 2",
         f"({u}.x + 1) * {v}.x - 3",
+        f"{u}.x > {v}.x OR {u}.s LIKE 'p'",
+        f"COALESCE({u}.x, {v}.x)",
+        f"CASE WHEN {u}.{a} > {v}.{b} THEN {u}.s ELSE {v}.s || '!' END",
+        f"ABS({u}.x - {v}.y)",
         f"{u}.c {draw(st.sampled_from('+-*'))} {draw(st.sampled_from(['0.1', '3', f'{v}.x', f'{v}.c']))}",
     ]
     if about.period is not None:
@@ -516,4 +545,5 @@ def _values(draw: st.DrawFn, variables: Sequence[str], about: About) -> str:
     return draw(st.sampled_from(choices))
 
 
+_LIKE = ["'p'", "'_'", "'%p%'", "'it''%'", "''", "'p_%'"]
 _comparators = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])

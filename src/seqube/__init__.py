@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from seqube.errors import DataError, LimitError, PlanError, QueryError, SchemaError, SequbeError, SequbeWarning
+from seqube.errors import ArgumentError, DataError, LimitError, PlanError, QueryError, SchemaError, SequbeError, SequbeWarning
 
 if TYPE_CHECKING:
     from seqube.cube import Cube
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from seqube.predict.mining import mine
     from seqube.predict.rules import Rule, Rules
     from seqube.query import explain, run
+    from seqube.stream import Stream
 
     __version__: str
 
 __all__ = [
+    "ArgumentError",
     "Cube",
     "DataError",
     "Events",
@@ -46,6 +48,7 @@ __all__ = [
     "SchemaError",
     "SequbeError",
     "SequbeWarning",
+    "Stream",
     "__version__",
     "explain",
     "forecast",
@@ -65,6 +68,7 @@ _HOMES = {
     "Results": "seqube.engine.results",
     "Rule": "seqube.predict.rules",
     "Rules": "seqube.predict.rules",
+    "Stream": "seqube.stream",
     "explain": "seqube.query",
     "forecast": "seqube.predict.forecasts",
     "mine": "seqube.predict.mining",

@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
+from seqube.arguments import checked
 from seqube.errors import PlanError, did_you_mean
 from seqube.events import Events, Hierarchy
 from seqube.language import parse
+from seqube.language.parameters import Params, fill, refuse_unknown
 from seqube.language.tree import (
     Aggregate,
     Attribute,
@@ -59,6 +61,7 @@ class Cube:
     - `events`: as for `run`, with `type`, `time` and `unit`.
     - `query`: a text or a `Query`, of one SEQ without nesting.
     - `hierarchy`: the concepts that `roll_up` and `drill_down` walk along.
+    - `params`: values for the parameters of the query (`:limit`), by name.
 
     >>> concepts = sq.Hierarchy.from_dict({"Computer": ["DELL", "INTC"], "Finance": ["QQQ"]})
     >>> trades = pa.table({"type": ["DELL", "INTC", "QQQ"], "ts": [1, 2, 3]})
@@ -67,6 +70,7 @@ class Cube:
     (2, 1)
     """
 
+    @checked
     def __init__(
         self,
         events: Any,
@@ -76,10 +80,12 @@ class Cube:
         type: str = "type",
         time: str = "ts",
         unit: str = "ms",
+        params: Params | None = None,
     ) -> None:
         self.events = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
         self.hierarchy = hierarchy
-        self.query = _flat(parse(query) if isinstance(query, str) else query)
+        refuse_unknown([query], params or {})
+        self.query = _flat(fill(parse(query) if isinstance(query, str) else query, params or {}))
         self.move = ""  # what led here
         prepare(self.query, self.events, hierarchy)  # so that a wrong query is told at once
 
@@ -137,6 +143,7 @@ class Cube:
 
     # ------------------------------------------------------------ moves
 
+    @checked
     def drill_down(self, concept: Sequence[ConceptMove] = (), pattern: Sequence[PatternMove] = ()) -> Cube:
         """The finer query: types replaced by finer ones (coarser where negated), then components put in."""
         query = self._retyped(concept, finer=True)
@@ -144,11 +151,13 @@ class Cube:
             query = self._inserted(query, name, position)
         return self._moved(query, _written(concept, pattern, "put in"))
 
+    @checked
     def roll_up(self, concept: Sequence[ConceptMove] = (), pattern: Sequence[PatternMove] = ()) -> Cube:
         """The coarser query: types replaced by coarser ones (finer where negated), then components taken out."""
         query = self._retyped(concept, finer=False)
         return self._moved(self._removed(query, pattern), _written(concept, pattern, "take out"))
 
+    @checked
     def slice(self, predicate: str) -> Cube:
         """The same pattern where a predicate over its variables holds as well: `cube.slice("a.price > 10")`."""
         pattern, *rest = write(replace(self.query, where=(), returns=())).split("\n")
@@ -157,6 +166,7 @@ class Cube:
         prepare(query, self.events, self.hierarchy)
         return self._moved(query, f"where {predicate}")
 
+    @checked
     def children(self, insert: Sequence[str] = ()) -> Cuboids:
         """The cuboids one concept step finer, and those with one of the types in `insert` put in somewhere."""
         moves = [self.drill_down(concept=[move]) for move in self._concept_moves(finer=True)]
@@ -170,6 +180,7 @@ class Cube:
         removable = [(_plain(part), at) for at, part in enumerate(self._parts, 1) if isinstance(part, Not) or n_positive > 1]
         return Cuboids([*moves, *(self.roll_up(pattern=[move]) for move in removable)])
 
+    @checked
     def pivot(self, rows: int | tuple[int, int], columns: int | tuple[int, int]) -> pd.DataFrame:
         """Counts by the types at two positions: those one step below or, with `(position, n)`, n steps below."""
         sides = [self._side(rows), self._side(columns)]

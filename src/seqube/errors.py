@@ -150,6 +150,16 @@ class LimitError(SequbeError):
     """
 
 
+class ArgumentError(SequbeError, TypeError):
+    """A function was called with something that it cannot take. The message names the argument and what it is for.
+
+    >>> sq.run("SEQ(A a, B b) WITHIN 5", pa.table({"type": ["A"], "ts": [1]}), hierarchy={"C": ["A", "B"]})
+    Traceback (most recent call last):
+    seqube.errors.ArgumentError: run: hierarchy is a dict, where Hierarchy | None is expected
+      hint: hierarchy: the concepts above the event types, a `Hierarchy`.
+    """
+
+
 class SequbeWarning(UserWarning):
     """Something that is not wrong, but is often not what was meant: a type that no event has, times of another unit.
 
@@ -167,13 +177,13 @@ def warn(note: str) -> None:
     warnings.warn(note, SequbeWarning, stacklevel=depth)
 
 
-def nearest(name: str, candidates: Iterable[str]) -> str | None:
+def nearest(name: str, candidates: Iterable[str], likeness: float = 0.6) -> str | None:
     """The candidate that `name` was probably meant to be, or None; a difference in case alone always counts as near."""
     names = sorted(set(candidates))
     for candidate in names:
         if candidate.casefold() == name.casefold():
             return candidate
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=likeness)
     return close[0] if close else None
 
 

@@ -1,29 +1,26 @@
 """The story on one screen: text is parsed and bound, bound queries are planned, plans are run, and a plan can explain itself.
 
-    parse    text -> Query                     language
-    check    Query against the columns         language, events
-    plan     Query -> physical plan            plan
-    run      plan, events -> result            engine
-    explain  plan, statistics -> its reasons   plan
-
-The engine is loaded when something is run, so that importing Seqube compiles nothing.
+parse    text -> Query                     language
+check    Query against the columns         language, events
+plan     Query -> physical plan            plan
+run      plan, events -> result            engine, loaded only then: importing Seqube compiles nothing
+explain  plan, statistics -> its reasons   plan
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
+from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
-from seqube.errors import Problem, QueryError, warn
+from seqube.errors import Problem, QueryError
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
+from seqube.language.parameters import Params, fill, refuse_unknown
 from seqube.language.spelling import check_types
-from seqube.plan import explain as words
-from seqube.plan.explain import Explanation
+from seqube.plan.explain import Explanation, explain_workload
 from seqube.plan.needs import Plan
-from seqube.plan.notes import notes_on
 from seqube.plan.optimizer import ALONE, WorkloadPlan, optimize
 
 if TYPE_CHECKING:
@@ -42,6 +39,7 @@ def run(
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
     strategy: str = ...,
+    params: Params | None = ...,
     limits: Limits | None = ...,
     **named: Unpack[Named],
 ) -> Result: ...
@@ -55,9 +53,11 @@ def run(
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
     strategy: str = ...,
+    params: Params | None = ...,
     limits: Limits | None = ...,
     **named: Unpack[Named],
 ) -> Results: ...
+@checked
 def run(
     query: str | Query | Workload,
     events: Any,
@@ -67,6 +67,7 @@ def run(
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
+    params: Params | None = None,
     limits: Limits | None = None,
     **named: Unpack[Named],
 ) -> Result | Results:
@@ -77,6 +78,7 @@ def run(
     - `type`, `time`, `unit`: the columns with the type and the time, and the unit of integer times. An `Events` has its own.
     - `hierarchy`: the concepts above the event types, a `Hierarchy`.
     - `strategy`: how to evaluate; "auto" takes what is expected to cost least, and `explain` says what there is.
+    - `params`: values for the parameters of the query (`:limit`), by name: numbers, strings, times, durations, and lists for IN.
     - `limits`: what each query may use. Past that it is a `LimitError`, or, with `on_limit="truncate"`, its matches so far, marked.
     - `named`: the same limits one by one: `max_matches=1_000`.
 
@@ -85,19 +87,16 @@ def run(
     >>> result.table.to_pylist()
     [{'card': 1, 'lag': 90}]
     """
-    from seqube.engine.results import Result, Results
+    from seqube.engine.results import Results
     from seqube.engine.workload import run_workload
 
     limits = read_limits(limits, named, may_truncate=True)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    planned = plan(query, stream, hierarchy, strategy)
-    found = run_workload(planned, stream, limits)
-    results = {name: Result(rows, stream.rejected, limits, (*stream.notes, *planned.notes[name])) for name, rows in found.items()}
-    for note in dict.fromkeys(note for notes in planned.notes.values() for note in notes):
-        warn(note)
+    results = run_workload(plan(query, stream, hierarchy, strategy, params), stream, limits)
     return Results(results) if isinstance(query, Mapping) else results[ALONE]
 
 
+@checked
 def explain(
     query: str | Query | Workload,
     events: Any = None,
@@ -107,10 +106,11 @@ def explain(
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
+    params: Params | None = None,
 ) -> Explanation:
     """How a query, or a workload, is run over these events, and why: an `Explanation`.
 
-    - `query`, `events`, `type`, `time`, `unit`, `hierarchy`, `strategy`: as for `run`. Without events there are no numbers in it.
+    - `query`, `events`, `type`, `time`, `unit`, `hierarchy`, `strategy`, `params`: as for `run`. Without events it has no numbers.
 
     >>> print(sq.explain("SEQ(A a, B b, [id]) WITHIN 5 min"))
     return matches
@@ -122,20 +122,25 @@ def explain(
        └─ scan B as b
     """
     stream = events if events is None or isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    return words.explain_workload(plan(query, stream, hierarchy, strategy), stream.statistics if stream is not None else None)
+    return explain_workload(plan(query, stream, hierarchy, strategy, params), stream.statistics if stream is not None else None)
 
 
 def plan(
-    query: str | Query | Workload, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto"
+    query: str | Query | Workload,
+    events: Events | None,
+    hierarchy: Hierarchy | None = None,
+    strategy: str = "auto",
+    params: Params | None = None,
 ) -> WorkloadPlan:
     """One query or several, checked against the events they are for, and planned."""
-    queries = {name: bind(text, events, hierarchy) for name, text in _by_name(query).items()}
+    by_name = query if isinstance(query, Mapping) else {ALONE: query}
+    refuse_unknown(by_name.values(), params or {})
+    queries = {name: bind(text, events, hierarchy, params) for name, text in by_name.items()}
     if events is None:
         return optimize(queries, hierarchy, None, strategy)
-    from seqube.engine.workload import measure
+    from seqube.engine.workload import plan_measured
 
-    notes = {name: notes_on(bound, events, hierarchy) for name, bound in queries.items()}
-    return replace(optimize(queries, hierarchy, measure(queries, events, hierarchy), strategy), notes=notes)
+    return plan_measured(queries, events, hierarchy, strategy)
 
 
 def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> Plan:
@@ -143,18 +148,14 @@ def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | No
     return plan(query, events, hierarchy, strategy).plans[ALONE]
 
 
-def bind(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None) -> Query:
+def bind(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, params: Params | None = None) -> Query:
     """A query, checked against the columns and the types of the events it is for."""
-    schema = events.schema if events is not None else None
     if not isinstance(query, str | Query):
         raise QueryError(Problem(f"a query is a text or a parsed Query, not a {type(query).__name__}"))
-    bound = parse(query, schema) if isinstance(query, str) else query
+    schema = events.schema if events is not None else None
+    bound = parse(query, schema, params) if isinstance(query, str) else fill(query, params or {})
+    if isinstance(query, Query):
+        check(bound, schema)
     if events is not None:
-        if bound is query:
-            check(bound, schema)
         check_types(bound, events.type_names, hierarchy)
     return bound
-
-
-def _by_name(query: str | Query | Workload) -> Workload:
-    return query if isinstance(query, Mapping) else {ALONE: query}

@@ -6,6 +6,7 @@ import itertools
 import pickle
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,22 @@ def pairs(n: int) -> int:
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of which only ten rows are found at once."""
     monkeypatch.setattr(results, "EAGER_ROWS", 10)
+
+
+def test_making_a_result_finds_nothing() -> None:
+    asked = []
+
+    def find(budget: object) -> Iterator[pa.Table]:
+        asked.append(budget)
+        yield pa.table({"x": [1, 2]})
+
+    events = stream(2)
+    result = results.Result(find, events.rejected)
+    assert not asked
+    assert len(result) == 2
+    assert len(asked) == 1
+    results.begin_result(find, events.rejected, LIMITS)
+    assert len(asked) == 2
 
 
 def test_more_matches_than_allowed() -> None:
@@ -287,7 +304,7 @@ def test_limits_may_be_given_as_one_thing() -> None:
     ("wrong", "error", "said"),
     [
         ({"limits": LIMITS, "max_matches": 5}, sq.PlanError, "limits= and max_matches= are both given"),
-        ({"limits": {"max_matches": 5}}, sq.PlanError, "limits is a dict"),
+        ({"limits": {"max_matches": 5}}, sq.ArgumentError, "limits is a dict"),
         ({"max_rows": 5}, TypeError, "max_rows"),
     ],
 )
@@ -312,7 +329,7 @@ def test_an_explosion_comes_in_batches() -> None:
     result = sq.run(SIX, events)
     taken = list(itertools.islice(result.batches(), 40))
     assert sum(batch.num_rows for batch in taken) == 40 * results.BATCH_ROWS
-    assert repr(result).startswith("more than 1,048,576 rows: start, end, a, b")
+    assert repr(result).startswith("more than 1,048,576 rows\nstart  end  a_type")
     rows = {tuple(event["ts"] for event in list(row.values())[2:]) for row in taken[-1].to_pylist()}
     assert len(rows) == results.BATCH_ROWS
     assert all(list(row) == sorted(row) and [ts % 6 for ts in row] == [0, 1, 2, 3, 4, 5] for row in rows)

@@ -22,7 +22,6 @@ from seqube.engine.bindings import Ints, Mask, first_rows, last_rows
 from seqube.engine.conjunction import in_columns
 from seqube.engine.instances import Batch, Instances, gather
 from seqube.engine.jit import kernel
-from seqube.engine.partitions import partition_codes
 from seqube.engine.predicates import Evaluator, normalise, rank
 from seqube.engine.sequence import LOWEST
 from seqube.events import Events
@@ -43,17 +42,9 @@ def _order_keys(events: Events, names: tuple[str, ...]) -> list[Ints]:
     return keys
 
 
-def order_events(events: Events, numbers: Ints | None, plan: MatchPlan) -> tuple[Events, Ints | None]:
-    """Events in the order of ORDER BY; their numbers, if they have any, follow that order in each partition."""
-    order = np.lexsort(_order_keys(events, plan.order_by)[::-1])
-    events = events.take(order)
-    if numbers is None:
-        return events, None
-    codes = partition_codes(events, plan.partition_by)
-    groups = np.zeros(len(events), np.int64) if codes is None else codes
-    ordered = np.empty(len(numbers), np.int64)
-    ordered[np.argsort(groups, kind="stable")] = numbers[order][np.lexsort((numbers[order], groups))]
-    return events, ordered
+def order_events(events: Events, names: tuple[str, ...]) -> Events:
+    """Events in the order of ORDER BY."""
+    return events.take(np.lexsort(_order_keys(events, names)[::-1]))
 
 
 def rank_events(events: Events, names: tuple[str, ...]) -> Ints:

@@ -16,6 +16,7 @@ import pyarrow.types as pat
 
 from seqube.engine.bindings import UNBOUND, Column, Lists, last_rows, nothing
 from seqube.engine.instances import Instances
+from seqube.engine.numbers import whole_if_all
 from seqube.engine.predicates import Evaluator, Ints, gather, take
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
@@ -61,7 +62,7 @@ class MatchWriter:
 
     def _item(self, item: Output, piece: Instances) -> pa.Array:
         """A column of RETURN. Whole numbers stay whole: a column does not change its type where a result leaves 64 bits."""
-        column = self._evaluator.array(item.value, piece.rows, len(piece))
+        column = whole_if_all(self._evaluator.array(item.value, piece.rows, len(piece)))
         kind = self._kinds[item]
         if column.type == kind:
             return column

@@ -24,19 +24,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from seqube.engine import numbers
+from seqube.engine import functions, numbers
 from seqube.engine.bindings import Bindings, Column, Lists, before, every_way, last_rows, whole
-from seqube.errors import DataError, PlanError
+from seqube.errors import DataError, PlanError, Problem, QueryError
 from seqube.events import Events
 from seqube.events.schema import TIME, UNITS
 from seqube.events.times import microseconds
+from seqube.language.functions import value_function
 from seqube.language.tree import (
     AllOf,
     Among,
     AnyOf,
     Arithmetic,
     Attribute,
+    Between,
+    Call,
     Comparison,
+    Condition,
     Duration,
     FirstOf,
     Inverse,
@@ -113,8 +117,12 @@ class Evaluator:
             case Comparison(op, left, right):
                 return self._compare(op, self.value(left, bindings), self.value(right, bindings))
             case Among(operand, values, negated):
-                found = self._among(self.value(operand, bindings), [literal.value for literal in values])
+                listed = [literal.value for literal in values if isinstance(literal, Literal)]
+                found = self._among(self.value(operand, bindings), listed)
                 return pc.invert(found) if negated else found
+            case Between(operand, low, high, negated):
+                bounds = AllOf((Comparison(">=", operand, low), Comparison("<=", operand, high)))
+                return self.predicate(Inverse(bounds) if negated else bounds, bindings)
             case IsNull(operand, negated):
                 value = self.value(operand, bindings)
                 return pc.is_valid(value) if negated else pc.is_null(value)
@@ -181,6 +189,10 @@ class Evaluator:
                 return self._calculate(node, op, self.value(left, bindings), self.value(right, bindings))
             case FirstOf(values):
                 return _first_of([self.value(value, bindings) for value in values])
+            case Call():
+                return self._call(node, bindings)
+            case Condition(predicate):
+                return self.predicate(predicate, bindings)
             case _:
                 raise PlanError(f"{type(node).__name__} has no value of its own per match")
 
@@ -205,8 +217,64 @@ class Evaluator:
             self._columns[name] = normalise(self._events.column(name), name)
         return self._columns[name]
 
-    def alike(self, columns: Sequence[Any]) -> list[Any]:
-        """Columns and constants in one Arrow type, in which they compare.
+    # ------------------------------------------------------------ functions
+
+    def _call(self, node: Call, bindings: Bindings) -> pa.Array | pa.Scalar:
+        function, arguments = value_function(node.function, node.at), node.arguments
+        if node.function == "CASE":
+            return self._case(arguments, bindings)
+        values: list[Any] = [
+            argument.value if place in function.constants and isinstance(argument, Literal) else self.value(argument, bindings)
+            for place, argument in enumerate(arguments)
+        ]
+        match node.function:
+            case "CAST":
+                return functions.cast(values[0], values[1], self._zone)
+            case "COALESCE":
+                return pc.coalesce(*self.alike(values, numbers.common))
+            case "NULLIF":
+                first, _ = self.alike(values, numbers.common)
+                return pc.if_else(pc.fill_null(self._compare("=", *values), False), pa.scalar(None, first.type), first)
+            case "LEAST" | "GREATEST":
+                return self._extreme("<=" if node.function == "LEAST" else ">=", self.alike(values, numbers.common))
+            case "IS DISTINCT FROM":
+                same = pc.and_(*(pc.is_null(value) for value in values))
+                return pc.invert(pc.coalesce(self._compare("=", *values), same))
+            case name:
+                typed = [
+                    value
+                    if place in function.constants
+                    else _of_kind(value, function.takes[min(place, len(function.takes) - 1)][0])
+                    for place, value in enumerate(values)
+                ]
+                try:
+                    return functions.COMPUTED[name](*typed)
+                except pa.ArrowInvalid as error:
+                    raise QueryError(Problem(f"{node.function} cannot be computed: {error}")) from None
+
+    def _case(self, arguments: tuple[Value, ...], bindings: Bindings) -> pa.Array | pa.Scalar:
+        """From the last to the first: what is chosen where a condition holds, else what was chosen so far."""
+        conditions = [self.value(condition, bindings).cast(pa.bool_()) for condition in arguments[:-1:2]]
+        *choices, result = self.alike([self.value(value, bindings) for value in (*arguments[1::2], arguments[-1])], numbers.common)
+        for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
+            result = pc.if_else(pc.fill_null(condition, False), choice, result)
+        return result
+
+    def _extreme(self, op: str, values: list[Any]) -> Any:
+        result = values[0]
+        for value in values[1:]:
+            first = pc.coalesce(self._compare(op, result, value), pc.is_null(value))
+            result = pc.if_else(first, result, value)
+        return result
+
+    @property
+    def _zone(self) -> str | None:
+        """The zone of the time column."""
+        kind = self._events.column(TIME).type
+        return kind.tz if pat.is_timestamp(kind) else None
+
+    def alike(self, columns: Sequence[Any], join: Callable[[Sequence[Any]], list[Any]] = numbers.aligned) -> list[Any]:
+        """Columns and constants in one Arrow type, in which they compare (or, if `join` makes one, of which one is chosen).
 
         Text next to a moment is read as one; a period next to a number means the ticks of an integer time column.
         """
@@ -215,7 +283,7 @@ class Evaluator:
             columns = [_as_moment(column) if pat.is_string(column.type) else column for column in columns]
         elif any(numbers.is_number(kind) for kind in kinds):
             columns = [self._ticks(column) if pat.is_duration(column.type) else column for column in columns]
-        return one_type(columns)
+        return one_type(columns, join)
 
     def _ticks(self, period: pa.Scalar) -> pa.Scalar:
         """A period as a number in the unit of the time column."""
@@ -259,6 +327,16 @@ class Evaluator:
         return result.cast(pa.duration("us"))
 
 
+_OF_KIND: dict[str, pa.DataType] = {
+    "number": pa.int64(), "string": pa.string(), "boolean": pa.bool_(), "time": _UTC, "duration": pa.duration("us"),
+}  # fmt: skip
+
+
+def _of_kind(value: Any, kind: str) -> Any:
+    """A column without values as one of that kind."""
+    return value.cast(_OF_KIND[kind]) if pat.is_null(value.type) else value
+
+
 def _microseconds(value: Any) -> Any:
     return value.cast(pa.int64()) if pat.is_duration(value.type) else value
 
@@ -282,11 +360,11 @@ def _first_of(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else pc.coalesce(*values)
 
 
-def one_type(columns: Sequence[Any]) -> list[Any]:
-    """Columns and constants of one kind in one Arrow type, in which they compare."""
+def one_type(columns: Sequence[Any], join: Callable[[Sequence[Any]], list[Any]] = numbers.aligned) -> list[Any]:
+    """Columns and constants of one kind in one Arrow type, in which they compare; numbers as `join` makes them alike."""
     kinds = {column.type for column in columns if not pat.is_null(column.type)}
     if all(numbers.is_number(kind) for kind in kinds):
-        return numbers.aligned(columns)
+        return join(columns)
     kind = next(iter(kinds)) if len(kinds) == 1 else _UTC
     return [column.cast(kind) for column in columns]
 
@@ -373,6 +451,30 @@ def rank(columns: Sequence[Any], evaluator: Evaluator) -> list[Ints]:
     both = pa.concat_arrays(arrays)
     codes, valid = _integers(pc.rank(both, sort_keys="ascending", tiebreaker="dense").cast(pa.int64())), np.asarray(both.is_valid())
     return np.split(_with_null(codes[0], valid), np.cumsum([len(array) for array in arrays])[:-1])
+
+
+class Unsteady(Exception):  # noqa: N818 - not an error: whoever goes on with values has to take another way
+    """There is no 64-bit integer that stands for a value, whatever it is compared with later."""
+
+
+def steady(column: pa.Array, how: str) -> Ints:
+    """A column as integers that compare like the originals with those of any other column, now or later; NULL for null.
+
+    `how` says what both sides of a comparison are: "whole" (numbers, times, truth values), or "double" where one of them is.
+    """
+    kind = column.type
+    if how == "double":
+        if pat.is_int64(kind):
+            column = numbers.aligned([column, pa.scalar(0.0)])[0]
+        if not (pat.is_floating(column.type) or pat.is_null(kind)):
+            raise Unsteady
+        return _with_null(*_sortable(column))
+    if not (pat.is_int64(kind) or pat.is_timestamp(kind) or pat.is_duration(kind) or pat.is_boolean(kind) or pat.is_null(kind)):
+        raise Unsteady
+    values, valid = _integers(column)
+    if (values[valid] == NULL).any():
+        raise Unsteady
+    return _with_null(values, valid)
 
 
 def _integers(column: pa.Array) -> tuple[Ints, Mask]:

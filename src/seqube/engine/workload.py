@@ -1,29 +1,29 @@
-"""A workload over a whole stream: what is shared is found together, each other query by itself, when it is asked for.
+"""A workload over events that are at hand: planned for them, and run; what is shared is found together, each other query by itself.
 
-Cost: shared queries at once; of the others, nothing until their rows are taken.
+Cost: shared queries as a whole; of the others, what it takes to find their first rows (`engine/results.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
 
 import pyarrow as pa
 
-from seqube.engine.limits import Budget, Limits
+from seqube.engine.limits import Limits
 from seqube.engine.operator import open_plan
+from seqube.engine.results import Result, begin_result, whole_result
+from seqube.errors import warn
 from seqube.events import Events, Hierarchy
 from seqube.language.tree import Query
 from seqube.plan.measured import Measurements
-from seqube.plan.optimizer import WorkloadPlan
+from seqube.plan.notes import notes_on
+from seqube.plan.optimizer import WorkloadPlan, optimize
 
-RowsFound: TypeAlias = pa.Table | Callable[[Budget], Iterator[pa.Table]]  # rows, or how to find them piece by piece
 
-
-def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict[str, RowsFound]:
-    """The rows of every query."""
+def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict[str, Result]:
+    """The result of every query; what a person should know of one is said, each note once."""
     tables: dict[str, pa.Table] = {}
     if workload.matches is not None:
         from seqube.engine.ecube.reuse import run_shared
@@ -33,10 +33,22 @@ def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict
         from seqube.engine.aggregates.sharing import SharedAggregator
 
         tables |= SharedAggregator(workload.counts, workload.aggregates, limits).run(events)
-    return {
-        name: tables[name] if name in tables else partial(open_plan(plan, limits).pieces, events)
-        for name, plan in workload.plans.items()
-    }
+    results = {}
+    for name, plan in workload.plans.items():
+        about = events.rejected, limits, (*events.notes, *workload.notes.get(name, ()))
+        if name in tables:
+            results[name] = whole_result(tables[name], *about)
+        else:
+            results[name] = begin_result(partial(open_plan(plan, limits).pieces, events), *about)
+    for note in dict.fromkeys(note for notes in workload.notes.values() for note in notes):
+        warn(note)
+    return results
+
+
+def plan_measured(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None, strategy: str) -> WorkloadPlan:
+    """The plan of queries for events that are at hand, with what a person should know of them."""
+    notes = {name: notes_on(query, events, hierarchy) for name, query in queries.items()}
+    return replace(optimize(queries, hierarchy, measure(queries, events, hierarchy), strategy), notes=notes)
 
 
 def measure(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None) -> Measurements:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from seqube.arguments import checked
 from seqube.errors import SchemaError, did_you_mean
 from seqube.events.documents import read_yaml
 
@@ -59,6 +60,7 @@ class Hierarchy:
         return cls(parents)
 
     @classmethod
+    @checked
     def load(cls, path: str | os.PathLike[str]) -> Hierarchy:
         """From a YAML file of nested mappings and lists."""
         tree = read_yaml(path)

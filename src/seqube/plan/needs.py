@@ -99,6 +99,23 @@ def needs_of(plan: Plan, unit: str) -> Needs:
     )
 
 
+def why_replayed(plan: MatchPlan) -> str | None:
+    """Why a stream's window is evaluated again at every step; None where matches go on from step to step.
+
+    Flat sequences go on: single events in order, with whatever is asked of them, and single events that must not be there.
+    """
+    pattern = plan.pattern
+    if plan.is_nested or not isinstance(pattern, MatchSequence):
+        return "it is no sequence of single events"
+    if not all(isinstance(part, Scan) for part in (*pattern.parts, *pattern.absent)):
+        return "its sequence has sub-queries"
+    if plan.checks:
+        return "a negation is checked match by match"
+    if plan.order_by:
+        return "ORDER BY says what is after what"
+    return None
+
+
 def together(needs: Iterable[Needs]) -> tuple[frozenset[str] | None, frozenset[str] | None]:
     """The types and the columns of events that several plans need; None: all."""
     found = list(needs)

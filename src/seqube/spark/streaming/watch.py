@@ -35,6 +35,7 @@ from seqube.engine.instances import minus, plus
 from seqube.engine.limits import Limits
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import LOWEST
+from seqube.engine.snapshots import adapted
 from seqube.events import Events
 from seqube.events.sources import one_chunk
 from seqube.plan.needs import Needs, needs_of
@@ -264,13 +265,10 @@ class Watch:
         if held.engine is None and not len(events):
             return held, None
         operator = self.wanted.operator
-        state = operator.start() if held.engine is None else operator.restore(held.engine)
-        if state.events is not None:
-            state = replace(state, events=self._as_events(state.events.table))
+        state = operator.start() if held.engine is None else operator.restore(adapted(held.engine, self._as_events))
         state, found = operator.step(state, events, held.decided + 1)
-        assert state.events is not None
         assert found is not None
-        return replace(held, engine=state.to_bytes(), engine_rows=len(state.events)), self.wanted.rows(found)
+        return replace(held, engine=state.to_bytes(), engine_rows=state.n_kept), self.wanted.rows(found)
 
     def _touched(
         self, held: Held, due: list[tuple[ChunkRows, Ints]], upto: int, store: MutableMapping[int, bytes]

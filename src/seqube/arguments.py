@@ -1,0 +1,102 @@
+"""Arguments of public functions, held against their annotations.
+
+What does not fit is an `ArgumentError` that names the argument, what was given, and what the docstring says it is for, instead of
+an error from somewhere inside. Annotations and docstrings are the one place where this is written; nothing is listed again here.
+
+Cost: some microseconds a call, so it is for calls that a person writes, not for those that run per event. Names that only type
+checkers import are not known here, and what has such an annotation is not checked.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import inspect
+import numbers
+import re
+import types
+from collections.abc import Callable
+from decimal import Decimal
+from functools import cache, wraps
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+
+from seqube.errors import ArgumentError
+
+Given = ParamSpec("Given")
+Answered = TypeVar("Answered")
+
+
+def checked(function: Callable[Given, Answered]) -> Callable[Given, Answered]:
+    """The same function, which refuses arguments that its annotations do not allow."""
+    signature = inspect.signature(function)
+    kinds = cache(lambda: _annotations(function, signature))
+
+    @wraps(function)
+    def call(*arguments: Given.args, **named: Given.kwargs) -> Answered:
+        try:
+            given = signature.bind(*arguments, **named).arguments
+        except TypeError as problem:
+            raise ArgumentError(f"{_name(function)}: {problem}") from None
+        for name, kind in kinds().items():
+            if name in given and not _fits(given[name], kind):
+                raise ArgumentError(_message(function, signature, name, given[name]))
+        return function(*arguments, **named)
+
+    return call
+
+
+def _annotations(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, Any]:
+    """What each argument may be; those of any kind, and those of which it cannot be told, are left out."""
+    found = {}
+    for name, parameter in signature.parameters.items():
+        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) or parameter.annotation is parameter.empty:
+            continue
+        try:
+            kind = eval(parameter.annotation, function.__globals__)  # noqa: S307 - our own annotations
+        except NameError:
+            continue
+        if kind is not Any:
+            found[name] = kind
+    return found
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any or isinstance(kind, TypeVar):
+        return True
+    if kind is None or kind is types.NoneType:
+        return value is None
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, each) for each in inner)
+    if origin is Literal:
+        return any(value is each or value == each for each in inner)
+    if kind is int or kind is float:
+        allowed = (numbers.Integral,) if kind is int else (numbers.Real, Decimal)
+        return isinstance(value, allowed) and not isinstance(value, bool)
+    if origin is tuple:
+        if not isinstance(value, (tuple, list)):
+            return False
+        if inner[1:] == (...,):
+            return all(_fits(each, inner[0]) for each in value)
+        return len(value) == len(inner) and all(map(_fits, value, inner))
+    if origin is collections.abc.Callable or kind is collections.abc.Callable:
+        return callable(value)
+    if not isinstance(value, origin or kind):
+        return False
+    if origin is None or not issubclass(origin, collections.abc.Iterable):
+        return True
+    if issubclass(origin, collections.abc.Mapping):
+        return all(_fits(key, inner[0]) and _fits(each, inner[1]) for key, each in value.items())
+    # A text is a sequence of texts only to Python; what has no length may be read once only.
+    return not isinstance(value, (str, bytes)) and (not hasattr(value, "__len__") or all(_fits(each, inner[0]) for each in value))
+
+
+def _message(function: Callable[..., Any], signature: inspect.Signature, name: str, value: Any) -> str:
+    said = re.search(rf"^ *- [^:]*`{name}`[^:]*: (.+?)(?=^ *- |^ *$|\Z)", inspect.getdoc(function) or "", re.MULTILINE | re.DOTALL)
+    wanted = signature.parameters[name].annotation
+    hint = f"\n  hint: {name}: {' '.join(said[1].split())}" if said else ""
+    shown = "None" if value is None else f"a {type(value).__name__}"
+    return f"{_name(function)}: {name} is {shown}, where {wanted} is expected{hint}"
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return function.__qualname__.removesuffix(".__init__")

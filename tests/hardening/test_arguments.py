@@ -1,0 +1,109 @@
+"""Whatever is given to a public function: an answer, or an error of ours that names the argument."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import seqube as sq
+
+TABLE = pa.table({"type": ["A", "B", "A", "B"], "ts": [1, 2, 3, 4], "x": [1, 2, 3, 4]})
+EVENTS = sq.Events(TABLE)
+QUERY = "SEQ(A a, B b) WITHIN 5"
+CONCEPTS = sq.Hierarchy.from_dict({"C": ["A", "B"]})
+RULE = {"name": "r", "predicate": "A -> B", "consequent": "A", "within": "5", "horizon": "10", "probability": 0.5}
+RULES = sq.Rules.from_dict({"rules": [RULE]})
+CUBE = sq.Cube(EVENTS, "SEQ(C a, C b) WITHIN 5", hierarchy=CONCEPTS)
+
+STRANGE: tuple[Any, ...] = (
+    *(
+        None,
+        True,
+        -1,
+        1.5,
+        float("nan"),
+        "",
+        "nonsense",
+        b"bytes",
+        [],
+        [1],
+        ["A"],
+        [None],
+        (),
+        {},
+        {"a": 1},
+        {None: "x"},
+        {1: QUERY},
+    ),
+    *(object(), TABLE, EVENTS, CONCEPTS, RULES, sq.parse(QUERY), datetime.timedelta(1), Decimal(1), 10**30, set(), lambda: 1),
+)
+WHERE = {"type": "type", "time": "ts", "unit": "ms"}
+RUN = {"query": QUERY, "events": EVENTS, **WHERE, "hierarchy": CONCEPTS, "strategy": "auto"}
+LIMITS = {"max_matches": 5, "max_seconds": 5.0, "max_state_bytes": 10**9, "on_limit": "error"}
+MINE = {"events": EVENTS, "window": "5", "min_support": 1, "min_confidence": 0.5, "horizon": "10", "max_events": 2}
+STREAM = {"queries": {"p": QUERY}, "hierarchy": CONCEPTS, "lateness": 0, "columns": None, "keep": None, "strategy": "auto", **WHERE}
+
+
+def begun() -> sq.Stream:
+    stream = sq.Stream(QUERY)
+    stream.push(TABLE)
+    return stream
+
+
+CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "run": (sq.run, RUN | LIMITS | {"limits": None}),
+    "explain": (sq.explain, RUN),
+    "parse": (sq.parse, {"text": QUERY}),
+    "Events": (sq.Events, {"data": TABLE, **WHERE}),
+    "Cube": (sq.Cube, {"events": EVENTS, "query": QUERY, "hierarchy": CONCEPTS}),
+    "Hierarchy.from_dict": (sq.Hierarchy.from_dict, {"tree": {"C": ["A"]}}),
+    "Hierarchy.load": (sq.Hierarchy.load, {"path": "nowhere.yaml"}),
+    "Rules.load": (sq.Rules.load, {"path": "nowhere.yaml"}),
+    "Rules.from_dict": (sq.Rules.from_dict, {"document": {"rules": []}}),
+    "Rule": (sq.Rule, RULE),
+    "forecast": (sq.forecast, {"rules": RULES, "events": EVENTS, "hierarchy": CONCEPTS, "strategy": "auto"}),
+    "mine": (sq.mine, MINE | {"limit": 5, "partition_by": (), "kinds": ["serial"]}),
+    "Limits": (sq.Limits, LIMITS),
+    "Stream": (sq.Stream, STREAM | LIMITS | {"limits": None}),
+    "push": (lambda batch: sq.Stream(QUERY).push(batch), {"batch": TABLE}),
+    "advance": (lambda time: begun().advance(time), {"time": 9}),
+    "add": (lambda name, query: begun().add(name, query), {"name": "p", "query": QUERY}),
+    "replace": (lambda name, query: begun().replace(name, query), {"name": "query", "query": QUERY}),
+    "Stream.load": (sq.Stream.load, {"data": b""}),
+    "drill_down": (CUBE.drill_down, {"concept": [("C", "A", 1)], "pattern": []}),
+    "roll_up": (CUBE.roll_up, {"concept": [], "pattern": []}),
+    "slice": (CUBE.slice, {"predicate": "a.x > 1"}),
+    "children": (CUBE.children, {"insert": ["A"]}),
+    "pivot": (CUBE.pivot, {"rows": 1, "columns": 2}),
+}
+
+
+@pytest.mark.parametrize(("call", "argument"), [(call, argument) for call, (_, given) in CALLS.items() for argument in given])
+def test_only_our_errors_come_out(call: str, argument: str) -> None:
+    function, given = CALLS[call]
+    unnamed = []
+    for strange in STRANGE:
+        try:
+            str(function(**given | {argument: strange}))
+        except sq.ArgumentError as error:
+            unnamed += [str(error)] if argument not in str(error) and call != "parse" else []
+        except sq.SequbeError:
+            pass  # it says in its own words what is wrong with that value
+    assert unnamed == []
+
+
+def test_an_unknown_argument_is_named() -> None:
+    with pytest.raises(sq.ArgumentError, match="explain: got an unexpected keyword argument 'treshold'"):
+        sq.explain(QUERY, EVENTS, treshold=5)  # type: ignore[call-arg]
+
+
+def test_the_docstring_says_what_is_meant() -> None:
+    with pytest.raises(sq.ArgumentError, match=r"roll_up: concept is a str, where .* is expected"):
+        CUBE.roll_up("X")  # type: ignore[arg-type]
+    with pytest.raises(sq.ArgumentError, match="hint: partition_by: columns; each of their values is a stream of its own"):
+        sq.mine(EVENTS, "5", 1, 0.5, partition_by=[5])  # type: ignore[list-item]
