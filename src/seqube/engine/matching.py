@@ -126,6 +126,8 @@ class Matcher(Operator[State, pa.Table]):
         self._known: Prepared | None = None  # of the last stream: mostly all look alike
 
     def start(self) -> State:
+        if self._plan.skip is not None:
+            raise PlanError("SKIP leaves out matches by all that end before them: it needs the whole stream\n  hint: use sq.run")
         return State()
 
     def restore(self, data: bytes) -> State:
@@ -225,8 +227,6 @@ class Matcher(Operator[State, pa.Table]):
 
     def decide(self, state: State, upto: int, final: bool) -> tuple[State, pa.Table]:
         assert state.known is not None
-        if self._plan.skip is not None:
-            raise PlanError("SKIP leaves out matches by all that end before them: it needs the whole stream\n  hint: use sq.run")
         budget = self._limits.budget()
         self._linked(state)  # before anything is counted that is not linked
         new = state.due(upto)
