@@ -257,9 +257,10 @@ class Events:
         return Events._of(table, self.times, self.types, self.type_names, schema, self.__dict__.get("rejected"))
 
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> Events:
-        """The events of these row numbers, which must ascend."""
-        assert bool(np.all(rows[1:] >= rows[:-1]))
-        return self._part(self.table.take(pa.array(rows)), self.times[rows], self.types[rows])
+        """The events of these row numbers, whose times must ascend."""
+        times = self.times[rows]
+        assert bool(np.all(times[1:] >= times[:-1]))
+        return self._part(self.table.take(pa.array(rows)), times, self.types[rows])
 
     def slice(self, start: int, stop: int) -> Events:
         """The events of rows start, start + 1 .. stop - 1, without a copy."""
