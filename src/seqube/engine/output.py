@@ -8,6 +8,7 @@ Cost: one gather per column and variable.
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -47,6 +48,12 @@ class MatchWriter:
             )
         # Variables of one single type: their type column is a constant.
         self._constant = {scan.variable: scan.name for scan in scans(plan.pattern) if scan.types == {scan.name}}
+
+    def over(self, events: Events, evaluator: Evaluator) -> MatchWriter:
+        """One for other events with the same columns: what is known of these is known of those."""
+        writer = copy(self)
+        writer._events, writer._evaluator = events, evaluator
+        return writer
 
     def write(self, piece: Instances) -> pa.Table:
         time = self._events.column("ts")
