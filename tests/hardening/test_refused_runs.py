@@ -35,8 +35,7 @@ def _schema() -> Schema:
 @pytest.mark.parametrize(
     ("query", "what"),
     [
-        ("SEQ(A a, B+ b) AGG COUNT(*) WITHIN 5", "the repeated part 'b'"),
-        ("NEXT(A a, B b) AGG COUNT(*) WITHIN 5", "NEXT"),
+        ("SEQ(A a, NEXT(B b, B+ c)) AGG COUNT(*) WITHIN 5", "a run that goes on inside another part"),
         ("SEQ(A a, !STRICT(B b, B c), B d) AGG COUNT(*) WITHIN 5", "STRICT"),
         ("SEQ(A a, B b) ORDER BY x AGG COUNT(*) WITHIN 5", "ORDER BY"),
         ("SEQ(A a, B b) SKIP PAST LAST AGG COUNT(*) WITHIN 5", "SKIP"),
