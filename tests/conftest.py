@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Parallel processes that write one kernel cache at the same moment can crash, so every worker has its own.
-if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-    os.environ.setdefault("SEQUBE_CACHE", str(ROOT / ".seqube" / f"cache-{worker}"))
+# Whatever is compiled, by a worker of the tests, by one of Spark, by a command, is there for all others.
+os.environ.setdefault("SEQUBE_CACHE", str(ROOT / ".seqube" / "cache"))
+
+# A JVM of tests lives for minutes and runs everything a few times: the second compiler and the collector that works beside it cost
+# more than they give, about half of its time.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # The everyday run is the same every time; asking for more cases means exploring.
 asked = os.environ.get("SEQUBE_EXAMPLES")

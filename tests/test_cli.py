@@ -218,7 +218,7 @@ def test_parquet_files_hold_the_matches(seqube: Command) -> None:
 def test_csv_files_have_a_column_for_each_attribute(seqube: Command) -> None:
     seqube(*RUN, "--out", "found", "--format", "csv")
     rows = list(csv.DictReader(Path("found/washed.csv").read_text().splitlines()))
-    assert {(row["w.id"], row["o.ts"], row["o.type"]) for row in rows} == {("1", "300", "Operate"), ("2", "360", "Operate")}
+    assert {(row["w_id"], row["o_ts"], row["o_type"]) for row in rows} == {("1", "300", "Operate"), ("2", "360", "Operate")}
 
 
 def test_json_files_hold_a_match_a_line(seqube: Command) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from seqube.predict.mining import mine
     from seqube.predict.rules import Rule, Rules
     from seqube.query import explain, run
+    from seqube.stream import Stream
 
     __version__: str
 
@@ -47,6 +48,7 @@ __all__ = [
     "SchemaError",
     "SequbeError",
     "SequbeWarning",
+    "Stream",
     "__version__",
     "explain",
     "forecast",
@@ -66,6 +68,7 @@ _HOMES = {
     "Results": "seqube.engine.results",
     "Rule": "seqube.predict.rules",
     "Rules": "seqube.predict.rules",
+    "Stream": "seqube.stream",
     "explain": "seqube.query",
     "forecast": "seqube.predict.forecasts",
     "mine": "seqube.predict.mining",

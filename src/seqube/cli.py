@@ -453,6 +453,28 @@ def _forecast_on_spark(
 
 
 @program.command()
+def watch(
+    query: QueryFile = None,
+    text: QueryText = None,
+    lateness: Annotated[str, typer.Option(metavar="D", help="By how much events may come out of order: 5 s, 10 min ...")] = "0",
+    path: Annotated[Path | None, typer.Option("--follow", metavar="FILE", help="A growing file, instead of stdin.")] = None,
+    type_column: TypeColumn = "type",
+    time_column: TimeColumn = "ts",
+    unit: Unit = "ms",
+    hierarchy: HierarchyPath = None,
+    strategy: Strategy = "auto",
+) -> None:
+    """Read events as JSON lines, and print what queries find as JSON lines, when it is final. Ctrl-C ends it."""
+    import seqube as sq
+    from seqube.watch import watch_lines
+
+    columns: dict[str, Any] = {"type": type_column, "time": time_column, "unit": unit}
+    queries, concepts = _read_queries(query, text), _read_hierarchy(hierarchy)
+    stream = sq.Stream(queries, hierarchy=concepts, lateness=lateness, strategy=strategy, **columns)
+    note(watch_lines(stream, path, (type_column, time_column)))
+
+
+@program.command()
 def mine(
     events: EventsPath,
     path: Annotated[Path, typer.Option("--out", metavar="RULES.yaml", help="The rule file to write.")],

@@ -87,20 +87,23 @@ def _write_to(table: pa.Table, file: BinaryIO, file_format: Format) -> None:
 
 
 def flatten(table: pa.Table) -> pa.Table:
-    """Structs as columns of their own (`r.id`), since CSV has no others; lists and the like as JSON."""
+    """Flat columns (`r_id`) of what CSV can hold: durations as ISO 8601, lists and the like as JSON."""
     import pyarrow as pa
 
-    while any(pa.types.is_struct(field.type) for field in table.schema):
-        table = table.flatten()
+    from seqube.engine.display import flat, iso_durations
+
+    table = flat(table)
     for number, field in enumerate(table.schema):
-        if pa.types.is_nested(field.type):
+        if pa.types.is_duration(field.type):
+            table = table.set_column(number, field.name, iso_durations(table.column(number)))
+        elif pa.types.is_nested(field.type):
             texts = [None if value is None else json.dumps(plain(value)) for value in table.column(number).to_pylist()]
             table = table.set_column(number, field.name, pa.array(texts, pa.string()))
     return table
 
 
 def plain(value: Any, widest: float = math.inf) -> Any:
-    """A value as JSON can hold it: times in ISO form, what is no number as null, anything unusual as text.
+    """A value as JSON can hold it: times and durations in ISO form, what is no number as null, anything unusual as text.
 
     So are whole numbers as large as `widest`, for those who would round them.
     """
@@ -117,6 +120,10 @@ def plain(value: Any, widest: float = math.inf) -> Any:
             return value if abs(value) < widest else str(value)
         case datetime.datetime() | datetime.date() | datetime.time():
             return value.isoformat()
+        case datetime.timedelta():
+            from seqube.engine.display import iso_duration
+
+            return iso_duration(value)
         case _:
             return str(value)
 
@@ -131,22 +138,19 @@ def print_json(document: dict[str, Any]) -> None:
 
 
 def show(name: str, table: pa.Table, total: int) -> None:
-    """The first rows as a table on the terminal; a struct is shown as its columns' values."""
+    """The first rows as a table on the terminal, without columns that have nothing to show."""
+    from seqube.engine.display import brief, shown_columns
+
     out.print(f"{name}: {total:,} rows", style="bold", highlight=False, markup=False)
+    columns = shown_columns(table)
     shown = Table(header_style="bold")
-    for column in table.column_names:
+    for column in columns.column_names:
         shown.add_column(escape(column), overflow="fold")
-    for row in table.to_pylist():
-        shown.add_row(*(escape(_brief(value)) for value in row.values()))
+    for row in columns.to_pylist():
+        shown.add_row(*(escape(brief(value)) for value in row.values()))
     if table.num_rows:
         out.print(shown)
     if total > table.num_rows:
         out.print(
             f"... and {total - table.num_rows:,} more (--limit N shows N, --out DIR writes all)", style="dim", highlight=False
         )
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, dict):
-        return " ".join(f"{name}={_brief(inner)}" for name, inner in value.items() if inner is not None)
-    return "" if value is None else str(value)

@@ -15,11 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-QUERY = """
-import pyarrow as pa
-import seqube as sq
-events = sq.Events(pa.table({"type": list("ABAB"), "ts": range(4)}))
-print(len(sq.run("SEQ(A a, B b) WITHIN 10", events)))
+from seqube.engine.jit import _Files
+
+# One of our loops, and one that is compiled in no time.
+LOOP = """
+import numpy as np
+from seqube.engine.partitions import count_on
+print(count_on(np.array([0, 0, 0, 0]), np.zeros(1, np.int64))[-1])
 """
 SAID = "compiled loops cannot be kept"
 
@@ -40,7 +42,7 @@ def test_kernels_have_a_folder_of_their_own_whoever_imported_numba_first(tmp_pat
     code = f"""
     import os, numba
     before = dict(os.environ), numba.config.CACHE_DIR
-    {textwrap.indent(QUERY, "    ").strip()}
+    {textwrap.indent(LOOP, "    ").strip()}
     import theirs
     print(theirs.twice(21))
     assert (dict(os.environ), numba.config.CACHE_DIR) == before
@@ -58,7 +60,7 @@ def test_kernels_have_a_folder_of_their_own_whoever_imported_numba_first(tmp_pat
 
 def test_a_warm_folder_is_read_and_left_alone(tmp_path: Path) -> None:
     """As an image has it: warmed where it was made, and another process, another user, finds everything there."""
-    first = run(QUERY, SEQUBE_CACHE=str(tmp_path))
+    first = run(LOOP, SEQUBE_CACHE=str(tmp_path))
     assert first.stdout == "3\n", first.stderr
     warm = files(tmp_path)
     frozen = """
@@ -71,7 +73,7 @@ def test_a_warm_folder_is_read_and_left_alone(tmp_path: Path) -> None:
         path.chmod(0o555 if path.is_dir() else 0o444)
     tmp_path.chmod(0o555)
     try:
-        second = run(textwrap.dedent(frozen) + QUERY, SEQUBE_CACHE=str(tmp_path))
+        second = run(textwrap.dedent(frozen) + LOOP, SEQUBE_CACHE=str(tmp_path))
     finally:
         for path in (tmp_path, *tmp_path.rglob("*")):
             path.chmod(0o755)
@@ -81,7 +83,7 @@ def test_a_warm_folder_is_read_and_left_alone(tmp_path: Path) -> None:
 
 def test_where_nothing_can_be_written_it_works_and_says_so_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    done = run(QUERY, SEQUBE_CACHE=str(tmp_path / "file"))
+    done = run(LOOP, SEQUBE_CACHE=str(tmp_path / "file"))
     assert done.stdout == "3\n", done.stderr
     assert done.stderr.count(SAID) == 1
     assert "SEQUBE_CACHE" in done.stderr
@@ -95,18 +97,32 @@ def test_a_user_without_a_home_can_work() -> None:
     Path.home = Path.expanduser = nowhere
     """
     environment = {"HOME": "", "XDG_CACHE_HOME": "", "SEQUBE_CACHE": ""}
-    done = run(textwrap.dedent(code) + QUERY, **environment)
+    done = run(textwrap.dedent(code) + LOOP, **environment)
     assert done.stdout == "3\n", done.stderr
     assert done.stderr.count(SAID) == 1
 
 
 def test_a_folder_that_was_moved_is_still_warm(tmp_path: Path) -> None:
     """Nothing in it depends on where it stands, so executors can be handed a copy."""
-    assert run(QUERY, SEQUBE_CACHE=str(tmp_path / "made")).stdout == "3\n"
+    assert run(LOOP, SEQUBE_CACHE=str(tmp_path / "made")).stdout == "3\n"
     (tmp_path / "made").rename(tmp_path / "moved")
     warm = files(tmp_path / "moved")
-    assert run(QUERY, SEQUBE_CACHE=str(tmp_path / "moved")).stdout == "3\n"
+    assert run(LOOP, SEQUBE_CACHE=str(tmp_path / "moved")).stdout == "3\n"
     assert files(tmp_path / "moved") == warm
+
+
+def test_two_processes_that_write_at_once_never_lead_to_each_others_code(tmp_path: Path) -> None:
+    """Both saw an empty index; whoever writes last, what it leads to is what it says."""
+    first, second = (_Files(str(tmp_path), "f", "stamp") for _ in range(2))
+    first._load_index = second._load_index = dict  # type: ignore[method-assign]
+    first.save("for integers", "code for integers")
+    second.save("for doubles", "code for doubles")
+    reader = _Files(str(tmp_path), "f", "stamp")
+    assert reader.load("for doubles") == "code for doubles"
+    assert reader.load("for integers") is None  # lost, and compiled again
+    reader.save("for integers", "code for integers")
+    assert reader.load("for integers") == "code for integers"
+    assert reader.load("for doubles") == "code for doubles"
 
 
 # ---------------------------------------------------------------- what rests on Numba's internals

@@ -50,8 +50,8 @@ def test_pages_together_are_the_whole(matches: ResultFile) -> None:
 
 @pytest.mark.parametrize("descending", [False, True])
 def test_a_page_in_the_order_of_a_column(matches: ResultFile, descending: bool) -> None:
-    prices = sorted(matches.flat.column("a.price").to_pylist(), reverse=descending)
-    assert [row["a.price"] for row in matches.page(100, 20, "a.price", descending)] == prices[100:120]
+    prices = sorted(matches.flat.column("a_price").to_pylist(), reverse=descending)
+    assert [row["a_price"] for row in matches.page(100, 20, "a_price", descending)] == prices[100:120]
 
 
 def test_a_column_that_is_not_there_orders_nothing(matches: ResultFile) -> None:
@@ -77,7 +77,7 @@ def test_exports_hold_every_row(matches: ResultFile) -> None:
     assert whole.to_pylist() == matches.table.to_pylist()
     lines = csv.read_csv(io.BytesIO(b"".join(matches.as_csv())))
     assert lines.num_rows == len(matches)
-    assert lines.column("b.price").to_pylist() == matches.flat.column("b.price").to_pylist()
+    assert lines.column("b_price").to_pylist() == matches.flat.column("b_price").to_pylist()
 
 
 def test_columns_called_start_and_end_are_no_matches(desk: Desk, tmp_path: Path) -> None:

@@ -85,10 +85,10 @@ def run(n_steps: int, every: int = 50, pace: float = 0.0) -> list[Point]:
             kept[number] = state.to_bytes()
             rows += found.num_rows if found is not None else 0
         forecaster = Forecaster(sq.Rules(RULES), first.schema)
-        if foreseen is not None:
-            forecaster.restore(foreseen)
-        rows += forecaster.step(events).num_rows
-        foreseen = forecaster.snapshot()
+        ahead = forecaster.start() if foreseen is None else forecaster.restore(foreseen)
+        ahead, predicted = forecaster.step(ahead, events)
+        foreseen = ahead.to_bytes()
+        rows += predicted.num_rows if predicted is not None else 0
         if (step + 1) % every == 0:
             gc.collect()
             held = sum(len(data) for data in [*kept, foreseen] if data is not None)

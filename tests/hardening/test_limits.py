@@ -329,7 +329,7 @@ def test_an_explosion_comes_in_batches() -> None:
     result = sq.run(SIX, events)
     taken = list(itertools.islice(result.batches(), 40))
     assert sum(batch.num_rows for batch in taken) == 40 * results.BATCH_ROWS
-    assert repr(result).startswith("more than 1,048,576 rows: start, end, a, b")
+    assert repr(result).startswith("more than 1,048,576 rows\nstart  end  a_type")
     rows = {tuple(event["ts"] for event in list(row.values())[2:]) for row in taken[-1].to_pylist()}
     assert len(rows) == results.BATCH_ROWS
     assert all(list(row) == sorted(row) and [ts % 6 for ts in row] == [0, 1, 2, 3, 4, 5] for row in rows)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from seqube.predict.episodes import Episodes, compile_episodes
-from seqube.predict.matcher import EpisodeMatcher, Occurrences
+from seqube.predict.matcher import EMPTY, EpisodeMatcher, MatcherState, Occurrences
 from seqube.predict.rules import Rule
 
 LETTERS = "ABCDE"
@@ -63,9 +63,9 @@ class Run:
     codes: dict[str, int]
 
     @classmethod
-    def of(cls, chosen: list[Rule], strategy: str, keyed: bool = False) -> Run:
+    def of(cls, chosen: list[Rule], strategy: str, keyed: bool = False, state: MatcherState = EMPTY) -> Run:
         episodes, symbols = compile_episodes(chosen, "ms")
-        return cls(EpisodeMatcher(episodes, strategy, keyed), {symbol.type: code for code, symbol in enumerate(symbols)})
+        return cls(EpisodeMatcher(episodes, strategy, keyed, state), {symbol.type: code for code, symbol in enumerate(symbols)})
 
     def step(self, stream: Stream, low: int, high: int) -> list[Row]:
         symbols = np.array([self.codes.get(name, -1) for name in stream.names[low:high]], np.int32)

@@ -38,15 +38,14 @@ def test_any_cutting_equals_the_whole_under_any_strategies(
     whole = Run.of(chosen, "index", keyed).whole(stream)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream.names)), max_size=4)))
     found: list[Row] = []
-    state: MatcherState | None = None
-    run = Run.of(chosen, "index", keyed)
+    run = Run.of(chosen, data.draw(st.sampled_from(sorted(EPISODE_STRATEGIES))), keyed)
     for low, high in zip([0, *cuts], [*cuts, len(stream.names)], strict=True):
         # Each piece goes to another machine, perhaps with another strategy; only the Arrow state travels.
-        run = Run.of(chosen, data.draw(st.sampled_from(sorted(EPISODE_STRATEGIES))), keyed)
-        if state is not None:
-            run.matcher.state = MatcherState.from_arrow(state.to_arrow())
+        # Or it stays where it is, and the matcher goes on with what it has in memory.
+        if data.draw(st.booleans()):
+            state = MatcherState.from_arrow(run.matcher.kept().to_arrow())
+            run = Run.of(chosen, data.draw(st.sampled_from(sorted(EPISODE_STRATEGIES))), keyed, state)
         found += run.step(stream, low, high)
-        state = run.matcher.state
     assert found + rows(run.matcher.finish()) == whole
 
 
@@ -61,13 +60,31 @@ def test_strategies_agree_on_long_streams(seed: int, n_types: int, n_events: int
     assert all(answer == answers[0] for answer in answers)
 
 
-def test_state_holds_one_window_only() -> None:
+@pytest.mark.parametrize("strategy", EPISODE_STRATEGIES)
+def test_strategies_go_on_through_long_streams(strategy: str) -> None:
+    """Small steps, so that series, trees and tables grow, shrink and close ranks; keys come and go."""
+    _, times, symbols, episodes = long_stream(6, 12, 3000)
+    keys = np.arange(3000) // 40 % 7 + np.arange(3000) // 500 * 7
+    for keyed in (False, True):
+        whole, stepped = EpisodeMatcher(episodes, "index", keyed), EpisodeMatcher(episodes, strategy, keyed)
+        expected = rows(whole.step(times, symbols, keys if keyed else None)) + rows(whole.finish())
+        found = []
+        for low in range(0, 3000, 30):
+            part = slice(low, low + 30)
+            found += rows(stepped.step(times[part], symbols[part], keys[part] if keyed else None))
+        assert found + rows(stepped.finish()) == expected
+        assert len(expected) > 20
+
+
+@pytest.mark.parametrize("strategy", EPISODE_STRATEGIES)
+def test_state_holds_one_window_only(strategy: str) -> None:
     _, times, symbols, episodes = long_stream(4, 6, 2000)
-    matcher = EpisodeMatcher(episodes)
+    matcher = EpisodeMatcher(episodes, strategy)
     for low in range(0, 2000, 50):
         matcher.step(times[low : low + 50], symbols[low : low + 50])
-        assert np.all(matcher.state.times >= matcher.state.clock - episodes.longest)
-        assert np.all(matcher.state.report_starts >= matcher.state.clock - episodes.longest)
+        state = matcher.kept()
+        assert np.all(state.times >= state.clock - episodes.longest)
+        assert np.all(state.report_starts >= state.clock - episodes.longest)
 
 
 def test_state_empties_when_only_other_events_come() -> None:
@@ -75,7 +92,8 @@ def test_state_empties_when_only_other_events_come() -> None:
     matcher = EpisodeMatcher(episodes)
     matcher.step(times, symbols)
     matcher.release(int(times[-1]) + 1000)
-    assert len(matcher.state.times) == len(matcher.state.report_starts) == 0
+    state = matcher.kept()
+    assert len(state.times) == len(state.report_starts) == 0
     with pytest.raises(DataError):
         matcher.step(times, symbols)
 

@@ -6,6 +6,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 
 from predict.oracle import predictions
 from predict.streams import Stream, graph, rule_sets, streams
-from seqube.errors import PlanError, QueryError, SchemaError
+from seqube.engine.snapshots import VERSION, seal, unseal
+from seqube.errors import DataError, PlanError, QueryError, SchemaError
 from seqube.events import Events, Hierarchy
-from seqube.predict import Rule, Rules, forecast
+from seqube.predict import Rule, Rules, forecast, forecasts
 from seqube.predict.forecasts import Forecaster, find_halo
 from seqube.predict.matcher import EPISODE_STRATEGIES
 from seqube.predict.outcomes import COLUMNS
@@ -148,15 +150,60 @@ def test_a_stream_gives_what_the_whole_gives(chosen: list[Rule], stream: Stream,
     whole = forecast(rules, events).table
     cuts = sorted(data.draw(st.lists(st.integers(0, len(events)), max_size=4)))
     pieces = []
-    state = None
+    forecaster = Forecaster(rules, events.schema, None, data.draw(st.sampled_from(sorted(EPISODE_STRATEGIES))))
+    state = forecaster.start()
     for low, high in zip([0, *cuts], [*cuts, len(events)], strict=True):
-        forecaster = Forecaster(rules, events.schema, None, data.draw(st.sampled_from(sorted(EPISODE_STRATEGIES))))
-        if state is not None:
-            forecaster.restore(state)
-        pieces.append(forecaster.step(events.slice(low, high)))
-        state = forecaster.snapshot()
-    pieces.append(forecaster.finish())
-    assert pa.concat_tables(pieces).to_pylist() == whole.to_pylist()
+        if data.draw(st.booleans()):
+            forecaster = Forecaster(rules, events.schema, None, data.draw(st.sampled_from(sorted(EPISODE_STRATEGIES))))
+            state = forecaster.restore(state.to_bytes())
+        state, piece = forecaster.step(state, events.slice(low, high))
+        pieces.append(piece)
+        if data.draw(st.booleans()) and (when := forecaster.wake(state)) is not None and high < len(events):
+            state, piece = forecaster.step(state, None, min(when, int(events.times[high])))
+            pieces.append(piece)
+    state, piece = forecaster.finish(state)
+    assert pa.concat_tables([*pieces, piece]).to_pylist() == whole.to_pylist()
+
+
+def test_keys_that_nothing_needs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecasts, "MOST_KEYS", 10)
+    n = 400
+    events = Events(pa.table({"type": ["A", "B"] * (n // 2), "ts": list(range(n)), "car": [f"car {k // 4}" for k in range(n)]}))
+    rules = Rules([Rule("A -> B", "C", 20, 30, 0.5, "k", "car")])
+    forecaster = Forecaster(rules, events.schema)
+    state, found = forecaster.start(), []
+    for low in range(0, n, 8):
+        state, piece = forecaster.step(state, events.slice(low, low + 8))
+        found.append(piece)
+        assert len(state.watched[0].keys) < 40
+    found.append(forecaster.finish(state)[1])
+    assert pa.concat_tables(found).to_pylist() == forecast(rules, events).table.to_pylist()
+
+
+@given(chosen=rule_sets(), stream=streams(20), data=st.data())
+def test_a_forecast_resumes_from_the_events_of_a_window(chosen: list[Rule], stream: Stream, data: st.DataObject) -> None:
+    events = Events(pa.table({"type": pa.array(stream.names, pa.string()), "ts": pa.array(stream.times, pa.int64())}))
+    decided = data.draw(st.integers(-1, 30))
+    kept = events.take(np.flatnonzero(events.times > decided - find_halo(Rules(chosen), "ms")))
+    forecaster = Forecaster(Rules(chosen), events.schema)
+    _, rest = forecaster.finish(forecaster.resume(kept, decided, decided, decided))
+    assert rest is not None
+    expected = [row for row in forecast(chosen, events).table.to_pylist() if row["end"] > decided]
+    assert rest.to_pylist() == expected
+
+
+def test_a_state_of_other_rules_or_another_version_is_refused() -> None:
+    one, keyed = Rule("Jam", "Crash", 5, 10, 0.5), Rule("Jam", "Crash", 5, 10, 0.5, "k", "car")
+    events = Events(pa.table({"type": ["Jam"], "ts": [1], "car": [7]}))
+    forecaster = Forecaster(Rules([one]), events.schema)
+    state, _ = forecaster.step(forecaster.start(), events)
+    data = state.to_bytes()
+    with pytest.raises(DataError, match="state of other rules"):
+        Forecaster(Rules([one, keyed]), events.schema).restore(data)
+    about, *rest = unseal(data)
+    newer = about.set_column(0, "version", pa.array([VERSION + 1]))
+    with pytest.raises(DataError, match=f"version {VERSION + 1}"):
+        forecaster.restore(seal(newer, *rest))
 
 
 @given(chosen=rule_sets(), stream=streams(20), cut=st.integers(0, 20))

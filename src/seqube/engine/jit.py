@@ -1,8 +1,10 @@
 """The one place that decides how kernels are compiled, cached and warmed.
 
 Kernels are compiled on first use and cached on disk, so only the first run on a machine pays. The cache sits in one folder per
-code version: processes of different versions never read each other's code, and Spark workers are handed a folder that was
-warmed before they started, because parallel processes that write one cache at the same moment can crash.
+code version: processes of different versions never read each other's code. Those of one version share it, Spark's workers too, and
+may write it at the same moment: what is compiled has a file that is named by its signature, written before the index that leads to
+it, so that an index never leads to other code. (Numba itself numbers these files, and two processes can take the same number.) At
+worst one's entry in the index is lost to the other's, and compiled again when it is next asked for.
 
 The folder is ours alone: where Numba keeps what others compile is left as it is, whoever imports it first. It is written to when
 something new was compiled, never before, so a warm folder may be read-only; where it cannot be written, every process compiles for
@@ -79,10 +81,25 @@ class _Kernels(caching.CompileResultCacheImpl):
     _locator_classes: list[type[object]] = [_Locator]  # noqa: RUF012 - as Numba has it
 
 
+class _Files(caching.IndexDataCacheFile):
+    """The index of a function's signatures, and a file for each."""
+
+    def save(self, key: Any, data: Any) -> None:
+        files: Any = self  # Numba has no types
+        name = files._data_name_pattern.replace("{number:d}", hashlib.sha256(files._dump(key)).hexdigest()[:16])
+        files._save_data(name, data)
+        files._save_index(files._load_index() | {key: name})
+
+
 class KernelCache(caching.FunctionCache):
     """Numba's cache, in our folder. A folder that cannot be read or written is no reason to fail."""
 
     _impl_class = _Kernels
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = _Files(self.cache_path, self._impl.filename_base, stamp)  # type: ignore[no-untyped-call]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -119,6 +136,6 @@ def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
 
 def _keep(function: Callable[P, R], compiled: Any) -> Callable[P, R]:
     """What Numba's `cache=True` does, in our folder."""
-    compiled._cache = KernelCache(function)  # type: ignore[no-untyped-call]
+    compiled._cache = KernelCache(function)
     kept: Callable[P, R] = compiled
     return kept

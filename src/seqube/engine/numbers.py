@@ -338,6 +338,24 @@ def _wholes(value: Any) -> Any:
     return (pc.struct_field(value, "whole") if value.type == MIXED else value).cast(_WHOLE)
 
 
+def of_lists(function: str, values: pa.Array, offsets: Ints) -> pa.Array:
+    """SUM, AVG, MIN or MAX of the values of each list; null where it has none. A sum is exact, a mean a double."""
+    lists = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    is_whole, name = _is_whole(values.type), {"SUM": "sum", "AVG": "sum", "MIN": "min", "MAX": "max"}[function]
+    if pat.is_null(values.type):
+        return pa.nulls(len(offsets) - 1, pa.float64() if function == "AVG" else pa.int64())
+    exact = is_whole and name == "sum"
+    told = pa.table({"list": lists, "value": values.cast(_WHOLE) if exact else values}).filter(pc.field("value").is_valid())
+    found = told.group_by("list").aggregate([("value", name), ("value", "count")]).combine_chunks()
+    place = np.full(len(offsets) - 1, -1)
+    place[found.column("list").to_numpy()] = np.arange(len(found))
+    at = pa.array(place, mask=place < 0)
+    totals = found.column(f"value_{name}").combine_chunks().take(at)
+    if function == "AVG":
+        return pc.divide(double(totals), found.column("value_count").combine_chunks().take(at).cast(pa.float64()))
+    return _in_64_bits(totals, double(totals)) if exact else totals
+
+
 # ---------------------------------------------------------------- decimals
 
 

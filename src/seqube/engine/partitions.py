@@ -107,7 +107,9 @@ class KeyCodes:
         pieces = [pa.table(piece, names=self.names) for piece in self._values]
         if not pieces:
             return pa.table([pa.nulls(0) for _ in self.names], names=self.names)
-        return pa.concat_tables(pieces, promote_options="permissive").combine_chunks()
+        table = pa.concat_tables(pieces, promote_options="permissive").combine_chunks()
+        self._values = [[column.combine_chunks() for column in table.columns]]  # put together once
+        return table
 
     def code(self, columns: Sequence[pa.Array]) -> Ints:
         """The code of every row's key, a new one for a new key; NOWHERE where a column is null."""

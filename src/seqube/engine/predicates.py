@@ -13,7 +13,7 @@ Cost: a pass over the candidates per operator of the expression.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.engine import functions, numbers
+from seqube.engine.bindings import Bindings, Column, Lists, before, every_way, last_rows, whole
 from seqube.errors import DataError, PlanError, Problem, QueryError
 from seqube.events import Events
 from seqube.events.schema import TIME, UNITS
@@ -47,17 +48,20 @@ from seqube.language.tree import (
     IsTrue,
     Literal,
     Minus,
+    OfList,
     Predicate,
+    Prev,
     Value,
+    named_before,
+    named_by_event,
+    variables_of,
 )
 from seqube.language.writer import write_value
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-Bindings = Mapping[str, Ints]  # variable -> row numbers, -1 where it is not bound
 
 NULL = np.iinfo(np.int64).min  # stands for null among ranks; no valid rank has this value
-UNBOUND = -1
 _INT64 = np.iinfo(np.int64)
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -85,7 +89,18 @@ class Evaluator:
         """Where all the predicates are true."""
         mask = np.ones(size, np.bool_)
         for predicate in predicates:
-            mask &= _mask(self.predicate(predicate, bindings), size)
+            lists = sorted(name for name in named_by_event(predicate) if isinstance(bindings.get(name), Lists))
+            mask &= (
+                self._true_of_all(predicate, bindings, lists, size) if lists else _mask(self.predicate(predicate, bindings), size)
+            )
+        return mask
+
+    def _true_of_all(self, predicate: Predicate, bindings: Bindings, lists: list[str], size: int) -> Mask:
+        """Where a predicate is true of every event of the lists it names, or of every pair of neighbours."""
+        named = {name: bindings[name] for name in variables_of(predicate)}
+        candidates, ways = every_way(named, lists, named_before(predicate), size)
+        mask = np.ones(size, np.bool_)
+        mask[candidates[~_mask(self.predicate(predicate, ways), len(candidates))]] = False
         return mask
 
     def array(self, value: Value, bindings: Bindings, size: int) -> pa.Array:
@@ -157,8 +172,15 @@ class Evaluator:
                 return pa.scalar(microseconds, pa.duration("us"))
             case Attribute(variable, name):
                 if variable is None:  # a partition key: the same on every event of the match, so any bound one tells it
-                    return _first_of([take(self._column(name), rows) for rows in bindings.values()])
-                return take(self._column(name), bindings[variable])
+                    return _first_of([take(self._column(name), last_rows(rows)) for rows in bindings.values()])
+                rows = bindings[variable]
+                if isinstance(rows, Lists) and not rows.single:
+                    return pa.ListArray.from_arrays(pa.array(rows.offsets, pa.int32()), take(self._column(name), rows.rows))
+                return take(self._column(name), last_rows(rows))
+            case Prev(Attribute(variable, name)):
+                return take(self._column(name), last_rows(bindings[before(variable or "")]))
+            case OfList(function, Attribute(variable, name)):
+                return self._of_list(function, name, bindings.get(whole(variable or ""), bindings[variable or ""]))
             case Minus(operand):
                 inner = self.value(operand, bindings)
                 zero = pa.scalar(0, pa.int64() if not pat.is_duration(inner.type) else inner.type)
@@ -173,6 +195,22 @@ class Evaluator:
                 return self.predicate(predicate, bindings)
             case _:
                 raise PlanError(f"{type(node).__name__} has no value of its own per match")
+
+    def _of_list(self, function: str, name: str, lists: Column) -> pa.Array:
+        """A value of each list: how many events it has, the value at one of its ends, or one of all its values."""
+        assert isinstance(lists, Lists), "only a repeated part is a list"
+        if function == "COUNT":
+            return pa.array(lists.counts)
+        column = self._column(name)
+        if function in ("FIRST", "LAST"):
+            return take(column, lists.firsts if function == "FIRST" else lists.lasts)
+        values = take(column, lists.rows)
+        if not pat.is_duration(column.type) or function in ("MIN", "MAX"):
+            return numbers.of_lists(function, values, lists.offsets)
+        found = numbers.of_lists(function, values.cast(pa.int64()), lists.offsets)
+        if not pat.is_int64(found.type):
+            found = pc.round(numbers.double(found), round_mode="half_to_even").cast(pa.int64())
+        return found.cast(pa.duration("us"))
 
     def _column(self, name: str) -> pa.Array:
         if name not in self._columns:

@@ -11,15 +11,16 @@ Invariant: `truncated` is set exactly when rows are missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from decimal import Decimal
 from html import escape
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
+from seqube.engine.display import brief, draw_text, shown_columns
+from seqube.engine.display import flat as flat_table
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
-from seqube.errors import LimitError, PlanError
+from seqube.errors import LimitError
 from seqube.events.batch import Rejected
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 SHOWN_ROWS = 20
-DRAWN_ROWS = 500
 EAGER_ROWS = 1 << 20  # found where a query is run
 BATCH_ROWS = 1 << 16
 
@@ -45,8 +45,9 @@ class Result:
     >>> len(result), result.table.column_names
     (1, ['start', 'end', 'a', 'b'])
     >>> result
-    1 rows: start, end, a, b
-      start=1  end=2  a={type: A, ts: 1}  b={type: B, ts: 2}
+    1 row
+    start  end  a_type  a_ts  b_type  b_ts
+        1    2  A          1  B          2
     """
 
     def __init__(self, find: Finder, rejected: Rejected, limits: Limits = NO_LIMITS, notes: tuple[str, ...] = ()) -> None:
@@ -132,30 +133,28 @@ class Result:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas DataFrame."""
-        frame: pd.DataFrame = self.table.to_pandas()
+    def to_pandas(self, *, flat: bool = True) -> pd.DataFrame:
+        """All rows as a pandas DataFrame: a column for each attribute (`r_id`, `w_ts`), or, not `flat`, one for each variable."""
+        frame: pd.DataFrame = (flat_table(self.table) if flat else self.table).to_pandas()
         return frame
 
-    def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars DataFrame."""
+    def to_polars(self, *, flat: bool = True) -> pl.DataFrame:
+        """All rows as a polars DataFrame: a column for each attribute (`r_id`, `w_ts`), or, not `flat`, one for each variable."""
         import polars as pl
 
-        frame = pl.from_arrow(self.table)
+        frame = pl.from_arrow(flat_table(self.table) if flat else self.table)
         assert isinstance(frame, pl.DataFrame)
         return frame
 
     def __repr__(self) -> str:
         table, n_rows = self._shown()
-        lines = [f"{n_rows} rows: {', '.join(table.column_names)}"]
-        lines += ["  " + "  ".join(f"{name}={_brief(value)}" for name, value in row.items()) for row in table.to_pylist()]
-        return "\n".join([*lines, *self._more()])
+        return "\n".join([f"{n_rows} row{'' if n_rows == '1' else 's'}", *draw_text(table), *self._more()])
 
     def _repr_html_(self) -> str:
-        table, _ = self._shown()
+        table = shown_columns(self._shown()[0])
         names = "".join(f"<th>{escape(name)}</th>" for name in table.column_names)
         rows = "".join(
-            f"<tr>{''.join(f'<td>{escape(_brief(value))}</td>' for value in row.values())}</tr>" for row in table.to_pylist()
+            f"<tr>{''.join(f'<td>{escape(brief(value))}</td>' for value in row.values())}</tr>" for row in table.to_pylist()
         )
         notes = "".join(f"<p>{escape(line.strip())}</p>" for line in self._more())
         return f"<table><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table>{notes}"
@@ -169,45 +168,10 @@ class Result:
         return self._table.slice(0, SHOWN_ROWS), f"{len(self._table):,}"
 
     def plot(self) -> altair.Chart:
-        """Matches: each from its start to its end, or, if many, how many end when. Aggregates: lines over time, bars by group."""
-        import altair as alt
+        """Matches in time, or, if many, how many end when; durations as a histogram; aggregates as lines or bars."""
+        from seqube.engine.plots import plot_rows
 
-        names = self.table.column_names
-        if "start" in names and "end" in names and len(self) <= DRAWN_ROWS:
-            rows = [{"match": k, **_times(row)} for k, row in enumerate(self.table.select(["start", "end"]).to_pylist())]
-            kind = _axis(self.table, "start")
-            return _chart(rows, "bar", x=alt.X(f"start:{kind}", title="time"), x2="end", y=alt.Y("match:Q", axis=None))
-        if "start" in names and "end" in names:
-            return self._plot_density()
-        time = "ts" if "ts" in names else None
-        numbers = [field.name for field in self.table.schema if field.name != time and _is_number(field.type)]
-        groups = [name for name in names if name != time and name not in numbers]
-        if not numbers:
-            raise PlanError("there are no times and no numbers to plot\n  hint: leave out RETURN, or return numbers")
-        rows = [
-            {
-                "value": float(row[name]) if isinstance(row[name], Decimal) else row[name],
-                "series": ", ".join([name, *(str(row[group]) for group in groups)]),
-                **_times({"ts": row.get("ts")}),
-            }
-            for row in self.table.slice(0, 10 * DRAWN_ROWS).to_pylist()
-            for name in numbers
-        ]
-        if time is None:
-            return _chart(rows, "bar", x="value:Q", y=alt.Y("series:N", sort=None))
-        return _chart(rows, "line", x=f"ts:{_axis(self.table, 'ts')}", y="value:Q", color="series:N")
-
-    def _plot_density(self) -> altair.Chart:
-        import altair as alt
-        import numpy as np
-
-        ends = self.table.column("end")
-        is_time = _axis(self.table, "end") == "T"
-        ticks = (ends.cast(pa.timestamp("us")) if is_time else ends).cast(pa.int64()).to_numpy() // (1_000 if is_time else 1)
-        counts, edges = np.histogram(ticks, bins=200)
-        rows = [{"from": float(edges[k]), "to": float(edges[k + 1]), "matches": int(n)} for k, n in enumerate(counts)]
-        x = alt.X("from:T" if is_time else "from:Q", title="time of the last event")
-        return _chart(rows, "bar", x=x, x2="to", y="matches:Q")
+        return plot_rows(self.table)
 
     def _more(self) -> list[str]:
         table, n_rows = self._shown()
@@ -240,33 +204,6 @@ def _restored(table: pa.Table, rejected: Rejected, notes: tuple[str, ...], trunc
     result = whole_result(table, rejected, notes=notes)
     result.truncated = truncated
     return result
-
-
-def _chart(rows: list[dict[str, Any]], mark: str, **channels: Any) -> altair.Chart:
-    import altair as alt
-
-    chart = alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
-    drawn: altair.Chart = getattr(chart, f"mark_{mark}")().encode(**channels)
-    return drawn
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def _axis(table: pa.Table, name: str) -> str:
-    """How a chart takes a column: as moments or as numbers."""
-    return "T" if pa.types.is_temporal(table.schema.field(name).type) else "Q"
-
-
-def _times(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {inner}" for name, inner in value.items()) + "}"
-    return str(value)
 
 
 class Results(Mapping[str, Result]):

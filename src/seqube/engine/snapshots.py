@@ -41,6 +41,15 @@ def unseal(data: bytes) -> list[pa.Table]:
     return parts
 
 
+def check_version(version: int) -> None:
+    """Refuse a layout that is not read here."""
+    if version != VERSION:
+        raise DataError(
+            f"this state was written in version {version} of its layout, and version {VERSION} is read here\n"
+            "  hint: go on with the release that wrote it, or begin the stream anew, with a new checkpoint"
+        )
+
+
 def write_state(events: Events | None, numbers: Ints | None, about: Mapping[str, int], beside: pa.Table | None) -> bytes:
     """A state as Arrow IPC, never pickled: events with their numbers, a few facts, and a table of its own kind."""
     if events is None:
@@ -57,11 +66,7 @@ def read_state(data: bytes) -> tuple[Events, Ints | None, dict[str, Any], pa.Tab
     """What `write_state` was given."""
     table, beside = unseal(data)
     about = json.loads(table.schema.metadata[b"seqube"])
-    if (version := about.get("version", 1)) != VERSION:
-        raise DataError(
-            f"this state was written in version {version} of its layout, and version {VERSION} is read here\n"
-            "  hint: go on with the release that wrote it, or begin the stream anew, with a new checkpoint"
-        )
+    check_version(about.get("version", 1))
     numbers = None
     if _NUMBER in table.column_names:
         numbers = table.column(_NUMBER).to_numpy()

@@ -24,7 +24,7 @@ import pyarrow.types as pat
 from seqube.arguments import checked
 from seqube.errors import SchemaError, did_you_mean, warn
 from seqube.events.files import Malformed
-from seqube.events.schema import TIME, TYPE, Schema
+from seqube.events.schema import ANY, TIME, TYPE, Schema
 from seqube.events.sources import load, one_chunk
 from seqube.events.statistics import Distinct, Statistics
 from seqube.events.times import Ints, Mask, doubt_unit, read_times
@@ -43,8 +43,8 @@ class Rejected:
     reasons: dict[str, int]
     table: pa.Table
 
-    def __bool__(self) -> bool:
-        return self.count > 0
+    def __len__(self) -> int:
+        return self.count
 
     def __repr__(self) -> str:
         return f"Rejected({self.count}: {self.reasons})" if self.count else "Rejected(0)"
@@ -54,7 +54,8 @@ class Events:
     """Events in time order, with coded types: made once, and used by any number of queries. `len(events)` is their number.
 
     - `data`: a PyArrow table, a pandas or polars frame, a path of CSV, JSON lines or Parquet files, or other `Events`.
-    - `type`, `time`: the columns that hold the event type and the time.
+    - `type`, `time`: the columns that hold the event type and the time. Where `type` is None every event is of the type ANY, and
+      DEFINE gives it kinds.
     - `unit`: the unit of integer times: "ns", "us", "ms", "s", ...; timestamps have their own.
 
     Rows without a type or a time are rejected: `rejected` has them, with the reasons.
@@ -69,14 +70,25 @@ class Events:
     types: Codes
     type_names: tuple[str, ...]
     schema: Schema
-    rejected: Rejected
 
     @checked
-    def __init__(self, data: Any, type: str = "type", time: str = "ts", unit: str = "ms") -> None:
+    def __init__(self, data: Any, type: str | None = "type", time: str = "ts", unit: str = "ms") -> None:
         if isinstance(data, Events):
             self.__dict__.update(data.__dict__)
-            return
-        raw, malformed = load(data, type)
+        elif type is None:
+            raw, malformed = load(data, TYPE)
+            self._read(_with_one_type(raw), malformed, TYPE, time, unit)
+        else:
+            self._read(*load(data, type), type, time, unit)
+
+    @classmethod
+    def of_rows(cls, raw: pa.Table, malformed: Malformed | None, type: str, time: str, unit: str) -> Events:
+        """Events from rows that were loaded already, and what of them were no rows."""
+        events = cls.__new__(cls)
+        events._read(raw, malformed, type, time, unit)
+        return events
+
+    def _read(self, raw: pa.Table, malformed: Malformed | None, type: str, time: str, unit: str) -> None:
         schema = Schema(raw.schema, type, time, unit)
         codes, names, untyped = _code_types(raw.column(type).chunk(0))
         clock = read_times(raw.column(time).chunk(0))
@@ -87,7 +99,7 @@ class Events:
             table = raw.set_column(raw.schema.get_field_index(time), time, clock.column)
             schema = Schema(table.schema, type, time, unit)
         times = clock.times
-        rejected = _reject(raw, faults, malformed)
+        rejected = _reject(raw, faults, malformed) if faults or malformed is not None else None
         if faults:
             kept = ~np.logical_or.reduce([mask for mask, _ in faults])
             table, times, codes = table.filter(pa.array(kept)), times[kept], codes[kept]
@@ -100,13 +112,27 @@ class Events:
         cls, table: pa.Table, times: Ints, types: Codes, names: tuple[str, ...], schema: Schema, rejected: Rejected | None = None
     ) -> Events:
         events = cls.__new__(cls)
-        events._fill(table, times, types, names, schema, rejected or _nothing_rejected(schema.columns))
+        events._fill(table, times, types, names, schema, rejected)
         return events
 
-    def _fill(self, table: pa.Table, times: Ints, types: Codes, names: tuple[str, ...], schema: Schema, rejected: Rejected) -> None:
+    def _fill(
+        self, table: pa.Table, times: Ints, types: Codes, names: tuple[str, ...], schema: Schema, rejected: Rejected | None
+    ) -> None:
         for column in (times, types):
             column.flags.writeable = False
-        self.__dict__.update(table=one_chunk(table), times=times, types=types, type_names=names, schema=schema, rejected=rejected)
+        self.__dict__.update(table=one_chunk(table), times=times, types=types, type_names=names, schema=schema)
+        if rejected is not None:
+            self.__dict__["rejected"] = rejected
+
+    @cached_property
+    def rejected(self) -> Rejected:
+        """The rows that are no events. An empty table is made when it is asked for: of most pieces of a stream nobody does."""
+        return _nothing_rejected(self.schema.columns)
+
+    @property
+    def n_rejected(self) -> int:
+        """How many rows are no events."""
+        return len(self.rejected) if "rejected" in self.__dict__ else 0
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"Events are frozen: cannot set {name!r}")
@@ -177,6 +203,8 @@ class Events:
     def rows_of(self, names: str | Iterable[str]) -> Ints:
         """Ascending numbers of the rows whose type is one of these names; a name that no event has adds none."""
         wanted = {names} if isinstance(names, str) else set(names)
+        if ANY in wanted:
+            return np.arange(len(self))
         codes = [self._codes[name] for name in wanted if name in self._codes]
         rows, starts = self._by_type
         groups = [rows[starts[code] : starts[code + 1]] for code in codes]
@@ -221,6 +249,19 @@ class Events:
 
     # ------------------------------------------------------------ pieces
 
+    @classmethod
+    def single(cls, table: pa.Table, time: int, name: str, schema: Schema) -> Events:
+        """One event whose time and type are known, in a table of one chunk."""
+        events = cls.__new__(cls)
+        times, types = np.array([time], np.int64), np.zeros(1, np.int32)
+        times.flags.writeable = types.flags.writeable = False
+        events.__dict__.update(table=table, times=times, types=types, type_names=(name,), schema=schema)
+        return events
+
+    def with_table(self, table: pa.Table, schema: Schema) -> Events:
+        """The same events with other columns beside their times and types."""
+        return Events._of(table, self.times, self.types, self.type_names, schema, self.__dict__.get("rejected"))
+
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> Events:
         """The events of these row numbers, which must ascend."""
         assert bool(np.all(rows[1:] >= rows[:-1]))
@@ -250,7 +291,8 @@ class Events:
             recoded = np.array([codes.setdefault(name, len(codes)) for name in piece.type_names], np.int32)
             types.append(recoded[piece.types] if len(piece) else piece.types)
         table = one_chunk(pa.concat_tables([piece.table for piece in pieces]))
-        schema = Schema(table.schema, schema.type_column, schema.time_column, schema.unit)  # very long columns change their type
+        if table.schema != schema.columns:  # very long columns change their type
+            schema = Schema(table.schema, schema.type_column, schema.time_column, schema.unit)
         times = np.concatenate([piece.times for piece in pieces])
         return Events._of(*_sort(table, times, np.concatenate(types)), tuple(codes), schema, _join_rejected(pieces))
 
@@ -288,8 +330,6 @@ def _sort(table: pa.Table, times: Ints, types: Codes) -> tuple[pa.Table, Ints, C
 
 def _reject(raw: pa.Table, faults: list[tuple[Mask, str]], malformed: Malformed | None) -> Rejected:
     """Reject the faulty rows of `raw`, each with the first reason that holds, and the broken lines of the file."""
-    if not faults and malformed is None:
-        return _nothing_rejected(raw.schema)
     n = raw.num_rows
     first = np.full(n, -1, np.int32)
     for number, (mask, _) in reversed(list(enumerate(faults))):
@@ -335,6 +375,8 @@ def _summarize(table: pa.Table) -> Rejected:
 
 def _join_rejected(pieces: Sequence[Events]) -> Rejected | None:
     """Rejected rows of all pieces; their row numbers go on from piece to piece."""
+    if not any(piece.n_rejected for piece in pieces):
+        return None
     tables = []
     n_before = 0
     for piece in pieces:
@@ -349,3 +391,12 @@ def _join_rejected(pieces: Sequence[Events]) -> Rejected | None:
     # Only pieces with broken lines have a column of texts; the widest table has every column in its place.
     widest = max(tables, key=lambda table: table.num_columns)
     return _summarize(pa.concat_tables(tables, promote_options="permissive").select(widest.column_names))
+
+
+def _with_one_type(table: pa.Table) -> pa.Table:
+    """A table whose rows have no type, with a column that says they are of any."""
+    if TYPE in table.column_names:
+        raise SchemaError(
+            f"there is a column {TYPE!r}, so its events have types\n  hint: leave out type=None, or rename the column"
+        )
+    return one_chunk(table.append_column(TYPE, pa.repeat(pa.scalar(ANY), len(table)).dictionary_encode()))

@@ -28,11 +28,12 @@ def load(data: Any, type_column: str) -> tuple[pa.Table, Malformed | None]:
     elif isinstance(data, (list, tuple)) and data and all(isinstance(path, (str, os.PathLike)) for path in data):
         table, malformed = read_files(data, type_column)
     else:
-        table = _as_table(data)
+        table = as_table(data)
     return one_chunk(table.replace_schema_metadata(None)), malformed
 
 
-def _as_table(data: Any) -> pa.Table:
+def as_table(data: Any) -> pa.Table:
+    """The rows of a table or a data frame, of whatever library."""
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):

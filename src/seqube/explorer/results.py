@@ -1,6 +1,6 @@
 """Files of results as the page needs them: a page of rows in some order, the matches in a stretch of time, an export.
 
-A file is mapped into memory, never read whole; a page takes the rows it shows. Structs are seen as columns (`a.price`).
+A file is mapped into memory, never read whole; a page takes the rows it shows. Structs are seen as columns (`a_price`).
 
 Cost: a page is a slice; in another order, a sort of one column, kept until another is asked for. A stretch of time is two
 comparisons per match.

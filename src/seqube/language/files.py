@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from seqube.errors import Problem, QueryError
 from seqube.language.binder import resolve
+from seqube.language.definitions import spell_out
 from seqube.language.functions import Kind
 from seqube.language.parameters import Params, fill
 from seqube.language.parser import draft, in_order, place
@@ -35,7 +36,7 @@ def parse(text: str, schema: Mapping[str, Kind] | None = None, params: Params | 
     """
     query, problems = resolve(draft(text), text)
     query = fill(query, params or {})
-    problems = in_order([*problems, *mismatches(query, schema)])
+    problems = in_order([*problems, *mismatches(spell_out(query), schema)])
     if problems:
         raise QueryError(problems, text)
     return query

@@ -18,9 +18,24 @@ from dataclasses import dataclass
 from math import factorial, prod
 from typing import Literal as OneOf
 
+from seqube.errors import PlanError
 from seqube.events import Hierarchy
 from seqube.language.functions import aggregate_function
-from seqube.language.tree import Aggregate, Attribute, Emit, Not, Output, Predicate, Query, Same, Seq, Type, variables_of, walk
+from seqube.language.tree import (
+    Aggregate,
+    Attribute,
+    Emit,
+    Not,
+    Output,
+    Predicate,
+    Query,
+    Same,
+    Seq,
+    Type,
+    quantifiers,
+    variables_of,
+    walk,
+)
 from seqube.plan.measured import Measurements
 from seqube.plan.physical import Gap, KeyColumn, MatchPlan, MatchSequence, Option, Scan, ticks
 from seqube.plan.planner import plan_matches
@@ -86,6 +101,10 @@ class AggregatePlan:
 def plan_aggregates(query: Query, hierarchy: Hierarchy | None = None) -> AggregatePlan:
     """The plan of a query with AGG, by the strategy that is right for every pattern."""
     assert query.emit is not None, "the binder says when aggregates are reported"
+    if repeated := quantifiers(query.pattern):
+        raise PlanError(
+            f"aggregates over the repeated part {min(repeated)!r} cannot be computed yet\n  hint: leave AGG out, and count the rows"
+        )
     matches = plan_matches(query, hierarchy)
     trigger = _trigger(query, hierarchy) if query.emit.when == "trigger" else None
     return AggregatePlan(matches, query.emit, query.aggregates, query.group_by, query.having, trigger)

@@ -11,7 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, assert_never
 
 from seqube.events import Statistics
-from seqube.language.tree import Value, Window
+from seqube.language.tree import Quantifier, Value, Window
 from seqube.language.writer import duration, write_predicate, write_value
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.chase import SharedPlan
@@ -25,6 +25,7 @@ from seqube.plan.physical import (
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
+    MatchRepeat,
     MatchSequence,
     Option,
     PlanNode,
@@ -292,6 +293,12 @@ def _plain_step(node: PlanNode, known: _Known) -> Step:
         case MatchAlternatives():
             notes = [_filter(guarded) for guarded in node.filters]
             return Step("match any", tuple(notes), tuple(_step(branch, known) for branch in node.branches))
+        case MatchRepeat():
+            times = Quantifier(node.least, node.most)
+            notes = [f"key: {write_value(value)} on all of a list" for value in node.key]
+            notes += [*(f"as it grows: {write_predicate(step)}" for step in node.steps), *map(_filter, node.filters)]
+            what = "one event, or none" if node.is_single else f"every list of {times}"
+            return Step(what, tuple(notes), (_step(node.item, known),))
         case _:
             assert_never(node)
 

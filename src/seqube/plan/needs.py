@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import assert_never
 
-from seqube.language.tree import Attribute, FirstOf, Value, attributes
+from seqube.events.schema import ANY
+from seqube.language.tree import Attribute, FirstOf, OfList, Value, attributes
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import (
     ALL_OF_TIME,
@@ -24,6 +25,7 @@ from seqube.plan.physical import (
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
+    MatchRepeat,
     MatchSequence,
     PlanNode,
     Scan,
@@ -78,7 +80,7 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         ends=_types(matches.pattern.may_end),
         scans=tuple(scans(matches)),
         columns=_columns(plan),
-        every_event=matches.window.counts_events,
+        every_event=matches.window.counts_events or ANY in matches.types,
         by_position=matches.window.counts_events,
     )
     if isinstance(plan, MatchPlan):
@@ -174,6 +176,8 @@ def _agreed(node: PlanNode) -> frozenset[str]:
             return _ANY
         case MatchAlternatives(branches):
             return _meet(_agreed(branch) for branch in branches)
+        case MatchRepeat():
+            return _ANY if node.most == 1 else frozenset(value.name for value in node.key if isinstance(value, Attribute))
         case MatchSequence(slots, _, key) | MatchConjunction(slots, _, key):
             gaps = node.gaps if isinstance(node, MatchSequence) else ()
             if len(slots) == 1 and not gaps:
@@ -203,7 +207,9 @@ def _common_name(column: Sequence[Value], slots: Sequence[PlanNode]) -> str | No
     found: set[str | None] = set()
     for value, slot in zip(column, slots, strict=True):
         match value:
-            case Attribute(variable, name) if variable is not None and not isinstance(slot, MatchAlternatives):
+            case Attribute(variable, name) | OfList("FIRST", Attribute(variable, name)) if not (
+                variable is None or isinstance(slot, MatchAlternatives)
+            ):
                 found.add(name if variable in _surely_bound(slot) else None)
             case FirstOf(values) if isinstance(slot, MatchAlternatives) and all(isinstance(each, Attribute) for each in values):
                 named = {each.variable for each in values if isinstance(each, Attribute)}
@@ -218,6 +224,8 @@ def _surely_bound(node: PlanNode) -> tuple[str, ...]:
     match node:
         case Scan():
             return (node.variable,)
+        case MatchRepeat():
+            return node.binds
         case MatchAlternatives():
             return ()
         case MatchSequence() | MatchConjunction():

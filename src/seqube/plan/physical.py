@@ -7,7 +7,8 @@ take.
     Scan              rows of some types that pass their own predicates
     MatchSequence     one instance of every slot, in strict order (a loop over array stacks)
     MatchConjunction  one instance of every slot, in any order
-    MatchAlternatives an instance of any branch
+    MatchAlternatives an instance of any branch; variables may be shared by branches (parts that may be absent make such)
+    MatchRepeat       every list of events of a scan, each after the one before
     Absence           what must not be there: inside a MatchSequence as a `gap` (one number per event), else checked per match
 
 Every node says the same five things of itself, so that nobody has to ask which kind it is to look through a plan:
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, pairwise
 from typing import assert_never
 
@@ -33,7 +35,7 @@ from seqube.language.tree import Comparison, ComparisonOp, Output, Predicate, Va
 ALL_OF_TIME = 2**63 - 1  # ticks: all of time
 
 # What the matcher does by itself, from the inside out: for whole patterns, and for sub-queries.
-OWN_WAYS = ("scan", "array-stacks", "time-join", "merge", "latest-start", "candidates", "once")
+OWN_WAYS = ("scan", "array-stacks", "time-join", "merge", "lists", "latest-start", "candidates", "once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class Guarded:
 class Scope:
     """Where a cancelling instance may lie. A side that is None is inherited from where the enclosing expression stands.
 
+    So is one that `may_inherit`, where none of its variables is bound: the parts on that side may all be absent.
     `after`: it starts after the end of these variables; `before`: it ends before their start. `around` (a negation in AND): it
     ends no later than these variables end and starts within the window that ends there, on top of what is inherited.
     """
@@ -122,6 +125,8 @@ class Scope:
     after: tuple[str, ...] | None = None
     before: tuple[str, ...] | None = None
     around: tuple[str, ...] | None = None
+    after_may_inherit: bool = False
+    before_may_inherit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +257,48 @@ class MatchAlternatives:
         return tuple(scan for branch in self.branches for scan in branch.may_end)
 
 
-PlanNode = Scan | MatchSequence | MatchConjunction | MatchAlternatives
+@dataclass(frozen=True, slots=True)
+class MatchRepeat:
+    """Every list of `least` to `most` events of a scan, each after the one before, with equal values of `key`.
+
+    `steps` are asked of each event but the first and the one before it, as the list grows.
+    """
+
+    item: Scan
+    least: int
+    most: int | None
+    is_single: bool = False  # of an optional part: not a list but an event, where it is there
+    key: tuple[Value, ...] = ()
+    steps: tuple[Predicate, ...] = ()
+    filters: tuple[Guarded, ...] = ()
+
+    @property
+    def parts(self) -> tuple[PlanNode, ...]:
+        return (self.item,)
+
+    @property
+    def absent(self) -> tuple[PlanNode, ...]:
+        return ()
+
+    @property
+    def predicates(self) -> tuple[Predicate, ...]:
+        same = (Comparison("=", value, value) for value in self.key)
+        return (*same, *self.steps, *(guarded.predicate for guarded in self.filters))
+
+    @property
+    def binds(self) -> tuple[str, ...]:
+        return self.item.binds
+
+    @property
+    def may_end(self) -> tuple[Scan, ...]:
+        return self.item.may_end
+
+
+PlanNode = Scan | MatchSequence | MatchConjunction | MatchAlternatives | MatchRepeat
 
 
 def _all_bound(node: PlanNode) -> tuple[str, ...]:
-    return tuple(name for part in node.parts for name in part.binds)
+    return tuple(dict.fromkeys(name for part in node.parts for name in part.binds))
 
 
 def _joining(node: MatchSequence | MatchConjunction) -> tuple[Predicate, ...]:
@@ -331,13 +373,17 @@ class MatchPlan:
         trailing_gap = isinstance(self.pattern, MatchSequence) and any(
             gap.position == len(self.pattern.slots) for gap in self.pattern.gaps
         )
-        return trailing_gap or any(check.scope.before is None and check.scope.around is None for check in self.checks)
+        return trailing_gap or any(
+            (check.scope.before is None or check.scope.before_may_inherit) and check.scope.around is None for check in self.checks
+        )
 
     @property
     def looks_back(self) -> bool:
         """A negation reaches back to a window before the match's end, so further than the match itself."""
         leading_gap = isinstance(self.pattern, MatchSequence) and any(gap.position == 0 for gap in self.pattern.gaps)
-        return leading_gap or any(check.scope.after is None or check.scope.around is not None for check in self.checks)
+        return leading_gap or any(
+            check.scope.after is None or check.scope.after_may_inherit or check.scope.around is not None for check in self.checks
+        )
 
     @property
     def types(self) -> frozenset[str]:
@@ -376,7 +422,7 @@ def walk(part: MatchPlan | Absence | PlanNode) -> Iterator[PlanNode]:
         case Absence():
             yield from walk(part.instance)
             yield from chain.from_iterable(map(walk, part.checks))
-        case Scan() | MatchSequence() | MatchConjunction() | MatchAlternatives():
+        case Scan() | MatchSequence() | MatchConjunction() | MatchAlternatives() | MatchRepeat():
             yield part
             yield from chain.from_iterable(map(walk, (*part.parts, *part.absent)))
         case _:
@@ -386,6 +432,12 @@ def walk(part: MatchPlan | Absence | PlanNode) -> Iterator[PlanNode]:
 def scans(part: MatchPlan | Absence | PlanNode) -> Iterator[Scan]:
     """Every scan of a plan or below a node, those of negations included."""
     return (node for node in walk(part) if isinstance(node, Scan))
+
+
+@lru_cache(maxsize=4096)
+def list_variables(node: PlanNode) -> dict[str, bool]:
+    """The variables below a node that stand for lists, and whether for at most one event; the caller changes nothing in it."""
+    return {each.item.variable: each.is_single for each in walk(node) if isinstance(each, MatchRepeat)}
 
 
 def all_checks(part: MatchPlan | Absence) -> Iterator[Absence]:
@@ -417,6 +469,8 @@ def with_scans(plan: MatchPlan, change: Callable[[Scan], Scan]) -> MatchPlan:
                 return replace(part, slots=tuple(map(node, part.slots)))
             case MatchAlternatives():
                 return replace(part, branches=tuple(map(node, part.branches)))
+            case MatchRepeat():
+                return replace(part, item=change(part.item))
             case _:
                 assert_never(part)
 

@@ -1,6 +1,6 @@
 """Tree-to-tree rewrites that keep the meaning and leave less for the planner to know.
 
-    spread_same   `[id]` becomes equalities between neighbours, at every level it reaches
+    spread_same   `[id]` becomes equalities between parts, and between the events of a list, at every level it reaches
     flatten       a SEQ in a SEQ, an OR in an OR, an AND without negation in an AND become one operator
     conjuncts     predicates in negation normal form, split at AND (no NOT, no BETWEEN, no AND at the top) unless that would
                   tear one apart that belongs to a negation
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from seqube.language.tree import (
     AllOf,
@@ -32,15 +32,19 @@ from seqube.language.tree import (
     IsTrue,
     Literal,
     Not,
+    OfList,
     Or,
     Part,
     Pattern,
     Predicate,
+    Prev,
     Query,
     Same,
     Seq,
     Type,
     Value,
+    named_before,
+    named_by_event,
     variables_of,
     walk,
 )
@@ -50,6 +54,7 @@ INVERSE_OP: dict[ComparisonOp, ComparisonOp] = {"=": "!=", "!=": "=", "<": ">=",
 
 def rooted(query: Query) -> Pattern:
     """The pattern with WHERE at its root, rewritten; what the planner works on."""
+    assert not query.definitions, "defined types are written out before a query is planned"
     pattern = query.pattern
     if query.where:
         if isinstance(pattern, Type):
@@ -86,9 +91,15 @@ def _equate(pattern: Pattern, same: Same) -> tuple[Pattern, Value]:
         (negated if isinstance(child, Not) else positive).append(value)
     if isinstance(pattern, Or):
         return _rebuilt(pattern, children, pattern.where), FirstOf(tuple(positive))
-    pairs = [*pairwise(positive), *((value, positive[0]) for value in negated)]
+    repeated = {child.variable for child in pattern.parts if isinstance(child, Type) and child.quantifier is not None}
+    told = [OfList("FIRST", value) if isinstance(value, Attribute) and value.variable in repeated else value for value in positive]
+    told_by = told[0] if not repeated else FirstOf(tuple(told))
+    # Where a part is absent the others still agree, so all pairs are compared.
+    joined = combinations(positive, 2) if repeated else pairwise(positive)
+    pairs = [*joined, *((value, told_by) for value in negated)]
+    pairs += [(value, Prev(value)) for value in positive if isinstance(value, Attribute) and value.variable in repeated]
     equalities = tuple(Comparison("=", left, right, at=same.at) for left, right in pairs)
-    return _rebuilt(pattern, children, pattern.where + equalities), positive[0]
+    return _rebuilt(pattern, children, pattern.where + equalities), told_by
 
 
 def _each(rewrite: Callable[[Pattern], Pattern], parts: Iterable[Part]) -> list[Part]:
@@ -118,7 +129,7 @@ def flatten_pattern(pattern: Pattern) -> Pattern:
     only = parts[0] if len(parts) == 1 else None
     if isinstance(only, Composite):
         return replace(only, where=only.where + where)
-    if isinstance(only, Type) and not where:
+    if isinstance(only, Type) and not where and not only.is_optional:
         return only
     return _rebuilt(pattern, parts, where)
 
@@ -129,22 +140,25 @@ def _splices(child: Composite) -> bool:
         return not any(isinstance(part, Not) for part in child.parts)
     if isinstance(child, Or):
         return not child.where  # its predicates hold for its own branches only
-    return True
+    return any(not isinstance(part, Not) and not (isinstance(part, Type) and part.is_optional) for part in child.parts)
 
 
 # ---------------------------------------------------------------- predicates
 
 
-def conjuncts(predicate: Predicate, negated: frozenset[str] = frozenset()) -> tuple[Predicate, ...]:
+def conjuncts(
+    predicate: Predicate, negated: frozenset[str] = frozenset(), repeated: frozenset[str] = frozenset()
+) -> tuple[Predicate, ...]:
     """The predicate as a conjunction of parts without NOT or BETWEEN; three-valued logic gives the same answer.
 
     A predicate that has no place yet needs `negated` (see `negated_variables`): one that names such a variable is part of that
-    negation as a whole, so it is split only where each of its parts names it too.
+    negation as a whole, so it is split only where each of its parts names it too. Likewise one that names `repeated` variables is
+    asked of every combination of their events: its parts are, by themselves, only where they name the same.
     """
     normal = _normal(predicate, inverted=False)
     if not isinstance(normal, AllOf):
         return (normal,)
-    tied = {bool(variables_of(part) & negated) for part in normal.parts}
+    tied = {(bool(variables_of(part) & negated), named_by_event(part) & repeated, named_before(part)) for part in normal.parts}
     return normal.parts if len(tied) == 1 else (normal,)
 
 

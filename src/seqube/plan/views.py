@@ -40,6 +40,7 @@ from seqube.plan.physical import (
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
+    MatchRepeat,
     MatchSequence,
     PlanNode,
     Scan,
@@ -209,6 +210,7 @@ OWN_NAMES: dict[type[PlanNode], str] = {
     MatchSequence: "array-stacks",
     MatchConjunction: "time-join",
     MatchAlternatives: "merge",
+    MatchRepeat: "lists",
 }
 
 
@@ -306,6 +308,12 @@ class Costs:
                 return self._in_window(node) * share
             case MatchAlternatives():
                 return sum(self._found(branch, share) for branch in node.branches)
+            case MatchRepeat():
+                return (
+                    float(2.0 ** min(self._found(node.item, share), 60.0))
+                    if node.most is None
+                    else self._found(node.item, share) ** node.most
+                )
             case MatchSequence() | MatchConjunction():
                 orders = factorial(len(node.slots)) if isinstance(node, MatchSequence) else 1
                 return self._product(node.slots, share) / orders * self._kept(node)
@@ -314,7 +322,7 @@ class Costs:
 
     def _kept(self, node: PlanNode) -> float:
         """The share of combinations of a node's parts that its predicates keep; a third for each that is not an equality."""
-        if isinstance(node, Scan | MatchAlternatives):
+        if isinstance(node, Scan | MatchAlternatives | MatchRepeat):
             return 1.0
         shares = [self.measured.share(a, b) for column in node.key for a, b in pairwise(column)]
         for clause in node.clauses:
@@ -327,7 +335,7 @@ class Costs:
 
     def _tied(self, parent: PlanNode, subquery: PlanNode) -> float:
         """The share of a sub-query's instances that agree with one outer result, by equalities that are not part of a key."""
-        if isinstance(parent, Scan | MatchAlternatives) or subquery not in parent.slots:
+        if isinstance(parent, Scan | MatchAlternatives | MatchRepeat) or subquery not in parent.slots:
             return 1.0
         atoms = [clause[0] for clause in parent.clauses if len(clause) == 1]
         position = parent.slots.index(subquery)
@@ -343,6 +351,8 @@ class Costs:
             return self._in_window(node) * share
         if isinstance(node, MatchAlternatives):
             return sum(self._steps(branch, share) for branch in node.branches)
+        if isinstance(node, MatchRepeat):
+            return self._found(node, share)
         total, chains = 0.0, 1.0
         for n, slot in enumerate(reversed(node.slots), start=1):
             chains *= self._found(slot, share) / (n if isinstance(node, MatchSequence) else 1)

@@ -30,6 +30,7 @@ import numpy as np
 
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Evaluator
+from seqube.engine.series import CodeNumbers, NumberTable, number_of
 from seqube.events import Events, Hierarchy
 from seqube.events.batch import Codes
 from seqube.events.times import Ints
@@ -216,6 +217,87 @@ class Found(NamedTuple):
     rules: Codes
     starts: Ints
     ends: Ints
+
+
+class Arrivals(NamedTuple):
+    """Instances of symbols as they came, in time order; `keys` is 0 for rules without a key."""
+
+    times: Ints
+    symbols: Codes
+    keys: Ints
+
+    def cut(self, at: int) -> tuple[Arrivals, Arrivals]:
+        """The first so many, and the rest."""
+        times, symbols, keys = self
+        return Arrivals(times[:at], symbols[:at], keys[:at]), Arrivals(times[at:], symbols[at:], keys[at:])
+
+    def join(self, later: Arrivals) -> Arrivals:
+        return Arrivals(
+            np.concatenate((self.times, later.times)),
+            np.concatenate((self.symbols, later.symbols)),
+            np.concatenate((self.keys, later.keys)),
+        )
+
+
+NOTHING_CAME = Arrivals(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
+NOTHING_FOUND = Found(NOTHING_CAME.symbols, NOTHING_CAME.times, NOTHING_CAME.times)
+
+
+class Lasts(NamedTuple):
+    """The start that was reported last, by number; `table` numbers key * rules + rule."""
+
+    table: NumberTable
+    starts: Ints
+
+
+@kernel
+def look_up(lasts: Lasts, code: int) -> int:
+    """The start that was reported last, NEVER where there is none."""
+    number = number_of(lasts.table, code)
+    return int(lasts.starts[number]) if number >= 0 else NEVER
+
+
+class Reported:
+    """What was reported last for every rule (and key): no later occurrence may start there or before.
+
+    Cost: a word per rule; with keys, about four per key and rule that reported inside the window.
+    """
+
+    def __init__(self, n_rules: int, keyed: bool) -> None:
+        self._n_rules, self._keyed = n_rules, keyed
+        self._begin()
+
+    def _begin(self) -> None:
+        self._numbering = CodeNumbers(None if self._keyed else self._n_rules)
+        self._starts = np.full(self._numbering.count, NEVER, np.int64)
+        self._most = 1024  # so many before it is worth while to look for old ones
+
+    @property
+    def lasts(self) -> Lasts:
+        return Lasts(self._numbering.table, self._starts)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(part.nbytes for part in (*self._numbering.table, self._starts))
+
+    def note(self, rules: Codes, starts: Ints, keys: Ints, oldest: int) -> None:
+        """Remember reports; those that start before `oldest` need no longer be."""
+        numbers = self._numbering.number(keys * self._n_rules + rules)
+        if (count := self._numbering.count) > len(self._starts):
+            self._starts = np.concatenate((self._starts, np.full(2 * count - len(self._starts), NEVER, np.int64)))
+        np.maximum.at(self._starts, numbers, starts)
+        if self._keyed and count > self._most:
+            kept = self.contents(oldest)
+            self._begin()
+            self._most = 2 * len(kept[0]) + 1024
+            self.note(*kept, oldest)
+
+    def contents(self, oldest: int) -> tuple[Codes, Ints, Ints]:
+        """Rules, starts and keys of what was reported last, where it starts at `oldest` or later."""
+        codes, starts = self._numbering.codes, self._starts[: self._numbering.count]
+        recent = starts >= oldest
+        codes = codes[recent]
+        return (codes % self._n_rules).astype(np.int32), starts[recent], codes // self._n_rules
 
 
 @kernel

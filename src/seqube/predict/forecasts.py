@@ -1,8 +1,7 @@
 """Predictions: rules and events in, a table of "this is expected between then and then" out, and how each turned out.
 
-`forecast` answers for a whole table; a `Forecaster` is the same thing as a state machine for a stream (`step`, `finish`,
-`snapshot`, `restore`), and `forecast` is one step of it. A prediction is reported for the end time of its occurrence, and never
-twice.
+`forecast` answers for a whole table; a `Forecaster` is the same thing as an operator over a stream, and `forecast` feeds it piece
+after piece. A prediction is reported for the end time of its occurrence, and never twice.
 
     start, end          the first and the last time of the occurrence
     earliest, latest    the consequent is expected strictly between these: end and start + horizon, both exclusive
@@ -12,7 +11,7 @@ Invariant: rows are ordered by end, then by the rules' own order, then by key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,16 +23,18 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from seqube.arguments import checked
-from seqube.engine.limits import Budget, Limits, Named, read_limits
-from seqube.engine.predicates import code_columns
+from seqube.engine.limits import NO_LIMITS, Budget, Limits, Named, read_limits
+from seqube.engine.operator import Operator
+from seqube.engine.partitions import KeyCodes
 from seqube.engine.results import whole_result
-from seqube.errors import Problem, QueryError, SchemaError
+from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.snapshots import VERSION, check_version, seal, unseal
+from seqube.errors import DataError, Problem, QueryError, SchemaError
 from seqube.events import Events, Hierarchy, Schema
 from seqube.events.batch import Codes
-from seqube.events.times import Ints
 from seqube.language import check
 from seqube.predict.episodes import Episodes, Symbol, compile_episodes, find_instances
-from seqube.predict.matcher import EpisodeMatcher, MatcherState, Occurrences, choose_strategy, join
+from seqube.predict.matcher import EMPTY, EpisodeMatcher, MatcherState, Occurrences, choose_strategy
 from seqube.predict.outcomes import draw, judge, name_key, score, write_times
 from seqube.predict.rules import Rule, RuleEdge, Rules
 from seqube.predict.ruletext import Vertex, read_condition
@@ -47,6 +48,7 @@ ForecastProgress = Callable[[int, int], None]  # events done, events in all
 
 FIRST_STEP = 1 << 14  # events taken at once at first; then as many as take some SECONDS: limits are looked at in between
 STEP_SECONDS = 0.2
+MOST_KEYS = 4096
 _LATEST = np.iinfo(np.int64).max
 
 
@@ -109,23 +111,64 @@ def find_halo(rules: Rules, unit: str) -> int:
 
 @dataclass
 class _Group:
-    """The rules that share a partition: one matcher, and the values of the keys its state names."""
+    """The rules that share a partition."""
 
     numbers: Codes  # which of all rules
     partition_by: tuple[str, ...]
     episodes: Episodes
     symbols: tuple[Symbol, ...]
+
+
+@dataclass
+class _Watched:
+    """What is remembered for a group: its matcher, and the keys that the matcher has codes for."""
+
     matcher: EpisodeMatcher
-    keys: list[pa.Array]  # by partition column: the value of each key code
+    keys: KeyCodes
+    most: int = MOST_KEYS  # so many before it is worth while to look for some that nothing needs any more
 
 
-class Forecaster:
-    """Predictions over a stream, batch by batch; the state is one predicate window of events."""
+@dataclass
+class ForecastState:
+    """What must be remembered of a stream: one predicate window of events, as what the rules call them."""
+
+    watched: list[_Watched]
+    events: Events | None = None  # none of them are kept: only their columns, once there were some
+    decided: int = LOWEST
+
+    @property
+    def has_begun(self) -> bool:
+        return self.events is not None
+
+    @property
+    def reported(self) -> int:
+        return self.decided
+
+    @property
+    def n_kept(self) -> int:
+        return sum(watched.matcher.n_kept for watched in self.watched)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(watched.matcher.n_bytes for watched in self.watched)
+
+    def to_bytes(self) -> bytes:
+        """The whole state, as Arrow: how far it is decided, then the matcher and the keys of every group."""
+        parts = [pa.table({"version": [VERSION], "decided": [self.decided], "begun": [self.has_begun]})]
+        for watched in self.watched:
+            parts.append(watched.matcher.kept().to_arrow())
+            parts.append(watched.keys.table)
+        return seal(*parts)
+
+
+class Forecaster(Operator[ForecastState, pa.Table]):
+    """Predictions over a stream, batch by batch. `index` and `cbs-tree` go on in place: a step costs the new events."""
 
     def __init__(self, rules: Rules, schema: Schema, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> None:
         choose_strategy(strategy)
         _check_rules(rules, schema, hierarchy)
-        self.rules, self.schema, self.hierarchy = rules, schema, hierarchy
+        self.rules = rules
+        self._source, self._hierarchy, self._strategy = schema, hierarchy, strategy
         self._horizons = np.array([rule.ticks(schema.unit)[1] for rule in rules], np.int64)
         self._names = pa.array([rule.name for rule in rules], pa.string())
         self._consequents = pa.array([rule.consequent.text for rule in rules], pa.string())
@@ -133,83 +176,119 @@ class Forecaster:
         numbers: dict[tuple[str, ...], list[int]] = {}
         for number, rule in enumerate(rules):
             numbers.setdefault(rule.partition_by, []).append(number)
-        self._groups = [self._make_group(columns, members, strategy) for columns, members in numbers.items()]
+        self._groups = [self._make_group(columns, members) for columns, members in numbers.items()]
         self.key_columns = tuple(dict.fromkeys(column for group in self._groups for column in group.partition_by))
 
-    def _make_group(self, columns: tuple[str, ...], members: list[int], strategy: str) -> _Group:
-        episodes, symbols = compile_episodes([self.rules[number] for number in members], self.schema.unit)
-        matcher = EpisodeMatcher(episodes, strategy, keyed=bool(columns))
-        keys = [pa.array([], _plain(self.schema.arrow(column))) for column in columns]
-        return _Group(np.array(members, np.int32), columns, episodes, symbols, matcher, keys)
+    def _make_group(self, columns: tuple[str, ...], members: list[int]) -> _Group:
+        episodes, symbols = compile_episodes([self.rules[number] for number in members], self._source.unit)
+        return _Group(np.array(members, np.int32), columns, episodes, symbols)
 
-    def step(self, events: Events) -> pa.Table:
-        """Take the next events; give the predictions that are certain, those whose occurrence ends before the newest time."""
-        if len(events) == 0:
-            return self._write([])
-        return self._write([self._step_group(group, events) for group in self._groups])
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of predictions."""
+        return self._write(self.start(), []).schema
 
-    def run(self, events: Events, budget: Budget, progress: ForecastProgress | None = None) -> pa.Table:
+    # ------------------------------------------------------------ states
+
+    def start(self) -> ForecastState:
+        return ForecastState([self._watch(group, EMPTY, KeyCodes(group.partition_by)) for group in self._groups])
+
+    @cached_property
+    def _no_events(self) -> Events:
+        source = self._source
+        return Events(source.columns.empty_table(), source.type_column, source.time_column, source.unit)
+
+    def _watch(self, group: _Group, state: MatcherState, keys: KeyCodes) -> _Watched:
+        matcher = EpisodeMatcher(group.episodes, self._strategy, bool(group.partition_by), state)
+        return _Watched(matcher, keys, 2 * len(keys) + MOST_KEYS)
+
+    def restore(self, data: bytes) -> ForecastState:
+        """Go on where a forecaster of the same rules stood; it may have had another strategy."""
+        about, *parts = unseal(data)
+        (facts,) = about.to_pylist()
+        check_version(facts["version"])
+        if len(parts) != 2 * len(self._groups):
+            raise DataError("this is the state of other rules\n  hint: go on with the rules that it was written for, or begin anew")
+        watched = [
+            self._watch(group, MatcherState.from_arrow(kept), KeyCodes.of(keys) if group.partition_by else KeyCodes(()))
+            for group, kept, keys in zip(self._groups, parts[::2], parts[1::2], strict=True)
+        ]
+        return ForecastState(watched, self._no_events if facts["begun"] else None, facts["decided"])
+
+    def resume(self, events: Events, decided: int, reported: int, last: int) -> ForecastState:
+        """As `Operator.resume`; what was reported shows when the events that were decided are gone through again."""
+        n_old = int(np.searchsorted(events.times, decided, "right"))
+        state, _ = self.decide(self.take(self.start(), events.slice(0, n_old)), decided, final=False)
+        return self.take(state, events.slice(n_old, len(events)))
+
+    def wake(self, state: ForecastState) -> int | None:
+        times = [watched.matcher.next_time for watched in state.watched]
+        return min((time + 1 for time in times if time is not None), default=None)
+
+    # ------------------------------------------------------------ steps
+
+    def take(self, state: ForecastState, batch: Events) -> ForecastState:
+        state.events = self._no_events
+        for number, (group, watched) in enumerate(zip(self._groups, state.watched, strict=True)):
+            rows, symbols = find_instances(batch, group.symbols, self._hierarchy)
+            keys = None
+            if group.partition_by:
+                if len(watched.keys) > watched.most:
+                    watched = state.watched[number] = self._forget_keys(group, watched)
+                codes = watched.keys.code([batch.column(column).take(pa.array(rows)) for column in group.partition_by])
+                rows, symbols, keys = rows[codes >= 0], symbols[codes >= 0], codes[codes >= 0]
+            watched.matcher.take(batch.times[rows], symbols, keys)
+        return state
+
+    def _forget_keys(self, group: _Group, watched: _Watched) -> _Watched:
+        """Only the keys that the window still knows, and the matcher with their new codes."""
+        kept = watched.matcher.kept()
+        codes = watched.keys.keep(np.concatenate((kept.keys, kept.report_keys)))
+        return self._watch(group, replace(kept, keys=codes[kept.keys], report_keys=codes[kept.report_keys]), watched.keys)
+
+    def decide(self, state: ForecastState, upto: int, final: bool) -> tuple[ForecastState, pa.Table]:
+        state.decided = upto
+        found = [
+            watched.matcher.finish() if final else watched.matcher.release(min(upto, _LATEST - 1) + 1) for watched in state.watched
+        ]
+        return state, self._write(state, found)
+
+    def run(self, events: Events, budget: Budget | None = None, progress: ForecastProgress | None = None) -> pa.Table:
         """The predictions of a whole stream, as far as the budget allows."""
-        pieces: list[pa.Table] = []
-
-        def keep(piece: pa.Table) -> None:
-            budget.check()
-            budget.find(piece.num_rows)
-            budget.hold(piece.nbytes)
+        pieces = []
+        for piece in self.pieces(events, budget or NO_LIMITS.budget(), progress):
+            if budget is not None:
+                budget.check()
+                budget.find(piece.num_rows)
+                budget.hold(piece.nbytes)
             pieces.append(piece)
+        return pa.concat_tables(pieces, promote_options="permissive").combine_chunks()
 
-        start, size = 0, FIRST_STEP
+    def pieces(self, events: Events, budget: Budget, progress: ForecastProgress | None = None) -> Iterator[pa.Table]:
+        """The predictions of a whole stream in pieces, each of which takes a while."""
+        state, start, size = self.start(), 0, FIRST_STEP
         while start < len(events):
             began = perf_counter()
-            keep(self.step(events.slice(start, start + size)))
+            state, piece = self.step(state, events.slice(start, start + size))
+            assert piece is not None
+            yield piece
             start = min(start + size, len(events))
             size = max(1, int(size * min(8.0, STEP_SECONDS / (perf_counter() - began))))
             if progress:
                 progress(start, len(events))
-        keep(self.finish())
-        return pa.concat_tables(pieces, promote_options="permissive").combine_chunks()
+        yield self.decide(state, HIGHEST, final=True)[1]
 
-    def finish(self) -> pa.Table:
-        """The stream has ended: give what waited for time to move on."""
-        return self._write([(group, group.matcher.finish()) for group in self._groups])
+    # ------------------------------------------------------------ rows
 
-    def _step_group(self, group: _Group, events: Events) -> tuple[_Group, Occurrences]:
-        rows, symbols = find_instances(events, group.symbols, self.hierarchy)
-        keys = None
-        if group.partition_by:
-            codes = self._code_keys(group, events)[rows]
-            rows, symbols, keys = rows[codes >= 0], symbols[codes >= 0], codes[codes >= 0]
-        newest = int(events.times[-1])
-        stepped = group.matcher.step(events.times[rows], symbols, keys)
-        return group, join([stepped, group.matcher.release(newest)])
-
-    def _code_keys(self, group: _Group, events: Events) -> Ints:
-        """A code per row, the same as in the steps before; the state's codes and `group.keys` are brought up to date."""
-        state = group.matcher.state
-        used = np.unique(np.concatenate((state.keys, state.report_keys)))
-        known = [values.take(pa.array(used)) for values in group.keys]
-        columns = [_decoded(events.column(column)) for column in group.partition_by]
-        (old, new), _ = code_columns([known, columns])
-        codes = np.concatenate((old, new))
-        distinct, first = np.unique(codes, return_index=True)
-        group.keys = [pa.concat_arrays(pair).take(pa.array(first[distinct >= 0])) for pair in zip(known, columns, strict=True)]
-        dense = np.searchsorted(distinct[distinct >= 0], codes)
-        carried = dense[: len(old)]
-        group.matcher.state = replace(
-            state,
-            keys=carried[np.searchsorted(used, state.keys)],
-            report_keys=carried[np.searchsorted(used, state.report_keys)],
-        )
-        return np.where(new >= 0, dense[len(old) :], -1)
-
-    def _write(self, found: list[tuple[_Group, Occurrences]]) -> pa.Table:
-        counts = [len(occurrences.rules) for _, occurrences in found]
-        rules = np.concatenate([np.empty(0, np.int32), *(group.numbers[o.rules] for group, o in found)]).astype(np.int64)
-        starts = np.concatenate([np.empty(0, np.int64), *(o.starts for _, o in found)])
-        ends = np.concatenate([np.empty(0, np.int64), *(o.ends for _, o in found)])
+    def _write(self, state: ForecastState, found: list[Occurrences]) -> pa.Table:
+        counts = [len(occurrences.rules) for occurrences in found]
+        numbers = [group.numbers[o.rules] for group, o in zip(self._groups, found, strict=False)]
+        rules = np.concatenate([np.empty(0, np.int32), *numbers]).astype(np.int64)
+        starts = np.concatenate([np.empty(0, np.int64), *(o.starts for o in found)])
+        ends = np.concatenate([np.empty(0, np.int64), *(o.ends for o in found)])
         horizons = self._horizons[rules]
         latest = np.where(starts > _LATEST - horizons, _LATEST, starts + horizons)
-        kind = _plain(self.schema.arrow("ts"))
+        kind = _plain(self._source.arrow("ts"))
         columns = {
             "rule": self._names.take(pa.array(rules)),
             "consequent": self._consequents.take(pa.array(rules)),
@@ -220,50 +299,20 @@ class Forecaster:
             "probability": pa.array(self._probabilities[rules]),
         }
         for column in self.key_columns:
-            columns[name_key(column)] = self._write_key(column, found, counts)
+            columns[name_key(column)] = self._write_key(column, state, found, counts)
         # A stable sort keeps the order of keys that each matcher gave.
         return pa.table(columns).take(pa.array(np.lexsort((rules, ends))))
 
-    def _write_key(self, column: str, found: list[tuple[_Group, Occurrences]], counts: list[int]) -> pa.Array:
-        kind = _plain(self.schema.arrow(column))
+    def _write_key(self, column: str, state: ForecastState, found: list[Occurrences], counts: list[int]) -> pa.Array:
+        kind = _plain(self._source.arrow(column))
         pieces = [pa.nulls(0, kind)]
-        for (group, occurrences), count in zip(found, counts, strict=True):
+        for group, watched, occurrences, count in zip(self._groups, state.watched, found, counts, strict=False):
             if column in group.partition_by:
-                pieces.append(group.keys[group.partition_by.index(column)].take(pa.array(occurrences.keys)).cast(kind))
+                keys = watched.keys.table.column(column)
+                pieces.append(keys.take(pa.array(occurrences.keys)).combine_chunks().cast(kind))
             else:
                 pieces.append(pa.nulls(count, kind))
         return pa.concat_arrays(pieces)
-
-    # ------------------------------------------------------------ state
-
-    def snapshot(self) -> bytes:
-        """The whole state, as Arrow."""
-        states = [_to_ipc(group.matcher.state.to_arrow()) for group in self._groups]
-        keys = [
-            _to_ipc(pa.RecordBatch.from_arrays(group.keys, names=[str(k) for k in range(len(group.keys))])) if group.keys else b""
-            for group in self._groups
-        ]
-        return _to_ipc(pa.record_batch({"state": pa.array(states, pa.binary()), "keys": pa.array(keys, pa.binary())}))
-
-    def restore(self, snapshot: bytes) -> None:
-        """Go on where a forecaster of the same rules stood; it may have had another strategy."""
-        rows = _from_ipc(snapshot).to_pylist()
-        for group, row in zip(self._groups, rows, strict=True):
-            group.matcher.state = MatcherState.from_arrow(_from_ipc(row["state"]))
-            if row["keys"]:
-                group.keys = _from_ipc(row["keys"]).columns
-
-
-def _to_ipc(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue().to_pybytes())
-
-
-def _from_ipc(data: bytes) -> pa.RecordBatch:
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_next_batch()
 
 
 # ---------------------------------------------------------------- checks before the first event
@@ -316,10 +365,6 @@ def _is_ordered(one: Vertex, other: Vertex, edges: tuple[RuleEdge, ...]) -> bool
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pat.is_dictionary(kind) else kind
-
-
-def _decoded(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pat.is_dictionary(column.type) else column
 
 
 # ---------------------------------------------------------------- the result

@@ -39,7 +39,7 @@ from seqube.events import Events
 from seqube.events.batch import Codes
 from seqube.events.times import Ints
 from seqube.language.tree import Window
-from seqube.predict.episodes import Episodes, Found, Seeds, line_up
+from seqube.predict.episodes import Episodes, Found, line_up
 from seqube.predict.index import match_index
 from seqube.predict.matcher import lay_end_to_end
 from seqube.predict.rules import Rule, Rules
@@ -49,7 +49,6 @@ MiningProgress = Callable[[int, int], None]  # events in an episode, episodes th
 
 MOST_EPISODES = 2_000_000
 _BATCH = 20_000_000  # occurrences held at once
-_NO_SEEDS = Seeds(np.empty(0, np.int32), np.empty(0, np.int64))
 
 
 @checked
@@ -214,7 +213,7 @@ class Slice:
 
     def _match(self, episodes: Episodes) -> Found:
         until = int(np.max(np.flatnonzero(self.own), initial=-1)) + 1
-        found = match_index(self.times[:until], self.symbols[:until], np.ones(until, np.bool_), _NO_SEEDS, episodes)
+        found = match_index(self.times[:until], self.symbols[:until], episodes)
         own = self.own[np.searchsorted(self.times, found.ends)]
         return Found(found.rules[own], found.starts[own], found.ends[own])
 

@@ -28,9 +28,9 @@ from seqube.events.batch import Codes
 from seqube.events.schema import TIME, TYPE, Schema
 from seqube.events.times import Ints, read_times
 from seqube.language.tree import attributes
-from seqube.predict.episodes import Episodes, Seeds, line_up
+from seqube.predict.episodes import Episodes, line_up
 from seqube.predict.forecasts import Forecaster, find_halo
-from seqube.predict.matcher import choose_strategy
+from seqube.predict.matcher import compile_strategy
 from seqube.predict.mining import Aim, MiningProgress, Slice, cut_slices
 from seqube.predict.rules import Rule, Rules
 from seqube.predict.ruletext import read_condition
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 SLICE_BLOBS = "blob binary"
 COUNTS = "answer int, place long, n long"
-_MOMENT, _SYMBOL, _NO_SEEDS = np.zeros(1, np.int64), np.zeros(1, np.int32), Seeds(np.empty(0, np.int32), np.empty(0, np.int64))
+_MOMENT, _SYMBOL = np.zeros(1, np.int64), np.zeros(1, np.int32)
 _YES = np.ones(1, np.bool_)
 _ONE = line_up(np.zeros((1, 1), np.int32), True, 0, 1)
 
@@ -95,7 +95,7 @@ def share_rules(
 ) -> list[Share]:
     """The rules by their partition, checked against the columns they are for."""
     # What workers will load is compiled here, because they must not all write the cache at once.
-    choose_strategy(strategy)(_MOMENT, _SYMBOL, _YES, _NO_SEEDS, _ONE)
+    compile_strategy(strategy)
     rows = describe_rows(rules, schema, hierarchy, strategy)
     members: dict[tuple[str, ...], list[Rule]] = {}
     for rule in rules:
@@ -105,7 +105,7 @@ def share_rules(
 
 def describe_rows(rules: Rules, schema: Schema, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> pa.Schema:
     """The schema of predictions. A narrow time column may not hold what lies beyond its last event, so `latest` has the widest."""
-    found = Forecaster(rules, schema, hierarchy, strategy).finish().schema
+    found = Forecaster(rules, schema, hierarchy, strategy).schema
     place = found.get_field_index("latest")
     kind = found.field(place).type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):

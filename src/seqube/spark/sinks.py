@@ -122,7 +122,7 @@ class SinkFormat:
 
 
 def _flat(frame: DataFrame) -> DataFrame:
-    """CSV has no structs: theirs become columns of their own (`r.id`); lists and maps are texts."""
+    """CSV has no structs: theirs become columns of their own (`r_id`); lists and maps are texts."""
     from pyspark.sql import functions as F  # noqa: N812
 
     columns: list[Column] = []
@@ -130,7 +130,7 @@ def _flat(frame: DataFrame) -> DataFrame:
         whole = column(field.name)
         match field.dataType.typeName():
             case "struct":
-                columns += [whole[inner.name].cast("string").alias(f"{field.name}.{inner.name}") for inner in field.dataType]  # type: ignore[attr-defined]
+                columns += [whole[inner.name].cast("string").alias(f"{field.name}_{inner.name}") for inner in field.dataType]  # type: ignore[attr-defined]
             case "array" | "map":
                 columns.append(F.to_json(whole).alias(field.name))
             case "binary" | "day-time interval":

@@ -92,7 +92,8 @@ from seqube.engine.views.program import (
     OWN_VARIABLE,
     PLACES,
     RETURNED,
-    ROWS_AT,
+    ROW_BEGINS,
+    ROW_ENDS,
     SCAN,
     SEQUENCE,
     TOP,
@@ -177,9 +178,9 @@ def _scan(p: Ints, w: Ints, arena: Ints, f: int) -> int:
     node = w[f + OF]
     variable = word(p, BASES, node)
     low, high = max(w[f + LOW], w[f + SINCE]), min(w[f + HIGH], w[f + UNTIL])
-    end = word(p, ROWS_AT, variable + 1)
+    end = word(p, ROW_ENDS, variable)
     n = 0
-    for i in range(at_or_after(p, word(p, ROWS_AT, variable), end, low), end):
+    for i in range(at_or_after(p, word(p, ROW_BEGINS, variable), end, low), end):
         if p[i] >= high:
             break
         bind(w, variable, p[i])
@@ -318,9 +319,9 @@ def _find_own(p: Ints, w: Ints, arena: Ints, f: int) -> None:
                 least = max(least, w[f + SINCE])
             if flags & IS_FIRST:
                 most = min(most, w[f + UNTIL])
-        end = word(p, ROWS_AT, variable + 1)
+        end = word(p, ROW_ENDS, variable)
         i = w[index + level]
-        i = at_or_after(p, word(p, ROWS_AT, variable), end, least) if i < 0 else i + 1
+        i = at_or_after(p, word(p, ROW_BEGINS, variable), end, least) if i < 0 else i + 1
         w[index + level] = i
         if i >= end or p[i] >= most:
             level -= 1

@@ -23,9 +23,10 @@ from time import perf_counter
 
 import numpy as np
 
+from seqube.engine.bindings import UNBOUND
 from seqube.engine.instances import Batch, Instances
 from seqube.engine.jit import kernel, kernel_part
-from seqube.engine.predicates import UNBOUND, Evaluator, Ints
+from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.views.compute import compute, narrow_negation
 from seqube.engine.views.frames import (
@@ -66,6 +67,7 @@ from seqube.engine.views.intervals import (
     store_records,
     view_of,
 )
+from seqube.engine.views.loading import LoadedBatch
 from seqube.engine.views.program import (
     AGGRESSIVE,
     ARENA,
@@ -78,13 +80,11 @@ from seqube.engine.views.program import (
     FRAME_WORDS,
     FRAMES,
     FULL,
-    HALF,
     HORIZONS,
     INTERVAL_TOP,
     INTERVALS,
     KINDS,
     LAST,
-    LIVE,
     MEMBERS,
     MODES,
     N_POSITIONS,
@@ -102,19 +102,16 @@ from seqube.engine.views.program import (
     POOL_TOP,
     RETURNED,
     ROOT_CHECKS,
-    ROWS_AT,
+    ROW_BEGINS,
+    ROW_ENDS,
     RUNG,
     SCAN,
-    SLAB_IS_NARROW,
-    SLAB_WORDS,
-    SLABS,
     TOP,
     VIEW_N_VALUES,
     Store,
     at_or_after,
     bind,
     bind_record,
-    flattened,
     holds,
     look_at_clock,
     move_down,
@@ -250,8 +247,8 @@ def _seek(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, f: int) ->
 @kernel_part
 def _is_among_events(p: Ints, w: Ints, node: int, place: int, low: int, high: int) -> int:
     variable = word(p, BASES, node)
-    end = word(p, ROWS_AT, variable + 1)
-    for i in range(at_or_after(p, word(p, ROWS_AT, variable), end, low), end):
+    end = word(p, ROW_ENDS, variable)
+    for i in range(at_or_after(p, word(p, ROW_BEGINS, variable), end, low), end):
         if p[i] >= high:
             break
         bind(w, variable, p[i])
@@ -349,7 +346,7 @@ def _check_root(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, mark
     out = mark
     for at in range(mark, w[TOP], size):
         bind_record(p, w, arena, ROOT, at)
-        horizon = word(p, HORIZONS, arena[at + FIRST])
+        horizon = min(word(p, HORIZONS, arena[at + FIRST]), p[N_POSITIONS])
         stands = True
         for c in range(p[N_ROOT_CHECKS]):
             if stands and evaluate(p, w, arena, pool, intervals, SEEK, word(p, ROOT_CHECKS, c), w[FLOOR], horizon, 0, 0, 0) == 1:
@@ -374,10 +371,11 @@ class NestedEvaluation:
 
     def matches(self) -> Iterator[Instances]:
         """The matches, in pieces."""
-        tables = Tables(self._plan, self._batch, self.evaluator)
-        program = flattened(tables.build())
-        store = tables.store()
-        triggers = tables.triggers(*self._ends)
+        tables = Tables(self._plan)
+        loaded = LoadedBatch(tables, self._batch, self.evaluator, self._plan.types)
+        program = loaded.positions.program
+        store = new_store(tables.work(loaded.n_values))
+        triggers = self._triggers(tables, loaded)
         names = self._plan.variables
         done, at_once = 0, 64
         while done < len(triggers):
@@ -393,25 +391,39 @@ class NestedEvaluation:
             if reached < 0:
                 assert store.work[FULL] != NOTHING, "a loop failed, and not because something was full"
                 self._batch.budget.need(2 * sum(array.nbytes for array in store))
-                store = _grown(store)
+                store = grown(store)
             if records.shape[1]:
-                rows = np.where(records < 0, UNBOUND, tables.order[records])
+                rows = np.where(records < 0, UNBOUND, loaded.order[records])
                 piece = Instances(dict(zip(names, rows[MEMBERS:], strict=True)), rows[FIRST], rows[LAST])
                 for guarded in tables.rest:
                     true = self.evaluator.true([guarded.predicate], piece.rows, len(piece))
                     if guarded.when:
-                        true |= ~np.logical_or.reduce([piece.rows[name] >= 0 for name in sorted(guarded.when)])
+                        true |= ~np.logical_or.reduce([piece.single_rows[name] >= 0 for name in sorted(guarded.when)])
                     piece = piece.select(true)
                 if len(piece):
                     yield piece
 
+    def _triggers(self, tables: Tables, loaded: LoadedBatch) -> Ints:
+        """Positions of events that may be the last of a match and whose time lies in (after, upto]."""
+        positions = np.unique(np.concatenate([loaded.positions.rows(variable) for variable in tables.last]))
+        times = self._batch.events.times[loaded.order[positions]]
+        chosen: Ints = positions[(times > self._ends[0]) & (times <= self._ends[1])]
+        return chosen
 
-def _grown(store: Store) -> Store:
-    """Twice the room where there was none left; views begin anew, they only hold what can be computed again."""
-    work, full = store.work, store.work[FULL]
+
+def new_store(work: Ints) -> Store:
+    return Store(work, np.empty(1 << 16, np.int64), np.empty((2, 1 << 12), np.int64), np.empty((2, 64, INTERVAL_WORDS), np.int64))
+
+
+def grown(store: Store) -> Store:
+    """Twice the room where there was none left; what views hold stays."""
+    full = store.work[FULL]
     arena = np.empty(2 * len(store.arena), np.int64) if full == ARENA else store.arena
-    pool = np.empty((2, 2 * store.pool.shape[1]), np.int64) if full == POOL else store.pool
-    intervals = np.empty((2, 2 * store.intervals.shape[1], INTERVAL_WORDS), np.int64) if full == INTERVALS else store.intervals
-    work[work[SLABS] :].reshape(-1, SLAB_WORDS)[:, :SLAB_IS_NARROW] = 0
-    work[[POOL_TOP, HALF, INTERVAL_TOP, LIVE]] = 0
-    return Store(work, arena, pool, intervals)
+    pool = _wider(store.pool) if full == POOL else store.pool
+    return Store(store.work, arena, pool, _wider(store.intervals) if full == INTERVALS else store.intervals)
+
+
+def _wider(halves: Ints) -> Ints:
+    wide = np.empty((2, 2 * halves.shape[1], *halves.shape[2:]), np.int64)
+    wide[:, : halves.shape[1]] = halves
+    return wide

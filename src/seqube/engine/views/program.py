@@ -2,7 +2,8 @@
 
 Everything is a position: the events that matter, sorted by partition and time, and numbered. "Before" and "within the window" are
 look-ups in four arrays (`Program.begins`, `afters`, `oldest`, `horizons`), so every interval of the papers is a half-open range of
-positions `[low, high)`, whatever clock the window uses.
+positions `[low, high)`, whatever clock the window uses. There is room for more positions than there are: a stream goes on behind
+those that it had.
 
 A plan is one array of integers (`flattened`, called `p`) and so is most of what evaluation writes (`Store.work`, called `w`),
 because a call that hands on forty arrays costs more than what it does. Nothing is read from them by a bare number: words have
@@ -37,8 +38,9 @@ class Program(NamedTuple):
     begins: Ints  # the first position of the same time
     afters: Ints  # the first position of a later time
     oldest: Ints  # the first position inside the window that ends here
-    horizons: Ints  # the first position outside the window that begins here
-    rows_at: Ints  # per variable: its events
+    horizons: Ints  # the first position outside the window that begins here; NO_LIMIT while there is none
+    row_begins: Ints  # per variable: its events
+    row_ends: Ints
     rows: Ints
     # nodes
     kinds: Ints
@@ -72,9 +74,9 @@ class Program(NamedTuple):
 
 
 # Where the parts of a flattened program begin is written in its first words, in the order of `Program`.
-(BEGINS, AFTERS, OLDEST, HORIZONS, ROWS_AT, ROWS, KINDS, MODES, BASES, WIDTHS, PLACES, OWN_AT, OWN, KIDS_AT, KIDS, GAPS_AT, GAPS,
- NEGATIONS, CHECKS_AT, CHECKS, ROOT_CHECKS, VIEWS, CODES, PLACES_AT, PLACED, GUARDS, CLAUSES_AT, ATOMS, SIDES_AT, SIDES, VALUES,
- N_POSITIONS, N_ROOT_CHECKS, N_WORDS) = range(34)  # fmt: skip
+(BEGINS, AFTERS, OLDEST, HORIZONS, ROW_BEGINS, ROW_ENDS, ROWS, KINDS, MODES, BASES, WIDTHS, PLACES, OWN_AT, OWN, KIDS_AT, KIDS,
+ GAPS_AT, GAPS, NEGATIONS, CHECKS_AT, CHECKS, ROOT_CHECKS, VIEWS, CODES, PLACES_AT, PLACED, GUARDS, CLAUSES_AT, ATOMS, SIDES_AT,
+ SIDES, VALUES, N_POSITIONS, N_ROOM, N_ROOT_CHECKS, N_WORDS) = range(36)  # fmt: skip
 
 # The words of one row of a table that has several. LEFT and RIGHT of a kid are the variables of its neighbours (-1: none); a gap
 # that is LATE can be told only when the children are known; a scope is named by ranges of variables (-1: none).
@@ -87,11 +89,19 @@ VIEW_FIRST, VIEW_N_VALUES, VIEW_VARIABLE, VIEW_CODES, VIEW_WORDS = range(5)  # V
 
 
 def flattened(program: Program) -> Ints:
+    """A program as one array, still without positions but with room for as many as its marks have."""
     sizes = np.array([part.size for part in program], np.int64)
     offsets = N_WORDS + np.cumsum(sizes) - sizes
-    moved = program._replace(rows_at=program.rows_at + offsets[ROWS])  # ranges of rows are ranges of the whole array
-    counts = np.array([len(program.begins), len(program.root_checks)], np.int64)
+    # Ranges of rows are ranges of the whole array.
+    moved = program._replace(row_begins=program.row_begins + offsets[ROWS], row_ends=program.row_ends + offsets[ROWS])
+    counts = np.array([0, len(program.begins), len(program.root_checks)], np.int64)
     return np.concatenate([offsets, counts, *(part.ravel() for part in moved)])
+
+
+def part_of(p: Ints, table: int, size: int, begin: int = 0) -> Ints:
+    """Words of a part, to be written to."""
+    at = int(p[table]) + begin
+    return p[at : at + size]
 
 
 class Store(NamedTuple):
@@ -225,8 +235,8 @@ def _side(p: Ints, w: Ints, side: int) -> int:
             return word(p, VALUES, base)
         if bound(w, variable) >= 0:
             return word(p, VALUES, base + bound(w, variable))
-    # None is bound: the value that stands behind those of all positions.
-    return word(p, VALUES, word(p, SIDES, 2 * first + 1) + p[N_POSITIONS])
+    # None is bound: the value that stands behind those of all positions that there is room for.
+    return word(p, VALUES, word(p, SIDES, 2 * first + 1) + p[N_ROOM])
 
 
 @kernel_part

@@ -1,11 +1,11 @@
-"""A nested plan over a batch as tables for the loops of `iterative`.
+"""A nested plan as tables for the loops of `iterative`.
 
 Every predicate is taken apart into clauses of tests on single events, and every clause is placed where its last variable is bound:
 at an own event of an operator, where a child's result is joined, or on the finished instance. A clause that ties a sub-query to an
 outer variable is pushed into it when it is evaluated from scratch (its value is passed down); a view must not depend on what is
 outside, so there it is tested when results are taken, save one equality that divides the view by value.
 
-Cost: a pass over the events of the plan per clause. Invariant: places name only variables that are bound.
+Cost: linear in the plan, and the room that is asked for. Invariant: places name only variables that are bound.
 """
 
 from __future__ import annotations
@@ -15,11 +15,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 
-from seqube.engine.instances import Batch
-from seqube.engine.jit import kernel
-from seqube.engine.predicates import NULL, UNBOUND, Evaluator, Ints, code_columns, rank
+from seqube.engine.predicates import NULL, Ints
 from seqube.engine.sequence import OPS
 from seqube.engine.views.compute import KID_COUNTERS
 from seqube.engine.views.frames import COUNTERS
@@ -51,12 +48,12 @@ from seqube.engine.views.program import (
     SLAB_IS_NARROW,
     SLAB_WORDS,
     SLABS,
+    VIEW_CODES,
     VIEW_FIRST,
     VIEW_N_VALUES,
     VIEW_VARIABLE,
     VIEW_WORDS,
     Program,
-    Store,
 )
 from seqube.language.tree import AnyOf, Comparison, Predicate, Value, attributes, variable_of
 from seqube.plan.physical import (
@@ -67,6 +64,7 @@ from seqube.plan.physical import (
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
+    MatchRepeat,
     MatchSequence,
     PlanNode,
     Scan,
@@ -78,32 +76,23 @@ from seqube.plan.views import Test, Tests, clauses
 MODES = {"iterative": ITERATIVE, "aggressive": AGGRESSIVE, "passive": PASSIVE, "balanced": BALANCED}
 
 
-@kernel
-def _mark_positions(times: Ints, clocks: Ints, partitions: Ints, window: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Per position: the first of its time, the first later one, the first in the window that ends here, the first behind it."""
-    n = len(times)
-    begins, afters, oldest, horizons = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    begin = old = 0
-    for i in range(n):
-        if i > 0 and partitions[i] != partitions[i - 1]:
-            begin, old = i, i
-        elif times[i] != times[begin]:
-            begin = i
-        begins[i] = begin
-        while clocks[i] - clocks[old] >= window:
-            old += 1
-        oldest[i] = old
-    end = far = n
-    for i in range(n - 1, -1, -1):
-        if i < n - 1 and partitions[i] != partitions[i + 1]:
-            end, far = i + 1, i + 1
-        elif i < n - 1 and times[i] != times[i + 1]:
-            end = i + 1
-        afters[i] = end
-        while far > i and clocks[far - 1] - clocks[i] >= window:
-            far -= 1
-        horizons[i] = far
-    return begins, afters, oldest, horizons
+@dataclass(frozen=True, slots=True)
+class TestColumn:
+    """What a test compares: a value of one variable's events, or a constant (`name` is None); or whether a predicate is true."""
+
+    test: int  # columns of one test are compared with each other
+    name: str | None
+    value: Value | None
+    truth: Predicate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """A view that is divided by the value of an outer variable."""
+
+    node: int
+    name: str
+    value: Value
 
 
 @dataclass(slots=True)
@@ -130,14 +119,13 @@ class _Lists:
 
 
 class Tables:
-    """Builds the program of one plan over one batch."""
+    """A plan as tables; what its events are is left open (`loading`), save how much room there is for them."""
 
-    def __init__(self, plan: MatchPlan, batch: Batch, evaluator: Evaluator) -> None:
-        self._plan, self._batch, self._evaluator = plan, batch, evaluator
+    def __init__(self, plan: MatchPlan) -> None:
+        self._plan = plan
         self._ways = {way.subquery: MODES[way.strategy] for way in plan.ways}
-        self._number: dict[str, int] = {}
-        self._rows: list[Ints] = []  # positions of each variable's events
-        self._scan_rows: dict[str, Ints] = {}  # the same as rows of the batch, with UNBOUND at the end
+        self.number: dict[str, int] = {}
+        self.scans: list[Scan] = []  # per variable
         self._kinds: list[int] = []
         self._modes: list[int] = []
         self._bases: list[int] = []
@@ -149,41 +137,22 @@ class Tables:
         self._negations: list[list[int]] = []
         self._views: list[list[int]] = []
         self._negated: set[int] = set()
-        self._n_views = 0
-        self._narrow_views: list[int] = []
-        self._codes: list[Ints] = []
+        self.divided: list[Divided] = []
         self._guards: list[list[int]] = []
         self._clauses, self._sides = _Lists(), _Lists()
-        self._values: list[Ints] = []
-        self._n_values = 0
+        self.columns: list[TestColumn] = []
+        self._n_tests = 0
         self.rest: list[Guarded] = []  # what the loops cannot test on positive variables: filters on the matches
-        self._place_positions()
-
-    def _place_positions(self) -> None:
-        batch = self._batch
-        rows = batch.events.rows_of(self._plan.types)
-        parts = np.zeros(len(rows), np.int64) if batch.partitions is None else batch.partitions[rows]
-        if batch.partitions is not None:
-            rows = rows[parts >= 0]
-            rows = rows[np.argsort(batch.partitions[rows], kind="stable")]
-            parts = batch.partitions[rows]
-        self.order = rows
-        self._position = np.full(len(batch.events) + 1, -1, np.int64)
-        self._position[rows] = np.arange(len(rows))
-        self._marks = _mark_positions(batch.events.times[rows], batch.clocks[rows], parts, batch.window)
-
-    # ------------------------------------------------------------ nodes
-
-    def build(self) -> Program:
-        self._add_variables(self._plan.pattern)
+        self._add_variables(plan.pattern)
         self._places.add()
-        root = self._node(self._plan.pattern)
+        root = self._node(plan.pattern)
         assert root == 0
         self._modes[0] = ITERATIVE
-        self._predicates(self._plan.pattern, frozenset(), in_negation=False)
-        root_checks = [self._negation(check) for check in (*self._edge_gaps(), *self._plan.checks)]
-        self._give_views()
-        return self._program(root_checks)
+        self._predicates(plan.pattern, frozenset(), in_negation=False)
+        self._root_checks = [self._negation(check) for check in (*self._edge_gaps(), *plan.checks)]
+        self.last = sorted(self.number[scan.variable] for scan in plan.pattern.may_end)  # variables of what may end a match
+
+    # ------------------------------------------------------------ nodes
 
     def _edge_gaps(self) -> list[Absence]:
         """Negations before the first and after the last slot of the root: their scope needs the whole match."""
@@ -193,14 +162,11 @@ class Tables:
         return [_gap_absence(node, i) for i, gap in enumerate(node.gaps) if gap.position in (0, len(node.slots))]
 
     def _add_variables(self, node: PlanNode) -> None:
-        """Number the variables of a node one after the other, and find their events."""
+        """Number the variables of a node one after the other."""
         for scan in scans(node):
-            if scan.variable not in node.binds:
-                continue
-            rows = self._batch.scan(scan, self._evaluator)
-            self._number[scan.variable] = len(self._rows)
-            self._scan_rows[scan.variable] = np.append(rows, UNBOUND)
-            self._rows.append(np.sort(self._position[rows]) if self._batch.partitions is not None else self._position[rows])
+            if scan.variable in node.binds:
+                self.number[scan.variable] = len(self.scans)
+                self.scans.append(scan)
 
     def _node(self, node: PlanNode) -> int:
         """Add a node and everything below it."""
@@ -211,7 +177,7 @@ class Tables:
         kind = {Scan: SCAN, MatchSequence: SEQUENCE, MatchConjunction: CONJUNCTION, MatchAlternatives: ALTERNATIVES}[type(node)]
         self._kinds.append(kind)
         self._modes.append(self._ways.get(node, ITERATIVE))
-        self._bases.append(self._number[names[0]])
+        self._bases.append(self.number[names[0]])
         self._widths.append(len(names))
         self._node_places.append(self._places.add())
         self._views.append([0, 0, -1, 0])
@@ -219,17 +185,18 @@ class Tables:
         assert own == kids == gaps == number
         slots: Sequence[PlanNode] = ()
         if not isinstance(node, Scan):
+            assert not isinstance(node, MatchRepeat), "lists are for the matcher's own loops"
             slots = node.branches if isinstance(node, MatchAlternatives) else node.slots
         for i, slot in enumerate(slots):
             flags = (IS_FIRST if i == 0 else 0) | (IS_LAST if i == len(slots) - 1 else 0)
             if isinstance(slot, Scan) and kind != ALTERNATIVES:
-                self._own.groups[number].append([self._number[slot.variable], self._places.add(), flags])
+                self._own.groups[number].append([self.number[slot.variable], self._places.add(), flags])
                 continue
             child = self._node(slot)
             left = right = -1
             if kind == SEQUENCE:
-                left = next((self._number[s.variable] for s in reversed(slots[:i]) if isinstance(s, Scan)), -1)
-                right = next((self._number[s.variable] for s in slots[i + 1 :] if isinstance(s, Scan)), -1)
+                left = next((self.number[s.variable] for s in reversed(slots[:i]) if isinstance(s, Scan)), -1)
+                right = next((self.number[s.variable] for s in slots[i + 1 :] if isinstance(s, Scan)), -1)
             follows_kid = int(kind == SEQUENCE and i > 0 and not isinstance(slots[i - 1], Scan))
             self._kids.groups[number].append([child, self._places.add(), left, right, follows_kid, flags])
         if kind == SEQUENCE:
@@ -266,20 +233,27 @@ class Tables:
     def _range(self, names: Sequence[str] | frozenset[str] | None) -> list[int]:
         if names is None:
             return [-1, -1]
-        numbers = sorted(self._number[name] for name in names)
+        numbers = sorted(self.number[name] for name in names)
         assert numbers[-1] - numbers[0] == len(numbers) - 1, "the variables of an expression are numbered one after the other"
         return [numbers[0], numbers[-1] + 1]
 
-    def _give_views(self) -> None:
-        """Number the views: one per sub-query and outer value; when passive and negated two, of what is empty and what is not."""
+    def _number_views(self, n_values: Sequence[int]) -> tuple[Ints, int, list[int]]:
+        """The views: one per sub-query and outer value; when passive and negated two, of what is empty and what is not.
+
+        `n_values` says for how many values each divided view has room. Also how many views there are, and which are narrow.
+        """
+        rooms = {divided.node: room for divided, room in zip(self.divided, n_values, strict=True)}
+        views, n_views = [list(row) for row in self._views], 0
+        narrow: list[int] = []
         for node, mode in enumerate(self._modes):
             if mode != ITERATIVE and self._kinds[node] != SCAN:
-                n_values = max(self._views[node][VIEW_N_VALUES], 1)
-                self._views[node][VIEW_FIRST], self._views[node][VIEW_N_VALUES] = self._n_views, n_values
-                self._n_views += n_values
+                room = rooms.get(node, 1)
+                views[node][VIEW_FIRST], views[node][VIEW_N_VALUES] = n_views, room
+                n_views += room
                 if mode == PASSIVE and node in self._negated:
-                    self._narrow_views += range(self._n_views, self._n_views + n_values)
-                    self._n_views += n_values
+                    narrow += range(n_views, n_views + room)
+                    n_views += room
+        return np.array(views, np.int64).reshape(-1, VIEW_WORDS), n_views, narrow
 
     # ------------------------------------------------------------ predicates
 
@@ -291,7 +265,7 @@ class Tables:
             found += node.filters
             for branch in node.branches:
                 self._predicates(branch, frozenset(branch.binds), in_negation)
-        elif not isinstance(node, Scan):
+        elif not isinstance(node, Scan | MatchRepeat):
             for slot in node.slots:
                 if not isinstance(slot, Scan):
                     self._predicates(slot, taken, in_negation)
@@ -314,7 +288,7 @@ class Tables:
                     continue
                 absence = _gap_absence(node, i)
                 negation = self._negation(absence)
-                needed = {self._number[name] for name in _outer_names(absence)}
+                needed = {self.number[name] for name in _outer_names(absence)}
                 self._gaps.groups[number].append([negation, int(not needed <= own)])
 
     def _take_apart(self, guarded: Guarded, in_negation: bool, taken: frozenset[str] = frozenset()) -> list[_Clause]:
@@ -348,16 +322,14 @@ class Tables:
         for inner, outer in sides:
             inner_name, outer_name = variable_of(inner), variable_of(outer)
             if inner_name in inside and outer_name is not None and outer_name not in inside:
-                columns = [[self._column(value, name)] for value, name in ((inner, inner_name), (outer, outer_name))]
-                (_, codes), n_codes = code_columns(columns)
-                self._views[node][VIEW_N_VALUES:] = [n_codes, self._number[outer_name], sum(len(part) for part in self._codes)]
-                self._codes.append(self._spread(codes, outer_name, -1))
+                self._views[node][VIEW_VARIABLE:] = [self.number[outer_name], len(self.divided)]
+                self.divided.append(Divided(node, outer_name, outer))
                 return True
         return False
 
     def _place(self, clause: _Clause, node: int) -> None:
         """Write a clause where its last variable below `node` is bound; variables outside are bound already."""
-        inside = {self._number[name] for name in clause.names | clause.guard}
+        inside = {self.number[name] for name in clause.names | clause.guard}
         inside = {v for v in inside if self._binds(node, v)}
         if self._kinds[node] in (SCAN, ALTERNATIVES):
             self._write(clause, self._node_places[node])
@@ -371,7 +343,7 @@ class Tables:
             self._write(clause, kids[touched[-1]][KID_PLACE])
         else:
             child, place = kids[touched[0]][KID_NODE], kids[touched[0]][KID_PLACE]
-            names = {self._number[name] for name in clause.names | clause.guard}
+            names = {self.number[name] for name in clause.names | clause.guard}
             alone = all(self._binds(child, v) for v in names)
             if alone or self._modes[child] == ITERATIVE or self._kinds[child] == SCAN or self._divides(clause, child):
                 self._place(clause, child)
@@ -385,51 +357,31 @@ class Tables:
         self._places.groups[place].append([number])
 
     def _atom(self, test: Test) -> list[int]:
-        if test.op is None:
-            name = variable_of(test.predicate)
-            rows = self._scan_rows[name] if name is not None else np.array([UNBOUND])
-            true = self._evaluator.true([test.predicate], {name: rows} if name is not None else {}, len(rows)).astype(np.int64)
-            one = self._side([(None, np.ones(1, np.int64))])
-            return [OPS["="], self._side([(name, true)]), one]
-        names = [[variable_of(value) for value in side] for side in (test.left, test.right)]
-        columns = [
-            [self._column(value, name) for value, name in zip(side, of_side, strict=True)]
-            for side, of_side in zip((test.left, test.right), names, strict=True)
-        ]
-        ranks = iter(rank([column for side in columns for column in side], self._evaluator))
-        return [OPS[test.op], *(self._side([(name, next(ranks)) for name in of_side]) for of_side in names)]
+        number = self._n_tests
+        self._n_tests += 1
+        if test.op is None:  # true is 1 and anything else null, so that it equals itself where it is true
+            side = self._side([TestColumn(number, variable_of(test.predicate), None, test.predicate)])
+            return [OPS["="], side, side]
+        sides = [[TestColumn(number, variable_of(value), value) for value in side] for side in (test.left, test.right)]
+        return [OPS[test.op], *map(self._side, sides)]
 
-    def _column(self, value: Value, name: str | None) -> pa.Array | pa.Scalar:
-        """A value at the events of its variable, and where that is not bound; a constant is one."""
-        if name is None:
-            return self._evaluator.value(value, {})
-        rows = self._scan_rows[name]
-        return self._evaluator.array(value, {name: rows}, len(rows))
-
-    def _side(self, choices: Sequence[tuple[str | None, Ints]]) -> int:
+    def _side(self, choices: Sequence[TestColumn]) -> int:
         number = self._sides.add()
-        for name, values in choices:
-            spread = values if name is None else self._spread(values, name, NULL)
-            self._sides.groups[number].append([-1 if name is None else self._number[name], self._n_values])
-            self._values.append(spread)
-            self._n_values += len(spread)
+        for column in choices:
+            variable = -1 if column.name is None else self.number[column.name]
+            self._sides.groups[number].append([variable, len(self.columns)])
+            self.columns.append(column)
         return number
-
-    def _spread(self, values: Ints, name: str, nothing: int) -> Ints:
-        """Values at the events of a variable as values at all positions; the one for "not bound" comes last."""
-        spread = np.full(len(self.order) + 1, nothing, np.int64)
-        spread[self._position[self._scan_rows[name]]] = values  # UNBOUND stands for the last position of both
-        spread[-1] = values[-1]
-        return spread
 
     # ------------------------------------------------------------ arrays
 
-    def _program(self, root_checks: list[int]) -> Program:
+    def program(self, room: int, n_values: Sequence[int]) -> Program:
+        """The program with room for so many positions, and so many values of each divided view; all of that is still empty."""
+
         def ints(values: Sequence[object], width: int = 0) -> Ints:
             array = np.array(values, np.int64)
             return array.reshape(-1, width) if width else array
 
-        rows_at = np.cumsum([0, *(len(rows) for rows in self._rows)]).astype(np.int64)
         checks_at, checks = self._checks.arrays(1)
         places_at, placed = self._places.arrays(1)
         own_at, own = self._own.arrays(OWN_WORDS)
@@ -437,11 +389,21 @@ class Tables:
         gaps_at, gaps = self._gaps.arrays(GAP_WORDS)
         clauses_at, atoms = self._clauses.arrays(3)
         sides_at, sides = self._sides.arrays(2)
-        nothing = np.empty(0, np.int64)
+        bases, n_words = self.value_bases(room)
+        if len(sides):
+            sides = np.stack((sides[:, 0], bases[sides[:, 1]]), axis=1)
+        views, _, _ = self._number_views(n_values)
+        views[:, VIEW_CODES] *= room + 1
+        row_begins = np.arange(len(self.scans)) * room
+        begins, afters, oldest, horizons = np.zeros((4, room), np.int64)
         return Program(
-            *self._marks,
-            rows_at,
-            np.concatenate([nothing, *self._rows]),
+            begins,
+            afters,
+            oldest,
+            horizons,
+            row_begins,
+            row_begins,
+            np.zeros(len(self.scans) * room, np.int64),
             ints(self._kinds),
             ints(self._modes),
             ints(self._bases),
@@ -456,9 +418,9 @@ class Tables:
             ints(self._negations, NEGATION_WORDS),
             checks_at,
             checks.ravel(),
-            ints(root_checks),
-            ints(self._views, VIEW_WORDS),
-            np.concatenate([nothing, *self._codes]),
+            ints(self._root_checks),
+            views,
+            np.full(len(self.divided) * (room + 1), -1, np.int64),
             places_at,
             placed.ravel(),
             ints(self._guards, 2),
@@ -466,33 +428,32 @@ class Tables:
             atoms,
             sides_at,
             sides,
-            np.concatenate([nothing, *self._values]),
+            np.full(n_words, NULL, np.int64),
         )
 
-    def store(self) -> Store:
+    def value_bases(self, room: int) -> tuple[Ints, int]:
+        """Where the values of each column begin, and the words of all: one per position and one for "not bound"; or a constant."""
+        sizes = np.array([1 if column.name is None else room + 1 for column in self.columns], np.int64)
+        return np.cumsum(sizes) - sizes, int(sizes.sum())
+
+    def work(self, n_values: Sequence[int]) -> Ints:
+        """Registers, stack, bindings and slabs, for a store that is empty."""
         # A node is never evaluated inside its own evaluation, so there are at most two frames for each, and one per negation.
         counters = max(
             max(len(own), KID_COUNTERS * len(kids)) for own, kids in zip(self._own.groups, self._kids.groups, strict=True)
         )
         frame_words = COUNTERS + counters + 1
         frames = frame_words * (2 * len(self._kinds) + len(self._negations))
-        work = np.zeros(N_REGISTERS + frames + len(self._rows) + SLAB_WORDS * self._n_views, np.int64)
+        _, n_views, narrow = self._number_views(n_values)
+        work = np.zeros(N_REGISTERS + frames + len(self.scans) + SLAB_WORDS * n_views, np.int64)
         work[FRAME_WORDS] = frame_words
         work[FRAMES] = N_REGISTERS
         work[BOUND] = N_REGISTERS + frames
-        work[SLABS] = work[BOUND] + len(self._rows)
-        work[N_VIEWS] = self._n_views
+        work[SLABS] = work[BOUND] + len(self.scans)
+        work[N_VIEWS] = n_views
         work[work[BOUND] : work[SLABS]] = -1
-        work[work[SLABS] :].reshape(-1, SLAB_WORDS)[self._narrow_views, SLAB_IS_NARROW] = 1
-        return Store(work, np.empty(1 << 16, np.int64), np.empty((2, 1 << 12), np.int64), np.empty((2, 64, 4), np.int64))
-
-    def triggers(self, after: int, upto: int) -> Ints:
-        """Positions of events that may be the last of a match and whose time lies in (after, upto]."""
-        last = [self._number[scan.variable] for scan in self._plan.pattern.may_end]
-        positions = np.unique(np.concatenate([self._rows[number] for number in last]))
-        times = self._batch.events.times[self.order[positions]]
-        chosen: Ints = positions[(times > after) & (times <= upto)]
-        return chosen
+        work[work[SLABS] :].reshape(-1, SLAB_WORDS)[narrow, SLAB_IS_NARROW] = 1
+        return work
 
 
 # ---------------------------------------------------------------- plans

@@ -27,7 +27,7 @@ from seqube.spark.session import session
 from seqube.spark.sinks import ONCE, Sink, folder_of
 from seqube.spark.streaming.checkpoint import claim, count_generations, hold
 from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration, Demand
-from seqube.spark.streaming.stream import LATE_ROW, MATCH_ROW, PROGRESS_ROW, REJECTED_ROW, Stream, watch_stream
+from seqube.spark.streaming.stream import LATE_ROW, MATCH_ROW, PROGRESS_ROW, REJECTED_ROW, WatchedStream, watch_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -312,7 +312,7 @@ def _count(source: EventFrame, plans: Mapping[str, Any], shares: Sequence[Share]
 # ---------------------------------------------------------------- sinks
 
 
-def _write_batch(out: DataFrame, number: int, stream: Stream, declared: Declaration) -> Counts:
+def _write_batch(out: DataFrame, number: int, stream: WatchedStream, declared: Declaration) -> Counts:
     """One micro-batch: everything it found, each kind into a folder of its own."""
     from pyspark.sql import functions as F  # noqa: N812
 

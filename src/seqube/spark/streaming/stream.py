@@ -234,7 +234,7 @@ def unpack(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
 
 
 @dataclass(frozen=True)
-class Stream:
+class WatchedStream:
     """A stream under watch. `out` holds rows of every kind as blobs; the methods read one kind, of the stream or a batch of it."""
 
     out: DataFrame
@@ -287,7 +287,7 @@ def watch_stream(
     shares: Sequence[Share] = (),
     limits: Limits = NO_LIMITS,
     generations: Callable[[Mapping[str, str]], Mapping[str, int]] | None = None,
-) -> Stream:
+) -> WatchedStream:
     """Put queries and rules on a streaming DataFrame. `whole_rows`: late and rejected rows come out with all their columns.
 
     `generations` knows, from what each query asks, which of them have been there in every run since their state began.
@@ -329,7 +329,7 @@ def watch_stream(
         raw = whole.set(whole.get_field_index(source.time_column), pa.field(source.time_column, pa.string()))
     fold, time = Fold.of(frame, source.type_column), source.time_column
     packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, columns, raw, time)), ROUTED_BLOBS)
-    return Stream(_keep_state(packed, watches), watches, whole, raw)
+    return WatchedStream(_keep_state(packed, watches), watches, whole, raw)
 
 
 def _place_watches(

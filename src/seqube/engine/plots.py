@@ -1,0 +1,175 @@
+"""Results as charts: matches in time, durations as a histogram, aggregates as lines over time or bars by group.
+
+Measures whose sizes are more than a hundred times apart get a chart each, because on one axis all but the largest lie on the
+ground. A line does not go on where moments that come at regular times are missing.
+
+Cost: what is drawn is a few thousand rows at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+from seqube.errors import PlanError
+
+if TYPE_CHECKING:
+    import altair
+
+DRAWN_ROWS = 500  # matches that are still told apart
+DRAWN_CELLS = 5_000
+BINS = 200
+FAR_APART = 100  # times that one measure is larger than another
+
+Points = list[dict[str, Any]]
+
+
+def plot_rows(table: pa.Table) -> altair.Chart:
+    """The chart that suits these rows."""
+    names = set(table.column_names)
+    if {"start", "end"} <= names:
+        return _plot_matches(table) if len(table) <= DRAWN_ROWS else _plot_density(table)
+    durations = [field.name for field in table.schema if pat.is_duration(field.type)]
+    if "ts" in names:
+        return _plot_over_time(table)
+    if durations:
+        return _plot_durations(table, durations)
+    return _plot_groups(table)
+
+
+def _plot_matches(table: pa.Table) -> altair.Chart:
+    import altair as alt
+
+    rows = [{"match": k, **_times(row)} for k, row in enumerate(table.select(["start", "end"]).to_pylist())]
+    x = alt.X(f"start:{_axis(table, 'start')}", title="time")
+    return _chart(rows, "bar", x=x, x2="end", y=alt.Y("match:Q", axis=None))
+
+
+def _plot_density(table: pa.Table) -> altair.Chart:
+    import altair as alt
+
+    ends = table.column("end")
+    is_time = _axis(table, "end") == "T"
+    ticks = (ends.cast(pa.timestamp("us")) if is_time else ends).cast(pa.int64()).to_numpy() // (1_000 if is_time else 1)
+    x = alt.X("from:T" if is_time else "from:Q", title="time of the last event")
+    return _chart(_binned(ticks, "matches"), "bar", x=x, x2="to", y="matches:Q")
+
+
+def _plot_durations(table: pa.Table, names: list[str]) -> altair.Chart:
+    import altair as alt
+
+    rows: Points = []
+    for name in names:
+        seconds = table.column(name).drop_null().cast(pa.duration("us")).cast(pa.int64()).to_numpy() / 1e6
+        rows += [{"measure": name, **row} for row in _binned(seconds, "rows")]
+    chart = _chart(rows, "bar", x=alt.X("from:Q", title="seconds"), x2="to", y="rows:Q")
+    return chart if len(names) == 1 else _one_each(chart)
+
+
+def _plot_over_time(table: pa.Table) -> altair.Chart:
+    numbers, groups = _columns(table)
+    rows: Points = []
+    sliced = table.slice(0, DRAWN_CELLS).to_pylist()
+    for name in numbers:
+        for group, points in _by_group(sliced, groups).items():
+            series = ", ".join([name, *group]) if len(numbers) > 1 or not group else ", ".join(group)
+            rows += [
+                {"measure": name, "series": series, "value": value, **_times({"ts": moment})}
+                for moment, value in _with_gaps([(row["ts"], _number(row[name])) for row in points])
+            ]
+    chart = _chart(rows, "line", x=f"ts:{_axis(table, 'ts')}", y="value:Q", color="series:N")
+    return _one_each(chart) if _are_far_apart(rows) else chart
+
+
+def _plot_groups(table: pa.Table) -> altair.Chart:
+    import altair as alt
+
+    numbers, groups = _columns(table)
+    rows: Points = [
+        {"measure": name, "value": _number(row[name]), "series": ", ".join(str(row[group]) for group in groups) or name}
+        for row in table.slice(0, DRAWN_CELLS).to_pylist()
+        for name in numbers
+    ]
+    chart = _chart(rows, "bar", x="value:Q", y=alt.Y("series:N", sort=None, title=", ".join(groups) or None))
+    return _one_each(chart) if len(numbers) > 1 and (groups or _are_far_apart(rows)) else chart
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _columns(table: pa.Table) -> tuple[list[str], list[str]]:
+    """The columns that are measured, and those that name groups."""
+    numbers = [field.name for field in table.schema if field.name != "ts" and _is_number(field.type)]
+    if not numbers:
+        raise PlanError("there are no times and no numbers to plot\n  hint: leave out RETURN, or return numbers")
+    return numbers, [name for name in table.column_names if name != "ts" and name not in numbers]
+
+
+def _by_group(rows: Points, groups: list[str]) -> dict[tuple[str, ...], Points]:
+    found: dict[tuple[str, ...], Points] = {}
+    for row in rows:
+        found.setdefault(tuple(str(row[group]) for group in groups), []).append(row)
+    return found
+
+
+def _with_gaps(points: list[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """The points of a line, with a point without a value where a regular one is missing, at which the line ends."""
+    steps = sorted(after[0] - before[0] for before, after in pairwise(points))
+    is_regular = len(steps) > 2 and steps[len(steps) // 2] == steps[0]
+    for number, (moment, value) in enumerate(points):
+        if number and is_regular and moment - points[number - 1][0] > steps[0]:
+            yield points[number - 1][0] + steps[0], None
+        yield moment, value
+
+
+def _binned(values: Any, counted: str) -> Points:
+    counts, edges = np.histogram(values, bins=BINS if len(values) > BINS else max(1, len(values)))
+    return [{"from": float(edges[k]), "to": float(edges[k + 1]), counted: int(n)} for k, n in enumerate(counts)]
+
+
+def _are_far_apart(rows: Points) -> bool:
+    largest: dict[str, float] = {}
+    for row in rows:
+        largest[row["measure"]] = max(largest.get(row["measure"], 0.0), abs(row["value"] or 0))
+    sizes = sorted(size for size in largest.values() if size)
+    return len(sizes) > 1 and sizes[-1] > FAR_APART * sizes[0]
+
+
+def _number(value: Any) -> Any:
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _times(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
+
+
+# ---------------------------------------------------------------- charts
+
+
+def _chart(rows: Points, mark: str, **channels: Any) -> altair.Chart:
+    import altair as alt
+
+    chart = alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
+    drawn: altair.Chart = getattr(chart, f"mark_{mark}")().encode(**channels)
+    return drawn
+
+
+def _one_each(chart: altair.Chart) -> altair.Chart:
+    """A small chart for each measure, with its own axis."""
+    small: altair.Chart = chart.properties(height=120).facet(row="measure:N").resolve_scale(y="independent", x="independent")
+    return small
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind))
+
+
+def _axis(table: pa.Table, name: str) -> str:
+    """How a chart takes a column: as moments or as numbers."""
+    return "T" if pat.is_temporal(table.schema.field(name).type) else "Q"

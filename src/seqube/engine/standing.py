@@ -1,0 +1,369 @@
+"""The queries of a running stream, which come, go and are replaced: each answers as if it had always been there.
+
+That holds as far as the stream remembers. The last events are kept for queries that come later. A query that is added sees those,
+and reports what becomes final from then on. Events up to `origin` are forgotten, so its answers are whole from `origin` plus what
+it looks back on: that moment is its `since`. A query that is replaced goes on until its successor is whole: from the first
+step on that comes to that moment, the other one reports.
+
+           forgotten | kept           decided | still to come
+    ------------------|------------------------|--------------------> time
+                   origin        added here: ^         ^ since = origin + what it looks back on
+
+Queries that are planned to be counted together have one operator between them; what is added later has its own.
+
+Cost of a step: that of the operators, and what it takes to keep the batch. Adding a query costs a run over the kept events.
+Invariant: of every query each row comes out once, however it was replaced and whenever others came or went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from seqube.engine.limits import Limits
+from seqube.engine.operator import Operator, open_plan
+from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.errors import PlanError, SchemaError, did_you_mean
+from seqube.events import Events, Hierarchy, Schema, Statistics
+from seqube.events.buffer import EventBuffer
+from seqube.language import check, parse
+from seqube.language.tree import Query
+from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.explain import explain_workload
+from seqube.plan.measured import Measurements
+from seqube.plan.needs import Plan, needs_of
+from seqube.plan.optimizer import ALONE, AUTO, WorkloadPlan, optimize
+from seqube.plan.strategies import names
+
+KEPT_ANYWAY = 10_000  # events that are kept whatever the windows: while a stream is young, nothing has been forgotten
+
+FinalTables = dict[str, pa.Table]
+
+
+@dataclass(eq=False)
+class Standing:
+    """One operator at work, for a query or for several that share."""
+
+    queries: dict[str, Query]  # those that it answers, whether or not somebody wants to hear it
+    plan: WorkloadPlan
+    operator: Operator[Any, Any]
+    origin: int = LOWEST  # it has seen every event after this time
+    since: int | None = LOWEST  # its answers are whole from this time on; None where that is not known
+    state: Any = None
+    has_begun: bool = False
+    n_rows: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_shared(self) -> bool:
+        return len(self.queries) > 1
+
+    def is_whole_at(self, watermark: int) -> bool:
+        """Whether all that becomes final from here on is whole."""
+        return self.since is not None and self.since <= watermark
+
+    def step(self, batch: Events | None, watermark: int) -> FinalTables:
+        if batch is None and not self.has_begun:
+            return {}
+        self.state, rows = self.operator.step(self._started(), batch, watermark)
+        self.has_begun = True
+        return self._named(rows)
+
+    def finish(self) -> FinalTables:
+        if not self.has_begun:
+            return {}
+        self.state, rows = self.operator.finish(self.state)
+        return self._named(rows)
+
+    def restore(self, data: bytes | None) -> None:
+        if data is not None:
+            self.state, self.has_begun = self.operator.restore(data), True
+
+    def to_bytes(self) -> bytes | None:
+        return self.state.to_bytes() if self.has_begun else None
+
+    def _started(self) -> Any:
+        return self.state if self.has_begun else self.operator.start()
+
+    def _named(self, rows: Any) -> FinalTables:
+        if rows is None:
+            return {}
+        return rows if isinstance(rows, dict) else dict.fromkeys(self.queries, rows)
+
+
+class StandingQueries:
+    """All queries of a stream. Nothing is planned before the columns are known: `begin`."""
+
+    def __init__(self, queries: Mapping[str, Query], hierarchy: Hierarchy | None, strategy: str, limits: Limits) -> None:
+        self.queries = dict(queries)
+        self.hierarchy, self.strategy, self.limits = hierarchy, strategy, limits
+        self.keep: int | None = None  # ticks; None: what the windows of the queries that return matches reach
+        self.schema: Schema | None = None
+        self.measured: Measurements | None = None
+        self.watermark = LOWEST  # everything before it is decided
+        self.history = EventBuffer()
+        self.origin = LOWEST  # every event after this time is in the history
+        self._at_work: list[Standing] = []
+        self._reporting: dict[str, Standing] = {}  # whose rows of a query go out
+        self._successors: dict[str, Standing] = {}
+        self._empty: dict[str, pa.Schema] = {}  # the columns that a query's rows had
+        self._reach: int | None = None  # for how long events are kept, where that has been worked out since the last change
+
+    # ------------------------------------------------------------ planning
+
+    def begin(self, schema: Schema, measured: Measurements | None) -> None:
+        """Check all queries against the columns, and plan them."""
+        for query in self.queries.values():
+            check(query, schema)
+        self.schema, self.measured = schema, measured
+        whole = optimize(self.queries, self.hierarchy, measured, self.strategy)
+        together = {name: self.queries[name] for name in whole.counts.queries} if whole.counts is not None else {}
+        groups = [together] if len(together) > 1 else []
+        shared = {name for group in groups for name in group}
+        groups += [{name: query} for name, query in self.queries.items() if name not in shared]
+        for group in groups:
+            self._put(self._made(group), group)
+
+    def _made(self, queries: Mapping[str, Query]) -> Standing:
+        """An operator for these queries: the same whenever it is made for the same ones."""
+        if len(queries) > 1:
+            from seqube.engine.aggregates.sharing import SharedAggregator
+
+            plan = optimize(queries, self.hierarchy, self.measured, self.strategy)
+            assert plan.counts is not None
+            shared = SharedAggregator(plan.counts, plan.aggregates, self.limits)
+            return Standing(dict(queries), plan, shared, since=self._since(plan))
+        ((name, query),) = queries.items()
+        strategies = names("aggregates") if query.aggregates else names("matches")
+        alone = optimize({ALONE: query}, self.hierarchy, self.measured, self.strategy if self.strategy in strategies else AUTO)
+        plan = WorkloadPlan({name: alone.plans[ALONE]}, alone.strategy)
+        return Standing({name: query}, plan, open_plan(plan.plans[name], self.limits), since=self._since(plan))
+
+    def _since(self, plan: WorkloadPlan) -> int | None:
+        """From when on an operator is whole that begins with the events that are kept."""
+        if self.origin == LOWEST:
+            return LOWEST
+        ends = [self._whole_after(each) for each in plan.plans.values()]
+        return None if None in ends else max(end for end in ends if end is not None)
+
+    def _whole_after(self, plan: Plan) -> int | None:
+        assert self.schema is not None
+        needs = needs_of(plan, self.schema.unit)
+        is_total = isinstance(plan, AggregatePlan) and plan.emit.when == "total"
+        since = self.origin + needs.back
+        return None if is_total or needs.by_position or since >= HIGHEST else since
+
+    def _put(self, standing: Standing, reported: Iterable[str] = ()) -> None:
+        self._at_work.append(standing)
+        self._reach = None
+        self._reporting |= dict.fromkeys(reported, standing)
+
+    # ------------------------------------------------------------ events
+
+    def step(self, batch: Events | None, watermark: int) -> FinalTables:
+        """Take the next events, all of them before the watermark, and give what is final."""
+        found = self._step(batch, watermark)
+        self.watermark = watermark
+        if batch is not None:
+            self.history.append(batch)
+        self._forget()
+        for name in [name for name, standing in self._successors.items() if standing.is_whole_at(watermark)]:
+            self._hand_over(name)
+        return found
+
+    def finish(self, rest: Events | None) -> FinalTables:
+        """Take the last events, and give all that is left at the end of the stream; who answered until now does so to the end."""
+        found = self._step(rest, self.watermark if rest is None else int(rest.times[-1]))
+        for standing in self._at_work:
+            for name, table in self._reported(standing, standing.finish()).items():
+                found[name] = pa.concat_tables([found[name], table]) if name in found else table
+        return found
+
+    def _step(self, batch: Events | None, watermark: int) -> FinalTables:
+        found: FinalTables = {}
+        for standing in self._at_work:
+            found |= self._reported(standing, standing.step(batch, watermark))
+        return found
+
+    def _reported(self, standing: Standing, rows: FinalTables) -> FinalTables:
+        """Those rows that somebody wants to hear."""
+        found = {}
+        for name, table in rows.items():
+            if table is not None and self._reporting.get(name) is standing:
+                self._empty[name] = table.schema
+                if table.num_rows:
+                    found[name] = table
+                    standing.n_rows[name] = standing.n_rows.get(name, 0) + table.num_rows
+        return found
+
+    def _forget(self) -> None:
+        if self._reach is None:
+            self._reach = self.keep if self.keep is not None else self._longest()
+        gone = self.history.forget(self.watermark - self._reach, KEPT_ANYWAY)
+        if gone is not None:
+            self.origin = max(self.origin, gone)
+
+    def _longest(self) -> int:
+        """How far the queries look back that return matches, and so keep their events anyway."""
+        assert self.schema is not None
+        plans = [plan for standing in self._at_work for plan in standing.plan.plans.values()]
+        needs = [needs_of(plan, self.schema.unit) for plan in plans if not isinstance(plan, AggregatePlan)]
+        return max((each.back for each in needs if not each.by_position), default=0)
+
+    # ------------------------------------------------------------ looking
+
+    @property
+    def everyone(self) -> tuple[Standing, ...]:
+        return tuple(self._at_work)
+
+    def at_work(self, name: str) -> tuple[Standing | None, Standing | None]:
+        """Who answers a query, and who will instead; None where nobody does."""
+        return self._reporting.get(name), self._successors.get(name)
+
+    def explain(self, name: str) -> str:
+        """The plan of a query, or of those that it shares with."""
+        plan = self._reporting[name].plan
+        return str(explain_workload(plan if len(plan.plans) > 1 else WorkloadPlan({ALONE: plan.plans[name]}), None))
+
+    def empty(self, name: str) -> pa.Table:
+        """No rows of a query, in the columns that are known of it."""
+        if name not in self.queries:
+            raise KeyError(name)
+        return self._empty.get(name, pa.schema([])).empty_table()
+
+    # ------------------------------------------------------------ coming and going
+
+    def add(self, name: str, query: Query) -> None:
+        if name in self.queries:
+            raise PlanError(f"there is a query {name!r} already\n  hint: replace it, remove it first, or take another name")
+        if self.schema is not None:
+            self._put(self._seeded({name: query}), [name])
+        self.queries[name] = query
+
+    def remove(self, name: str) -> None:
+        self._demand(name)
+        del self.queries[name]
+        self._drop_successor(name)
+        self._silence(name)
+
+    def replace(self, name: str, query: Query) -> None:
+        """Let a query be answered by another one, from when that is whole; until then, it goes on."""
+        self._demand(name)
+        if self.schema is not None:
+            standing = self._seeded({name: query})
+            if standing.since is None:
+                raise PlanError(
+                    f"it is not known from when on the new {name!r} would be whole: the stream has forgotten events, and it counts "
+                    "all of them, or so many\n  hint: add it under another name, or remove the old one first"
+                )
+            self._drop_successor(name)
+            self._put(standing)
+            self._successors[name] = standing
+            if standing.is_whole_at(self.watermark):
+                self._hand_over(name)
+        self.queries[name] = query
+
+    def _seeded(self, queries: Mapping[str, Query]) -> Standing:
+        """An operator that has seen the events that are kept."""
+        assert self.schema is not None
+        for query in queries.values():
+            check(query, self.schema)
+        standing = self._made(queries)
+        standing.origin = self.origin
+        known = self.history.all()
+        if known is not None:
+            known = known.slice(int(np.searchsorted(known.times, self.origin, side="right")), len(known))
+            if len(known):
+                standing.step(known, self.watermark)
+        return standing
+
+    def _hand_over(self, name: str) -> None:
+        standing = self._successors.pop(name)
+        before = self._silence(name)
+        standing.n_rows[name] = before.n_rows.get(name, 0) if before is not None else 0
+        self._reporting[name] = standing
+
+    def _drop_successor(self, name: str) -> None:
+        if (standing := self._successors.pop(name, None)) is not None:
+            self._at_work.remove(standing)
+            self._reach = None
+
+    def _silence(self, name: str) -> Standing | None:
+        """Nobody reports this query any more; who reports nothing else is done."""
+        standing = self._reporting.pop(name, None)
+        if standing is not None and standing not in self._reporting.values():
+            self._at_work.remove(standing)
+            self._reach = None
+        return standing
+
+    def _demand(self, name: str) -> None:
+        if name not in self.queries:
+            raise PlanError(f"there is no query {name!r}\n  hint: {did_you_mean(name, self.queries) or 'the stream has none'}")
+
+    # ------------------------------------------------------------ other columns
+
+    def grow(self, schema: Schema, conform: Callable[[Events], Events]) -> None:
+        """Go on with more or wider columns: every operator begins anew, with the events that are kept."""
+        lost = [
+            name
+            for standing in self._at_work
+            if standing.origin != self.origin and not self._could_begin_now(standing)
+            for name in standing.queries
+        ]
+        if lost:
+            raise SchemaError(
+                f"these rows have other columns than the stream, and it has forgotten events that {lost[0]!r} needs to begin anew\n"
+                "  hint: declare all columns when the stream is made, with columns=, or let it remember more, with keep="
+            )
+        self.schema = schema
+        self.history.change(conform)
+        for standing in self._at_work:
+            anew = self._seeded(standing.queries)
+            standing.plan, standing.operator = anew.plan, anew.operator
+            standing.state, standing.has_begun, standing.origin = anew.state, anew.has_begun, anew.origin
+
+    def _could_begin_now(self, standing: Standing) -> bool:
+        since = self._since(standing.plan)
+        return since is not None and since <= self.watermark
+
+    # ------------------------------------------------------------ states
+
+    def facts(self) -> dict[str, Any]:
+        """All that is not in the states of operators, as JSON can hold it."""
+        return {
+            "queries": {name: str(query) for name, query in self.queries.items()},
+            "hierarchy": None if self.hierarchy is None else {name: self.hierarchy.parent(name) for name in self.hierarchy.names},
+            "strategy": self.strategy,
+            "limits": asdict(self.limits),
+            "measured": None if self.measured is None else asdict(self.measured),
+            "origin": self.origin,
+            "decided": self.watermark,
+            "at_work": [
+                {
+                    "queries": {name: str(query) for name, query in standing.queries.items()},
+                    "origin": standing.origin,
+                    "since": standing.since,
+                    "rows": standing.n_rows,
+                    "reports": [name for name, reporting in self._reporting.items() if reporting is standing],
+                    "succeeds": [name for name, successor in self._successors.items() if successor is standing],
+                }
+                for standing in self._at_work
+            ],
+        }
+
+    def restore(self, facts: Mapping[str, Any], states: Iterable[bytes | None], schema: Schema, history: Events) -> None:
+        """Go on where `facts` and the states of `everyone` were written."""
+        self.schema = schema
+        if (known := facts["measured"]) is not None:
+            self.measured = Measurements(**{**known, "statistics": Statistics(**known["statistics"])})
+        for entry, state in zip(facts["at_work"], states, strict=True):
+            standing = self._made({name: parse(text) for name, text in entry["queries"].items()})
+            standing.origin, standing.since, standing.n_rows = entry["origin"], entry["since"], entry["rows"]
+            standing.restore(state)
+            self._put(standing, entry["reports"])
+            self._successors |= dict.fromkeys(entry["succeeds"], standing)
+        self.origin, self.watermark = facts["origin"], facts["decided"]
+        self.history.append(history)

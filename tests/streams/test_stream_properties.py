@@ -1,0 +1,197 @@
+"""However events are pushed, late or not, saved and loaded in between, while queries come and go: the oracle's answer comes out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from math import inf
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracle
+import seqube as sq
+from aggregate_queries import aggregate_queries
+from answers import show
+from seqube.engine import standing
+from seqube.language import parse
+from seqube.plan.optimizer import plan_query
+from seqube.plan.physical import MatchPlan, ticks
+from steps import rows
+from strategies import SCHEMA, cuts, plain, queries, streams, table
+
+DECLARED = {name: SCHEMA.field(name).type for name in ("w", "u", "c", "k", "d")}  # what no dictionary shows by itself
+few = settings(max_examples=settings.default.max_examples // 3)  # each case is many pushes
+any_query = queries(depth=2) | aggregate_queries(depth=2)
+timed_query = queries(depth=2, counted=False) | aggregate_queries(depth=2, counted=False)
+
+Row = tuple[Any, ...]
+
+
+def comparable(row: dict[str, Any]) -> Row:
+    return tuple((name, repr(plain(value))) for name, value in sorted(row.items()))
+
+
+def answer(text: str, events: Sequence[oracle.Event]) -> list[tuple[float, Row]]:
+    """The rows of a query, each with the last time before which it is not final."""
+    query = parse(text)
+    if query.aggregates:
+        return [(row.get("ts", inf), comparable(row)) for row in oracle.aggregates(query, events)]
+    plan = plan_query(query)
+    assert isinstance(plan, MatchPlan)
+    times = {event.row: event.ts for event in events}
+    found = []
+    for row in oracle.matches(query, events):
+        bound = [times[number] for number in row.values() if number is not None]
+        final = min(bound) + ticks(query.window, "ms") - 1 if plan.waits else max(bound)
+        found.append((final, comparable(row)))
+    return found
+
+
+def came(tables: list[Any]) -> list[Row]:
+    """The rows that came out, as `answer` has them."""
+    return [comparable(row) for one in tables for row in (rows(one) if "start" in one.column_names else one.to_pylist())]
+
+
+def as_dicts(events: Sequence[oracle.Event]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if value is not None} for row in table(events).to_pylist()]
+
+
+class Pushed:
+    """A stream, what came of it, and how it is written down."""
+
+    def __init__(self, stream: sq.Stream) -> None:
+        self.stream = stream
+        self.found: dict[str, list[Any]] = {}
+        self.time = -inf  # everything before this is decided, where no event comes late
+
+    def push(self, events: Sequence[oracle.Event]) -> None:
+        self.note(self.stream.push(table(events)))
+        self.time = max([self.time, *(event.ts for event in events)])
+
+    def note(self, tables: dict[str, Any]) -> None:
+        for name, one in tables.items():
+            assert one.num_rows
+            self.found.setdefault(name, []).append(one)
+
+    def reload(self) -> None:
+        self.stream = sq.Stream.load(self.stream.save())
+
+
+@st.composite
+def arrivals(draw: st.DrawFn) -> tuple[list[oracle.Event], list[oracle.Event], int]:
+    """Events in the order of time, the same as they arrive, and by how much they may come too late: never more."""
+    events = draw(streams())
+    lateness = draw(st.sampled_from([0, 0, 1, 3]))
+    delays = draw(st.lists(st.integers(0, lateness), min_size=len(events), max_size=len(events)))
+    order = sorted(range(len(events)), key=lambda number: events[number].ts + delays[number])
+    arriving = [events[number] for number in order]
+    return sorted(arriving, key=lambda event: event.ts), arriving, lateness
+
+
+def pushes(events: Sequence[oracle.Event], form: str) -> Any:
+    return as_dicts(events) if form == "dictionaries" else table(events)
+
+
+@few
+@given(data=st.data(), texts=st.lists(any_query, min_size=1, max_size=2), arrived=arrivals())
+def test_any_pushes_in_any_form_give_the_answer(
+    data: st.DataObject, texts: list[str], arrived: tuple[list[oracle.Event], list[oracle.Event], int]
+) -> None:
+    events, arriving, lateness = arrived
+    show("\n".join(texts), events)
+    named = {f"q{number}": text for number, text in enumerate(texts)}
+    form = data.draw(st.sampled_from(["tables", "dictionaries", "one by one"]))
+    pushed = Pushed(sq.Stream(named, lateness=lateness, columns=None if form == "tables" else DECLARED))
+    pieces = [(row, row + 1) for row in range(len(events))] if form == "one by one" else data.draw(cuts(len(events)))
+    for start, stop in pieces:
+        batch: Any = as_dicts(arriving[start:stop])[0] if form == "one by one" else pushes(arriving[start:stop], form)
+        pushed.note(pushed.stream.push(batch))
+        assert not pushed.stream.late
+        assert not pushed.stream.rejected
+        if stop < len(events) and data.draw(st.booleans()):
+            pushed.note(pushed.stream.advance(min(event.ts for event in arriving[stop:])) if stop else {})
+        if data.draw(st.booleans()):
+            pushed.reload()
+    pushed.note(pushed.stream.close())
+    for name, text in named.items():
+        wanted = answer(text, events)
+        if form != "tables" and not events:
+            wanted = []  # without a row nobody knows the columns, and nothing begins
+        assert sorted(came(pushed.found.get(name, []))) == sorted(row for _, row in wanted)
+
+
+@contextmanager
+def forgetful() -> Iterator[None]:
+    """Streams keep no more than they must, so that queries come too late to see everything."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(standing, "KEPT_ANYWAY", 0)
+        yield
+
+
+keeping = st.sampled_from([None, 0, 2, 5, 100])
+
+
+@forgetful()
+@few
+@given(data=st.data(), first=timed_query, second=timed_query, events=streams(max_time=20), keep=keeping)
+def test_a_query_is_replaced_when_the_new_one_is_whole(
+    data: st.DataObject, first: str, second: str, events: list[oracle.Event], keep: int | None
+) -> None:
+    """What is final at the moment of handing over came from the one, the rest from the other."""
+    show(f"{first}\n\nthen\n\n{second}", events)
+    pieces = data.draw(cuts(len(events)))
+    when = data.draw(st.integers(0, len(pieces) - 1))
+    pushed = Pushed(sq.Stream({"q": first}, keep=keep, columns=SCHEMA))
+    handed: float = inf
+    wanted: float = inf
+    for number, (start, stop) in enumerate(pieces):
+        pushed.push(events[start:stop])
+        if number == when:
+            with suppress(sq.PlanError) if "EMIT TOTAL" in second else nullcontext():
+                since = pushed.stream.replace("q", second)
+                wanted = -inf if since is None else since
+        if handed == inf and pushed.time >= wanted:
+            handed = pushed.time
+        if data.draw(st.booleans()):
+            pushed.reload()
+    pushed.note(pushed.stream.close())
+    merged = [row for final, row in answer(first, events) if final < handed]
+    merged += [row for final, row in answer(second, events) if final >= handed]
+    assert sorted(came(pushed.found.get("q", []))) == sorted(merged)
+
+
+@forgetful()
+@few
+@given(data=st.data(), first=timed_query, second=any_query, events=streams(max_time=20), keep=keeping)
+def test_a_query_that_is_added_is_whole_from_when_it_says(
+    data: st.DataObject, first: str, second: str, events: list[oracle.Event], keep: int | None
+) -> None:
+    show(f"{first}\n\nand\n\n{second}", events)
+    pieces = data.draw(cuts(len(events)))
+    when = data.draw(st.integers(0, len(pieces) - 1))
+    gone = data.draw(st.integers(when, len(pieces)))
+    pushed = Pushed(sq.Stream({"q": first}, keep=keep, columns=SCHEMA))
+    added = since = removed = inf
+    for number, (start, stop) in enumerate(pieces):
+        pushed.push(events[start:stop])
+        if number == when:
+            added, known = pushed.time, pushed.stream.add("p", second)
+            is_whole = pushed.stream.stats.queries["p"].is_whole
+            since = added if is_whole else inf if known is None else known
+            assert is_whole or known is not None or "EMIT TOTAL" in second or "EVENTS" in second
+        if number == gone:
+            removed = pushed.time
+            pushed.stream.remove("p")
+        if data.draw(st.booleans()):
+            pushed.reload()
+    pushed.note(pushed.stream.close())
+    assert sorted(came(pushed.found.get("q", []))) == sorted(row for _, row in answer(first, events))
+    whole = Counter(row for final, row in answer(second, events) if since <= final and (final < removed or removed == inf))
+    more = Counter(came(pushed.found.get("p", [])))
+    assert not whole - more
+    if since <= added:
+        assert more == whole
