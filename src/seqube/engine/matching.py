@@ -29,12 +29,14 @@ from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.linking import NONE_FOUND, Chains, Linker
 from seqube.engine.operator import Operator
+from seqube.engine.order import order_events, rank_events, skip_matches
 from seqube.engine.output import MatchWriter, read_by_return
 from seqube.engine.partitions import Partitions, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, Mask, Unsteady
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state, write_state
 from seqube.engine.views.iterative import NestedEvaluation
+from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.plan.needs import needs_of, why_replayed
 from seqube.plan.physical import MatchPlan, MatchSequence
@@ -127,6 +129,8 @@ class Matcher(Operator[State, pa.Table]):
         self._known: Prepared | None = None  # of the last stream: mostly all look alike
 
     def start(self) -> State:
+        if self._plan.skip is not None:
+            raise PlanError("SKIP leaves out matches by all that end before them: it needs the whole stream\n  hint: use sq.run")
         return State()
 
     def restore(self, data: bytes) -> State:
@@ -153,6 +157,10 @@ class Matcher(Operator[State, pa.Table]):
         if self._plan.numbers_events:
             state.counted = Partitions(self._plan.partition_by)
         return state
+
+    @property
+    def goes_on(self) -> bool:
+        return why_replayed(self._plan) is None
 
     def wake(self, state: State) -> int | None:
         if state.kept is None or state.known is None or not self._plan.waits or self._plan.window.counts_events:
@@ -185,19 +193,25 @@ class Matcher(Operator[State, pa.Table]):
         The events must reach back a window from there and, where the plan waits, a window ahead. With a tuple-count window
         `numbers` are those of the events in the whole stream.
         """
+        if self._plan.order_by:
+            events = order_events(events, self._plan.order_by)
         if self._plan.numbers_events and numbers is None:
             counted = Partitions(self._plan.partition_by)
             numbers = counted.number(counted.code(events))
         batch = self._batch(events, numbers, budget or self._limits.budget())
         evaluation = self._evaluation(batch, after, upto)
         writer = MatchWriter(self._plan, events, evaluation.evaluator)
-        for piece in evaluation.matches():
+        pieces = evaluation.matches()
+        if self._plan.skip is not None:
+            pieces = iter([skip_matches(self._plan.skip, pieces, self._plan, batch)])
+        for piece in pieces:
             yield writer.write(piece)
 
     def _batch(self, events: Events, numbers: Ints | None, budget: Budget) -> Batch:
         clocks = numbers if self._plan.window.counts_events and numbers is not None else events.times
         window, partitions = needs_of(self._plan, events.unit).window, partition_codes(events, self._plan.partition_by)
-        return Batch(events, window, clocks, partitions, budget, numbers)
+        ranks = rank_events(events, self._plan.order_by) if self._plan.order_by else None
+        return Batch(events, window, clocks, partitions, budget, numbers, ranks)
 
     def _evaluation(self, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> Evaluation | NestedEvaluation:
         if self._plan.is_nested:
@@ -222,7 +236,10 @@ class Matcher(Operator[State, pa.Table]):
         assert state.known is not None
         budget = self._limits.budget()
         self._linked(state)  # before anything is counted that is not linked
-        step = _Step(upto, final, [_numbered(events, state.counted) for events in state.due(upto)])
+        due = state.due(upto)
+        if due and self._plan.order_by:  # what has one time may lie in several pieces
+            due = [order_events(Events.concat(due), self._plan.order_by)]
+        step = _Step(upto, final, [_numbered(events, state.counted) for events in due])
         found = self._go_on(state, step, budget)
         tables = list(self._replay(state, step, budget) if found is None else found)
         state.decided = upto

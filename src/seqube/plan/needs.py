@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import assert_never
 
+from seqube.events.schema import ANY
 from seqube.language.tree import Attribute, FirstOf, OfList, Value, attributes
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import (
@@ -77,10 +78,10 @@ def needs_of(plan: Plan, unit: str) -> Needs:
     common = Needs(
         window=ticks(matches.window, unit),
         key=_key(plan),
-        ends=_types(matches.pattern.may_end),
+        ends=_types(scans(matches.pattern) if matches.keeps_partial else matches.pattern.may_end),
         scans=tuple(scans(matches)),
         columns=_columns(plan),
-        every_event=matches.numbers_events,
+        every_event=matches.numbers_events or ANY in matches.types,
         by_position=matches.window.counts_events,
     )
     if isinstance(plan, MatchPlan):
@@ -111,6 +112,8 @@ def why_replayed(plan: MatchPlan) -> str | None:
         return "its sequence has sub-queries"
     if plan.checks:
         return "a negation is checked match by match"
+    if plan.order_by:
+        return "ORDER BY says what is after what"
     return None
 
 
@@ -144,7 +147,7 @@ def _columns(plan: Plan) -> frozenset[str] | None:
     else:
         return None
     names = {attribute.name for part in (*asked, *named) for attribute in attributes(part)}
-    return frozenset(names | {*plan.matches.partition_by})
+    return frozenset(names | {*plan.matches.partition_by, *plan.matches.order_by})
 
 
 # ---------------------------------------------------------------- the key that splits a stream
