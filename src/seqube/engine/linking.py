@@ -40,7 +40,7 @@ from seqube.engine.growing import Growing
 from seqube.engine.limits import Budget
 from seqube.engine.numbers import is_number
 from seqube.engine.partitions import KeyCodes
-from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, Unsteady, steady
+from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, Unsteady, compared, steady
 from seqube.engine.sequence import OPS
 from seqube.events import Events
 from seqube.events.schema import TIME, TYPE
@@ -226,13 +226,7 @@ class Linker:
         evaluator = Evaluator(self._none)
         sides = ((atom.left_slot, atom.left), (atom.right_slot, atom.right))
         kinds = {self._type_of(value, self._scans[slot], evaluator) for slot, value in sides}
-        families = {_family(kind) for kind in kinds} - {"null"}
-        if len(families) > 1 or any(map(_is_exact, kinds)):
-            raise Unsteady
-        family = families.pop() if families else "whole"
-        if family == "text" and atom.op not in ("=", "!="):
-            raise Unsteady
-        return "double" if any(map(pat.is_floating, kinds)) else "text" if family == "text" else "whole"
+        return compared(kinds, atom.op)
 
     # ------------------------------------------------------------ chains
 

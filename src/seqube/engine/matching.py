@@ -33,7 +33,9 @@ from seqube.engine.partitions import Partitions, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, Mask, Unsteady
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state, write_state
-from seqube.engine.views.iterative import NestedEvaluation
+from seqube.engine.views.continuing import LiveViews
+from seqube.engine.views.iterative import NestedEvaluation, passing
+from seqube.engine.views.program import FIRST, LAST, MEMBERS
 from seqube.events import Events
 from seqube.plan.needs import needs_of, why_replayed
 from seqube.plan.physical import MatchPlan, MatchSequence
@@ -44,16 +46,19 @@ SLACK = 1 << 10  # keys, or events of a partition, that may be held in vain befo
 class Prepared:
     """What follows from a plan and from what its events look like: made once, for every step."""
 
-    __slots__ = ("empty", "linker", "needs", "none")
+    __slots__ = ("empty", "goes_on", "linker", "needs", "none")
 
     def __init__(self, plan: MatchPlan, none: Events) -> None:
         self.none = none
         self.needs = needs_of(plan, none.unit)
         self.empty = MatchWriter(plan, none, Evaluator(none)).empty()
-        try:
-            self.linker = Linker(plan, none) if why_replayed(plan) is None else None
-        except Unsteady:
-            self.linker = None
+        self.goes_on = why_replayed(plan) is None
+        self.linker: Linker | None = None
+        if self.goes_on and not plan.is_nested:
+            try:
+                self.linker = Linker(plan, none)
+            except Unsteady:
+                self.goes_on = False
 
 
 @dataclass(slots=True)
@@ -65,8 +70,10 @@ class State:
     waiting: list[Events] = field(default_factory=list)  # not decided yet, in order
     decided: int = LOWEST  # all matches that end up to here (or whose window ends here) are out
     counted: Partitions | None = None  # with a tuple-count window: how many events there were, up to what is decided
-    linker: Linker | None = None  # None: what is kept is replayed
+    goes_on: bool = False  # else what is kept is replayed
+    linker: Linker | None = None  # of a flat sequence
     chains: Chains | None = None  # None: what is kept is still to be linked
+    views: LiveViews | None = None  # of a nested query; None: what is kept is still to be loaded
     n_live: int = 0  # events kept when those of every partition were last looked through
 
     @property
@@ -83,7 +90,7 @@ class State:
 
     @property
     def n_bytes(self) -> int:
-        live = (0 if each is None else each.n_bytes for each in (self.kept, self.chains))
+        live = (0 if each is None else each.n_bytes for each in (self.kept, self.chains, self.views))
         return sum(live) + sum(int(events.table.nbytes) for events in self.waiting)
 
     @property
@@ -144,7 +151,8 @@ class Matcher(Operator[State, pa.Table]):
     def _begin(self, state: State, batch: Events) -> State:
         if self._known is None or self._known.none.schema != batch.schema:
             self._known = Prepared(self._plan, batch.slice(0, 0))
-        state.known, state.linker, state.kept = self._known, self._known.linker, Kept(self._known.none)
+        state.known, state.kept = self._known, Kept(self._known.none)
+        state.goes_on, state.linker = self._known.goes_on, self._known.linker
         if self._plan.window.counts_events:
             state.counted = Partitions(self._plan.partition_by)
         return state
@@ -152,9 +160,11 @@ class Matcher(Operator[State, pa.Table]):
     def wake(self, state: State) -> int | None:
         if state.kept is None or state.known is None or not self._plan.waits or self._plan.window.counts_events:
             return None
-        window, chains = state.known.needs.window, self._linked(state)
+        window, chains, views = state.known.needs.window, self._linked(state), self._viewed(state)
         firsts = [int(state.waiting[0].times[0])] if state.waiting else []
-        if chains is None or state.linker is None:
+        if views is not None:
+            firsts += views.next_due
+        elif chains is None or state.linker is None:
             times = state.kept.clocks.live[:, 0]
             firsts += times[plus(times, window) - 1 > state.decided][:1].tolist()
         elif (first := state.linker.next_due(chains)) is not None:
@@ -217,6 +227,7 @@ class Matcher(Operator[State, pa.Table]):
         assert state.known is not None
         budget = self._limits.budget()
         self._linked(state)  # before anything is counted that is not linked
+        self._viewed(state)
         new = state.due(upto)
         parts = clocks = None
         if new is not None:
@@ -225,11 +236,11 @@ class Matcher(Operator[State, pa.Table]):
                 parts = state.counted.code(new)
                 clocks = state.counted.number(parts)
         step = _Step(upto, final, new, clocks, parts)
-        found = self._go_on(state, step, budget)
+        found = self._go_on_with_views(state, step, budget) if self._plan.is_nested else self._go_on(state, step, budget)
         tables = list(self._replay(state, step, budget) if found is None else found)
         state.decided = upto
         if final:
-            state.kept, state.chains, state.waiting = Kept(state.known.none), None, []
+            state.kept, state.chains, state.views, state.waiting = Kept(state.known.none), None, None, []
         else:
             self._purge(state)
         return state, pa.concat_tables(tables) if tables else state.known.empty
@@ -238,7 +249,7 @@ class Matcher(Operator[State, pa.Table]):
 
     def _linked(self, state: State) -> Chains | None:
         """The chains of what is kept, linked anew where they are missing; None where it is replayed."""
-        if state.linker is None or state.kept is None:
+        if not state.goes_on or state.linker is None or state.kept is None:
             return None
         if state.chains is None:
             linker, events = state.linker, state.kept.events
@@ -247,7 +258,7 @@ class Matcher(Operator[State, pa.Table]):
             try:
                 new = linker.read(chains, events, parts)
             except Unsteady:
-                state.linker = None
+                state.goes_on = False
                 return None
             linker.link(chains, new.in_place(), state.kept.clocks.head, events.times, clocks)
             state.chains = chains
@@ -264,7 +275,7 @@ class Matcher(Operator[State, pa.Table]):
             try:
                 read = linker.read(chains, step.new, step.parts)
             except Unsteady:
-                state.linker = state.chains = None
+                state.goes_on, state.chains = False, None
                 return None
             if len(read.kept):
                 is_all = len(read.kept) == len(step.new)
@@ -272,21 +283,57 @@ class Matcher(Operator[State, pa.Table]):
                 edges = linker.link(chains, read, first, step.new.times, step.clocks)
         if self._plan.waits:
             edges = self._due(state, linker, chains, step)
-        tables = []
-        for rows in linker.matches(chains, edges, budget):
-            table = self._write(state.kept, rows)
-            budget.find(len(table))
-            budget.hold(table.nbytes)
-            tables.append(table)
-        return tables
+        kept = state.kept
+        return [_counted(self._write(kept, rows), budget) for rows in linker.matches(chains, edges, budget)]
+
+    def _viewed(self, state: State) -> LiveViews | None:
+        """The views of what is kept, loaded anew where they are missing; None where it is replayed, or flat."""
+        if not state.goes_on or not self._plan.is_nested or state.kept is None or state.known is None:
+            return None
+        if state.views is None:
+            kept = state.kept
+            try:
+                views = LiveViews(self._plan, state.known.none, kept.clocks.head)
+                new = views.read(kept.events)
+            except Unsteady:
+                state.goes_on = False
+                return None
+            views.append(new, kept.clocks.live[:, 0].copy())
+            views.catch_up(self._due_clock(state, _Step(state.decided)), self._limits.budget())
+            state.views = views
+        return state.views
+
+    def _go_on_with_views(self, state: State, step: _Step, budget: Budget) -> list[pa.Table] | None:
+        """The same for a nested query, which goes on with its views."""
+        views, kept = self._viewed(state), state.kept
+        if views is None or kept is None or state.known is None:
+            return None
+        if step.new is not None and step.clocks is not None:
+            rows = step.new.rows_of(state.known.needs.types)
+            events, clocks = step.new.take(rows), step.clocks[rows]
+            try:
+                new = views.read(events)
+            except Unsteady:
+                state.goes_on, state.views = False, None
+                return None
+            kept.append(events, clocks)
+            views.append(new, clocks)
+        found = views.matches(self._due_clock(state, step), budget)
+        return [_counted(self._write_nested(kept, views, rows), budget) for rows in found]
+
+    def _due_clock(self, state: State, step: _Step) -> int:
+        """Matches that begin up to this clock wait no longer; without partitions."""
+        assert state.known is not None
+        if step.final:
+            return HIGHEST
+        newest = step.upto + 1 if state.counted is None else int(state.counted.counts[0])
+        return max(newest - state.known.needs.window, LOWEST)
 
     def _due(self, state: State, linker: Linker, chains: Chains, step: _Step) -> Ints:
         """The entries that begin matches whose window is over now."""
-        window, counted = linker.shape.window, state.counted
-        if counted is None:
-            return linker.due(chains, HIGHEST if step.final else max(step.upto - window + 1, LOWEST))
-        if not self._plan.partition_by:
-            return linker.due(chains, HIGHEST if step.final else max(int(counted.counts[0]) - window, LOWEST))
+        counted = state.counted
+        if counted is None or not self._plan.partition_by:
+            return linker.due(chains, self._due_clock(state, step))
         if step.final:
             return linker.due_in(chains, np.arange(len(chains.parts)), np.full(len(chains.parts), HIGHEST))
         return NONE_FOUND if step.parts is None else linker.due_in(chains, np.unique(step.parts), counted.counts)
@@ -294,9 +341,7 @@ class Matcher(Operator[State, pa.Table]):
     def _write(self, kept: Kept, rows: Ints) -> pa.Table:
         """Matches as a table, from the numbers of their rows; their events alone are put together."""
         pattern = self._plan.pattern
-        distinct, places = np.unique(rows, return_inverse=True)
-        places = places.reshape(rows.shape)
-        events = kept.take(distinct)
+        events, places = _placed(kept, rows)
         evaluator = Evaluator(events)
         piece = Instances(dict(zip(pattern.binds, places, strict=True)), places[0], places[-1])
         assert isinstance(pattern, MatchSequence)
@@ -304,6 +349,13 @@ class Matcher(Operator[State, pa.Table]):
             asked = [guarded.predicate for guarded in pattern.filters]
             piece = piece.select(evaluator.true(asked, piece.rows, len(piece)))
         return MatchWriter(self._plan, events, evaluator).write(piece)
+
+    def _write_nested(self, kept: Kept, views: LiveViews, rows: Ints) -> pa.Table:
+        """The same from first and last row, and one for each variable, which may be not bound."""
+        events, places = _placed(kept, rows)
+        evaluator = Evaluator(events)
+        piece = Instances(dict(zip(self._plan.variables, places[MEMBERS:], strict=True)), places[FIRST], places[LAST])
+        return MatchWriter(self._plan, events, evaluator).write(passing(views.tables.rest, piece, evaluator))
 
     # ------------------------------------------------------------ replaying
 
@@ -345,6 +397,8 @@ class Matcher(Operator[State, pa.Table]):
             return
         newest = state.decided if counted is None else int(counted.counts[0])
         kept.drop_upto(max(newest - needs.back, LOWEST))
+        if state.views is not None:
+            state.views.drop(max(newest - needs.back, LOWEST))
         if chains is not None:
             chains.drop(max(newest - needs.window, LOWEST))
             if chains.n_codes > 2 * len(kept) + SLACK:  # keys come and go: those that are gone are forgotten
@@ -383,6 +437,19 @@ def _resumed(state: State, kept: Events, clocks: Ints, waiting: Events, decided:
     state.kept.append(kept, clocks)
     state.waiting, state.decided = [waiting] if len(waiting) else [], decided
     return state
+
+
+def _placed(kept: Kept, rows: Ints) -> tuple[Events, Ints]:
+    """The events of these rows alone, and where each row stands among them; UNBOUND stays."""
+    distinct, places = np.unique(rows, return_inverse=True)
+    n_unbound = int(np.searchsorted(distinct, 0))
+    return kept.take(distinct[n_unbound:]), places.reshape(rows.shape) - n_unbound
+
+
+def _counted(table: pa.Table, budget: Budget) -> pa.Table:
+    budget.find(len(table))
+    budget.hold(table.nbytes)
+    return table
 
 
 def _held(pieces: Iterator[pa.Table], budget: Budget) -> pa.Table:

@@ -13,7 +13,7 @@ Cost: a pass over the candidates per operator of the expression.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -359,6 +359,26 @@ def steady(column: pa.Array, how: str) -> Ints:
     if (values[valid] == NULL).any():
         raise Unsteady
     return _with_null(values, valid)
+
+
+def compared(kinds: Iterable[pa.DataType], op: str) -> str:
+    """How the sides of a comparison become integers that stay: "whole", "double", or "text" (codes that are equal or not)."""
+    known = [kind for kind in kinds if not pat.is_null(kind)]
+    families = {
+        "number" if numbers.is_number(kind) else "moment" if pat.is_timestamp(kind) else "text" if is_text(kind) else str(kind)
+        for kind in known
+    }
+    if len(families) > 1 or any(pat.is_decimal(kind) or pat.is_uint64(kind) or pat.is_nested(kind) for kind in known):
+        raise Unsteady
+    if families == {"text"}:
+        if op not in ("=", "!="):
+            raise Unsteady
+        return "text"
+    return "double" if any(map(pat.is_floating, known)) else "whole"
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pat.is_string(kind) or pat.is_large_string(kind))
 
 
 def _integers(column: pa.Array) -> tuple[Ints, Mask]:

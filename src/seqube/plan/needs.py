@@ -100,10 +100,13 @@ def needs_of(plan: Plan, unit: str) -> Needs:
 def why_replayed(plan: MatchPlan) -> str | None:
     """Why a stream's window is evaluated again at every step; None where matches go on from step to step.
 
-    Flat sequences go on: single events in order, with whatever is asked of them, and single events that must not be there.
+    Flat sequences go on: single events in order, with whatever is asked of them, and single events that must not be there. So do
+    nested queries by one of the published strategies, whose views are what is gone on with.
     """
     pattern = plan.pattern
-    if plan.is_nested or not isinstance(pattern, MatchSequence):
+    if plan.is_nested:
+        return "its sub-queries are evaluated in each partition" if plan.partition_by else None
+    if not isinstance(pattern, MatchSequence):
         return "it is no sequence of single events"
     if not all(isinstance(part, Scan) for part in (*pattern.parts, *pattern.absent)):
         return "its sequence has sub-queries"
