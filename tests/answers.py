@@ -36,11 +36,27 @@ def assert_equal_matches(text: str, events: Sequence[oracle.Event], hierarchy: A
     show(text, events, hierarchy)
     expected = oracle.matches(parse(text), events, hierarchy, MOMENTS if clock else "ms")
     found = run(text, events, hierarchy, clock)
-    rows = [{name: event and event["row"] for name, event in row.items() if name not in ("start", "end")} for row in found]
+    rows = [{name: rows_of(events) for name, events in row.items() if name not in ("start", "end")} for row in found]
     assert counted(rows) == counted(expected)
     for row in found:
-        times = [event["ts"] for name, event in row.items() if name not in ("start", "end") and event]
+        bound = [events for name, events in row.items() if name not in ("start", "end") and events]
+        times = [event["ts"] for events in bound for event in (events if isinstance(events, list) else [events])]
         assert (row["start"], row["end"]) == (min(times), max(times))
+
+
+def rows_of(bound: Any) -> Any:
+    """The row of an event, or the rows of a list of them."""
+    return tuple(event["row"] for event in bound) if isinstance(bound, list) else bound and bound["row"]
+
+
+def shown(row: dict[str, Any]) -> str:
+    """A match as hand-worked cases write it."""
+
+    def named(event: dict[str, Any] | None) -> str:
+        return f"{event['type']}{event['ts']}" if event else "-"
+
+    bound = [events for name, events in row.items() if name not in ("start", "end", "reached")]
+    return " ".join(f"[{' '.join(map(named, events))}]" if isinstance(events, list) else named(events) for events in bound)
 
 
 def counted(rows: list[dict[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:

@@ -44,6 +44,8 @@ What the page on meaning leaves open is decided here:
 (p) KEEP PARTIAL: a negation is asked of a run where the parts next to it are bound; one at the end, of a match. The first that
     cancels tells how far the run got.
 (q) A SEQ whose last part may be absent has no type it surely ends in: its triggers are the end times of its matches.
+(r) Functions are SQL's, one value at a time (`oracle_functions`): null where an argument is, save those that are about null. CASE
+    asks its conditions in order. What cannot be cast is null.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ from fractions import Fraction
 from itertools import pairwise, product
 from typing import Any
 
+import oracle_functions as functions
 from oracle_runs import Groups, Run, Runner, left_by_skip
 from oracle_values import (
     EPOCH,
@@ -535,6 +538,17 @@ class Partition:
                 return None if x is None else calculate("-", timedelta(0) if isinstance(x, timedelta) else 0, x)
             case tree.Arithmetic(op, left, right):
                 return calculate(op, *self.alike(self.value(left, env, names), self.value(right, env, names)))
+            case tree.Condition(predicate):
+                return self.truth(predicate, env, names)
+            case tree.Call("CASE", arguments):
+                for condition, chosen in zip(arguments[:-1:2], arguments[1::2], strict=True):
+                    if self.value(condition, env, names) is True:
+                        return self.value(chosen, env, names)
+                return self.value(arguments[-1], env, names)
+            case tree.Call("CAST", (operand, tree.Literal(made))):
+                return functions.cast(self.value(operand, env, names), str(made))
+            case tree.Call(function, arguments):
+                return functions.call(function, [self.value(argument, env, names) for argument in arguments])
         raise TypeError(f"not a value of one match: {node}")
 
     def _told(self, event: Event, name: str) -> Any:

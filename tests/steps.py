@@ -7,14 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from answers import rows_of
 from seqube.engine.operator import Operator
 from seqube.events import Events
 
 
 def rows(matches: pa.Table) -> list[dict[str, Any]]:
-    return [
-        {name: event and event["row"] for name, event in row.items() if name not in ("start", "end")} for row in matches.to_pylist()
-    ]
+    return [{name: rows_of(events) for name, events in row.items() if name not in ("start", "end")} for row in matches.to_pylist()]
 
 
 def feed(

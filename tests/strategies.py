@@ -176,12 +176,18 @@ class About:
 
     period: str | None
     durations: bool
+    repeated: tuple[Leaf, ...] = ()  # parts with a quantifier
 
 
 @dataclass(frozen=True)
 class Leaf:
     name: str
     variable: str
+    times: str = ""  # the quantifier
+
+    @property
+    def is_list(self) -> bool:
+        return self.times not in ("", "?", "??")
 
 
 @dataclass(frozen=True)
@@ -201,6 +207,7 @@ def queries(
     words: Sequence[str] = ("SEQ", "SEQ", "AND", "OR"),
     period: str | None = None,
     durations: bool = True,
+    repeats: bool = False,
 ) -> str:
     """The text of a valid query. `counted` asks for (or excludes) tuple-count windows, `words` names the operators to use.
 
@@ -208,9 +215,9 @@ def queries(
 
     Without `predicates` (and partitions) the structure alone decides, and far more of the matches live or die by their negations.
     """
-    pattern = draw(_skeletons(tuple(names), depth, tuple(words)))
+    pattern = draw(_skeletons(tuple(names), depth, tuple(words), repeats))
     positives = _positives(pattern)
-    about = About(period, durations)
+    about = About(period, durations, tuple(leaf for leaf in _leaves(pattern) if leaf.times))
     lines = [f"PATTERN {_write(draw, pattern, [], [], predicates and about)}"]
     if predicates and (where := _predicates(draw, positives, [], about)):
         lines.append("WHERE " + where)
@@ -234,8 +241,39 @@ def windows(draw: st.DrawFn, counted: bool | None = None, period: str | None = N
 
 
 @st.composite
-def _skeletons(draw: st.DrawFn, names: tuple[str, ...], depth: int, words: tuple[str, ...]) -> Operator:
+def _skeletons(draw: st.DrawFn, names: tuple[str, ...], depth: int, words: tuple[str, ...], repeats: bool = False) -> Operator:
     n_leaves = 0
+    n_repeats = 0
+
+    def times(word: str) -> str:
+        """A quantifier now and then; more than two of them would make more lists than anyone can read."""
+        nonlocal n_repeats
+        if not repeats or n_repeats == 2 or word in ("AND", "OR") or not draw(st.booleans()):
+            return ""
+        n_repeats += 1
+        written = draw(st.sampled_from(["?", "+", "*", "{2}", "{2,}", "{1,2}", "{,2}", "?", "+"]))
+        return written + "?" * (word != "SEQ" and draw(st.integers(0, 2)) == 2)
+
+    def steps(word: str) -> Operator:
+        """A NEXT or STRICT: types, now and then alternatives, and anything negated."""
+        nonlocal n_leaves
+        parts: list[tuple[bool, Leaf | Operator]] = []
+        for _ in range(draw(st.sampled_from([1, 2, 3, 3, 4]))):
+            negated = draw(st.sampled_from([False, False, False, False, True]))
+            if n_leaves < LEAVES - 1 and draw(st.integers(0, 5)) == 5:
+                n_leaves += 2
+                either = (
+                    Leaf(draw(st.sampled_from(names)), f"v{n_leaves - 1}"),
+                    Leaf(draw(st.sampled_from(names)), f"v{n_leaves}"),
+                )
+                parts.append((negated, Operator("OR", tuple((False, leaf) for leaf in either))))
+            elif n_leaves < LEAVES:
+                n_leaves += 1
+                parts.append((negated, Leaf(draw(st.sampled_from(names)), f"v{n_leaves}", "" if negated else times(word))))
+        if all(negated for negated, _ in parts):
+            n_leaves += 1
+            parts.append((False, Leaf(draw(st.sampled_from(names)), f"v{n_leaves}")))
+        return Operator(word, tuple(parts))
 
     def component(depth: int) -> Leaf | Operator:
         nonlocal n_leaves
@@ -246,15 +284,23 @@ def _skeletons(draw: st.DrawFn, names: tuple[str, ...], depth: int, words: tuple
 
     def operator(depth: int) -> Operator:
         word = draw(st.sampled_from(words))
+        if word in ("NEXT", "STRICT"):
+            return steps(word)
         n_parts = draw(st.sampled_from([1, 2, 2, 3, 3, 4]))
         parts: list[tuple[bool, Leaf | Operator]] = []
         while not parts or (len(parts) < n_parts and n_leaves < LEAVES):
-            parts.append((word != "OR" and draw(st.sampled_from([False, False, False, True, True])), component(depth - 1)))
+            negated = word != "OR" and draw(st.sampled_from([False, False, False, True, True]))
+            child = component(depth - 1)
+            parts.append((negated, replace(child, times=times(word)) if isinstance(child, Leaf) and not negated else child))
         if all(negated for negated, _ in parts):
             parts[0] = (False, parts[0][1])
         return Operator(word, tuple(parts))
 
     return operator(depth)
+
+
+def _leaves(part: Leaf | Operator) -> list[Leaf]:
+    return [part] if isinstance(part, Leaf) else [leaf for _, child in part.parts for leaf in _leaves(child)]
 
 
 def _positives(part: Leaf | Operator) -> list[str]:
@@ -270,7 +316,7 @@ def _write(draw: st.DrawFn, node: Operator, outer: list[str], outer_negated: lis
     items = []
     for negated, child in node.parts:
         if isinstance(child, Leaf):
-            text = f"{child.name} {child.variable}"
+            text = f"{child.name}{child.times} {child.variable}"
         else:  # inside a negation, a predicate on another negation would name two of them
             text = _write(draw, child, visible, [] if negated else negations, about)
         items.append("!" + text if negated else text)
@@ -286,7 +332,10 @@ def _predicates(draw: st.DrawFn, visible: list[str], negated: list[str], about: 
         absent = draw(st.sampled_from([[v] for v in negated] or [[]]))
         variables = visible + absent
         kind = draw(st.sampled_from(["local", "pair", "same", "chain", "any", "whole"])) if variables else "same"
-        if kind == "same":
+        lists = [leaf for leaf in about.repeated if leaf.variable in variables]
+        if lists and draw(st.booleans()):
+            conjuncts.append(draw(_of_lists(lists, variables)))
+        elif kind == "same":
             conjuncts.append(f"[{draw(st.sampled_from(KEYS))}]")
         elif kind == "chain" and len(variables) > 2:
             attribute = draw(st.sampled_from(["id", "x", "w", "u", "c"]))
@@ -298,6 +347,32 @@ def _predicates(draw: st.DrawFn, visible: list[str], negated: list[str], about: 
         else:
             conjuncts.append(draw(_locals(variables, about) if kind == "local" else _comparisons(variables, about)))
     return " AND ".join(conjuncts)
+
+
+@st.composite
+def _of_lists(draw: st.DrawFn, lists: Sequence[Leaf], variables: Sequence[str]) -> str:
+    """A predicate on the events of a list, or on it as a whole."""
+    leaf = draw(st.sampled_from(lists))
+    v, u = leaf.variable, draw(st.sampled_from(variables))
+    a, b = draw(st.sampled_from(NUMBERS)), draw(st.sampled_from(NUMBERS))
+    function = draw(st.sampled_from(["SUM", "AVG", "MIN", "MAX", "FIRST", "LAST"]))
+    choices = [
+        f"COUNT({v}) {draw(_comparators)} {draw(st.integers(0, 3))}",
+        f"{function}({v}.{a}) {draw(_comparators)} {draw(st.integers(-1, 3))}",
+        f"{function}({v}.{a}) {draw(_comparators)} {u}.{b}",
+        f"{v}.{a} {draw(_comparators)} {function}({v}.{a})",
+        f"({u}.{a} > 0 OR COUNT({v}) > 1)",
+        f"FIRST({v}.s) = {u}.s",
+        f"{v}.{a} = {u}.{a}",
+    ]
+    if leaf.is_list:
+        choices += [
+            f"{v}.{a} {draw(_comparators)} PREV({v}.{a})",
+            f"{v}.{a} BETWEEN PREV({v}.{a}) AND 2",
+            f"{v}.{a} + PREV({v}.{b}) > {u}.{a}",
+            f"PREV({v}.{a}) IS NOT NULL",
+        ]
+    return draw(st.sampled_from(choices))
 
 
 @st.composite
@@ -328,6 +403,24 @@ def _locals(draw: st.DrawFn, variables: Sequence[str], about: About) -> str:
         f"{v}.u {draw(_comparators)} 18446744073709551615",
         f"{v}.c + 0.2 {draw(_comparators)} 0.3",
     ]
+    choices += [
+        f"ABS({number}) {draw(_comparators)} 1",
+        f"SIGN({number}) = -1",
+        f"ROUND({v}.y) {draw(_comparators)} {v}.id",
+        f"FLOOR({v}.y) = CEIL({v}.x)",
+        f"COALESCE({v}.x, {v}.id, 0) {draw(_comparators)} 1",
+        f"NULLIF({v}.x, {v}.id) IS NULL",
+        f"LEAST({v}.x, {v}.id, 2) < GREATEST({v}.id, 0)",
+        f"CASE WHEN {number} > 0 THEN {v}.x WHEN {v}.f THEN {v}.id ELSE 1 END {draw(_comparators)} 1",
+        f"CASE {v}.s WHEN 'p' THEN 1 END IS NOT NULL",
+        f"{v}.s IS {draw(st.sampled_from(['', 'NOT ']))}DISTINCT FROM {v}.k",
+        f"{v}.s {draw(st.sampled_from(['', 'NOT ']))}LIKE {draw(st.sampled_from(_LIKE))}",
+        f"UPPER({v}.s) ILIKE 'P%'",
+        f"LENGTH({v}.s || {v}.k) {draw(_comparators)} 2",
+        f"SUBSTRING({v}.s, {draw(st.integers(-3, 3))}, 1) = 'p'",
+        f"CAST({v}.x AS STRING) || {v}.s RLIKE '^[0-9]p'",
+        f"CAST({v}.y AS BIGINT) = {v}.x",
+    ]
     if about.period is None:
         choices += [f"{v}.ts % 2 = 0", f"{v}.ts % 2 ms = 0", f"{v}.ts / 1 ms > 3"]
     else:
@@ -356,6 +449,13 @@ def _comparisons(draw: st.DrawFn, variables: Sequence[str], about: About) -> str
         f"{u}.k {draw(_comparators)} {v}.k",
         f"{u}.c {draw(st.sampled_from('+-*'))} {v}.c {draw(_comparators)} 0.3",
         f"{u}.w {draw(_comparators)} {v}.y",
+        f"ABS({u}.{a} - {v}.{b}) {draw(_comparators)} 1",
+        f"GREATEST({u}.x, {v}.x) {draw(_comparators)} LEAST({u}.id, {v}.id)",
+        f"{u}.{a} IS {draw(st.sampled_from(['', 'NOT ']))}DISTINCT FROM {v}.{b}",
+        f"COALESCE({u}.x, {v}.x, {u}.id) {draw(_comparators)} 1",
+        f"CASE WHEN {u}.{a} > {v}.{b} THEN {u}.x ELSE {v}.x END {draw(_comparators)} 1",
+        f"{u}.s || {v}.s LIKE {draw(st.sampled_from(_LIKE))}",
+        f"ROUND({u}.y - {v}.y) = {u}.x",
     ]
     if about.period is None:
         choices += [f"{v}.ts - {u}.ts < 3", f"{v}.ts - {u}.ts >= 2 ms", f"({v}.ts - {u}.ts) / 1 ms > 1.5"]
@@ -401,6 +501,10 @@ def _values(draw: st.DrawFn, variables: Sequence[str], about: About) -> str:
         f"{u}.{a} {draw(st.sampled_from(['+', '-', '*', '/']))} {v}.{b}",
         f"-{u}.{a} % 2",
         f"({u}.x + 1) * {v}.x - 3",
+        f"{u}.x > {v}.x OR {u}.s LIKE 'p'",
+        f"COALESCE({u}.x, {v}.x)",
+        f"CASE WHEN {u}.{a} > {v}.{b} THEN {u}.s ELSE {v}.s || '!' END",
+        f"ABS({u}.x - {v}.y)",
         f"{u}.c {draw(st.sampled_from('+-*'))} {draw(st.sampled_from(['0.1', '3', f'{v}.x', f'{v}.c']))}",
     ]
     if about.period is not None:
@@ -409,7 +513,23 @@ def _values(draw: st.DrawFn, variables: Sequence[str], about: About) -> str:
         choices += [f"({u}.ts - {v}.ts) / 1 s", f"{u}.ts + {v}.x * 1 ms"]
     if about.durations:
         choices += [f"{u}.d", f"{u}.d + {v}.d", f"{u}.d * 2", f"{u}.d / {v}.d", f"{u}.d % 1 s"]
+    lists = {leaf.variable for leaf in about.repeated if leaf.is_list}
+    if about.repeated and draw(st.booleans()):
+        v = draw(st.sampled_from(about.repeated)).variable
+        function = draw(st.sampled_from(["SUM", "AVG", "MIN", "MAX", "FIRST", "LAST"]))
+        if v in variables:
+            choices = [
+                f"{function}({v}.{a})",
+                f"COUNT({v})",
+                f"{v}.{a}",
+                f"{v}.s",
+                f"LAST({v}.ts) - FIRST({v}.ts)",
+                f"COUNT({v}) * 2",
+            ]
+    if {u, v} & lists and not choices[0].startswith(("SUM", "AVG", "MIN", "MAX", "FIRST", "LAST")):
+        choices = [f"{u}.{a}", f"{v}.s", f"{u}.ts"]  # a list is returned as it is
     return draw(st.sampled_from(choices))
 
 
+_LIKE = ["'p'", "'_'", "'%p%'", "'it''%'", "''", "'p_%'"]
 _comparators = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])

@@ -86,6 +86,17 @@ def test_run_shows_each_result_as_a_table(seqube: Command) -> None:
     assert done.err == ""
 
 
+def test_values_for_parameters(seqube: Command) -> None:
+    asked = ("--query", "A a WHERE a.id > :least AND a.s = :s WITHIN 1 RETURN a.id AS id", "--events", "few.csv", "--json")
+    Path("few.csv").write_text("ts,type,id,s\n1,A,1,p q\n2,A,2,p q\n3,A,3,\n")
+    found = seqube("run", *asked, "--param", "least=1", "--param", "s=p q")
+    assert found.document["results"]["query"]["rows"] == [{"id": 2}]
+    assert "a.id > 1" in seqube("explain", *asked[:-1], "--param", "least=1", "--param", "s=p q").out
+    assert "there is no value for :s" in seqube("run", *asked, "--param", "least=1").err
+    assert "the query has no parameter :leest" in seqube("run", *asked, "--param", "leest=1").err
+    assert seqube("run", *asked, "--param", "least").code == 2
+
+
 def test_run_as_json_prints_one_object_and_nothing_else(seqube: Command) -> None:
     done = seqube(*RUN, "--json")
     assert done.code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -66,3 +67,31 @@ def test_no_test_is_imported_by_another() -> None:
         for line in re.findall(r"^ *(?:from|import) +[\w.]*\btest_\w+.*$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     }
     assert not borrowed
+
+
+# ---------------------------------------------------------------- how long things are
+
+
+def sources() -> list[Path]:
+    return sorted((ROOT / "src" / "seqube").rglob("*.py"))
+
+
+def length_of(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def test_the_story_is_on_a_screen_and_a_half() -> None:
+    assert length_of(ROOT / "src" / "seqube" / "query.py") <= 150
+
+
+def test_no_function_is_too_long() -> None:
+    """Kernels aside, which are one loop."""
+    long = {}
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+                length = node.end_lineno - node.lineno + 1
+                kernels = {name.id for name in node.decorator_list if isinstance(name, ast.Name)} & {"kernel", "kernel_part"}
+                if length > 80 and not kernels:
+                    long[f"{path.name}: {node.name}"] = length
+    assert long == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -25,7 +26,12 @@ def matches_of(query: str, text: str) -> list[tuple[int, ...]]:
     )
     table = sq.run(query, sq.Events(events, unit="s")).table
     variables = [name for name in table.column_names if name not in ("start", "end")]
-    return sorted(tuple(row[name]["ts"] for name in variables if row[name]) for row in table.to_pylist())
+    return sorted(tuple(time for name in variables for time in times_of(row[name])) for row in table.to_pylist())
+
+
+def times_of(bound: Any) -> list[int]:
+    """The times of an event, of a list of them, or of none."""
+    return [event["ts"] for event in bound] if isinstance(bound, list) else [bound["ts"]] if bound else []
 
 
 def test_the_page_has_its_tables() -> None:

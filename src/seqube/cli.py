@@ -102,6 +102,9 @@ HierarchyPath = Annotated[Path | None, typer.Option("--hierarchy", metavar="H.ya
 OnSpark = Annotated[bool, typer.Option("--spark", help="On Spark, for logs too large for this process.")]
 Master = Annotated[str | None, typer.Option(metavar="URL", help="The Spark to use; this machine, local[*], unless given.")]
 Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; may be given more than once.")]
+Param = Annotated[
+    list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A value for :NAME; may be given more than once.")
+]
 Strategy = Annotated[str, typer.Option(help="How to evaluate; auto takes the cheapest.")]
 
 
@@ -117,14 +120,18 @@ def _place(on_spark: bool, master: str | None, conf: list[str] | None) -> Settin
     return None
 
 
-def _settings(master: str | None, conf: list[str] | None) -> Settings:
-    settings = {}
-    for text in conf or ():
+def _pairs(given: list[str] | None, option: str) -> dict[str, str]:
+    found = {}
+    for text in given or ():
         key, equals, value = text.partition("=")
         if not (key and equals):
-            raise typer.BadParameter(f"{text!r} is not a key, =, and a value", param_hint="--conf")
-        settings[key] = value
-    return settings | ({"spark.master": master} if master else {})
+            raise typer.BadParameter(f"{text!r} is not a key, =, and a value", param_hint=option)
+        found[key] = value
+    return found
+
+
+def _settings(master: str | None, conf: list[str] | None) -> Settings:
+    return _pairs(conf, "--conf") | ({"spark.master": master} if master else {})
 
 
 def _version(wanted: bool) -> None:
@@ -156,6 +163,7 @@ def run(
         Format | None, typer.Option("--format", help="What --out writes, parquet unless given; without --out, what is printed.")
     ] = None,
     strategy: Strategy = "auto",
+    param: Param = None,
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows of each result.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     on_spark: OnSpark = False,
@@ -167,7 +175,7 @@ def run(
     truncate: Annotated[bool, typer.Option("--truncate", help="At a limit, keep the matches so far; not with --spark.")] = False,
 ) -> None:
     """Run queries over events, and show or write their results."""
-    queries = _read_queries(query, text)
+    queries = _read_queries(query, text, param)
     asked: dict[str, Any] = {"max_matches": max_matches, "max_state_bytes": max_state_bytes, "max_seconds": max_seconds}
     asked |= {"on_limit": "truncate"} if truncate else {}
     limits = replace(LIMITS, **{name: value for name, value in asked.items() if value is not None})
@@ -336,12 +344,13 @@ def explain(
     unit: Unit = "ms",
     hierarchy: HierarchyPath = None,
     strategy: Strategy = "auto",
+    param: Param = None,
     on_spark: Annotated[bool, typer.Option("--spark", help="How Spark splits it, and what is pushed to the files.")] = False,
     master: Master = None,
     conf: Conf = None,
 ) -> None:
     """Show the plan of each query, its alternatives and why it was taken."""
-    queries = _read_queries(query, text)
+    queries = _read_queries(query, text, param)
     concepts = _read_hierarchy(hierarchy)
     settings = _place(on_spark, master, conf)
     if settings is not None:
@@ -349,7 +358,7 @@ def explain(
         from seqube.spark.failures import spark_errors
         from seqube.spark.ingest import load_files
 
-        columns = {"type": type_column, "time": time_column, "unit": unit}
+        columns: dict[str, Any] = {"type": type_column, "time": time_column, "unit": unit}
         with spark_errors(events):
             frame = load_files(sqs.session(**settings), events)
             for name, parsed in queries.items():
@@ -375,6 +384,7 @@ def forecast(
     ] = None,
     file_format: Annotated[Format, typer.Option("--format", help="The kind of file that --out writes.")] = Format.parquet,
     strategy: Strategy = "auto",
+    param: Param = None,
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many predictions.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     on_spark: OnSpark = False,
@@ -383,9 +393,12 @@ def forecast(
 ) -> None:
     """Predict what comes next by episode rules, and say how the predictions turned out (on Spark: only predict)."""
     import seqube as sq
-    from seqube.predict.forecasts import read_rules
 
-    known, concepts, settings = read_rules(rules), _read_hierarchy(hierarchy), _place(on_spark, master, conf)
+    known, concepts, settings = (
+        sq.Rules.load(rules, params=_params(param)),
+        _read_hierarchy(hierarchy),
+        _place(on_spark, master, conf),
+    )
     if settings is not None:
         place = None if folder is None else places_for(folder, ["predictions"], file_format)["predictions"]
         found = _forecast_on_spark(settings, known, events, place, type_column, time_column, unit, concepts, strategy, limit)
@@ -597,8 +610,17 @@ def demo() -> None:
     take_tour(out)
 
 
-def _read_queries(path: Path | None, text: str | None) -> dict[str, Query]:
+def _params(given: list[str] | None) -> dict[str, Any]:
+    """Values for parameters, each of the kind that it is written as."""
+    from seqube.language.parameters import read_parameter
+
+    return {name: read_parameter(value) for name, value in _pairs(given, "--param").items()}
+
+
+def _read_queries(path: Path | None, text: str | None, given: list[str] | None = None) -> dict[str, Query]:
+    """The queries of a file or a text, with the values that are given for their parameters."""
     from seqube.language import parse_file
+    from seqube.language.parameters import fill, refuse_unknown
 
     if (path is None) == (text is None):
         raise typer.BadParameter("give a query file or --query TEXT, one of the two")
@@ -609,7 +631,9 @@ def _read_queries(path: Path | None, text: str | None) -> dict[str, Query]:
             raise typer.BadParameter(f"cannot read the query file {path}: {error}") from None
     assert text is not None
     try:
-        return parse_file(text)
+        queries, values = parse_file(text), _params(given)
+        refuse_unknown(queries.values(), values)
+        return {name: fill(query, values) for name, query in queries.items()}
     except QueryError:
         if path is not None:
             note(f"in {path}:")

@@ -26,6 +26,7 @@ from seqube.arguments import checked
 from seqube.errors import PlanError, did_you_mean
 from seqube.events import Events, Hierarchy
 from seqube.language import parse
+from seqube.language.parameters import Params, fill, refuse_unknown
 from seqube.language.tree import (
     Aggregate,
     Attribute,
@@ -60,6 +61,7 @@ class Cube:
     - `events`: as for `run`, with `type`, `time` and `unit`.
     - `query`: a text or a `Query`, of one SEQ without nesting.
     - `hierarchy`: the concepts that `roll_up` and `drill_down` walk along.
+    - `params`: values for the parameters of the query (`:limit`), by name.
 
     >>> concepts = sq.Hierarchy.from_dict({"Computer": ["DELL", "INTC"], "Finance": ["QQQ"]})
     >>> trades = pa.table({"type": ["DELL", "INTC", "QQQ"], "ts": [1, 2, 3]})
@@ -78,10 +80,12 @@ class Cube:
         type: str = "type",
         time: str = "ts",
         unit: str = "ms",
+        params: Params | None = None,
     ) -> None:
         self.events = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
         self.hierarchy = hierarchy
-        self.query = _flat(parse(query) if isinstance(query, str) else query)
+        refuse_unknown([query], params or {})
+        self.query = _flat(fill(parse(query) if isinstance(query, str) else query, params or {}))
         self.move = ""  # what led here
         prepare(self.query, self.events, hierarchy)  # so that a wrong query is told at once
 

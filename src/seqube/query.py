@@ -10,7 +10,6 @@ explain  plan, statistics -> its reasons   plan
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from seqube.arguments import checked
@@ -18,10 +17,10 @@ from seqube.engine.limits import Limits, Named, read_limits
 from seqube.errors import Problem, QueryError
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
+from seqube.language.parameters import Params, fill, refuse_unknown
 from seqube.language.spelling import check_types
 from seqube.plan.explain import Explanation, explain_workload
 from seqube.plan.needs import Plan
-from seqube.plan.notes import notes_on
 from seqube.plan.optimizer import ALONE, WorkloadPlan, optimize
 
 if TYPE_CHECKING:
@@ -40,6 +39,7 @@ def run(
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
     strategy: str = ...,
+    params: Params | None = ...,
     limits: Limits | None = ...,
     **named: Unpack[Named],
 ) -> Result: ...
@@ -53,6 +53,7 @@ def run(
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
     strategy: str = ...,
+    params: Params | None = ...,
     limits: Limits | None = ...,
     **named: Unpack[Named],
 ) -> Results: ...
@@ -66,6 +67,7 @@ def run(
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
+    params: Params | None = None,
     limits: Limits | None = None,
     **named: Unpack[Named],
 ) -> Result | Results:
@@ -76,6 +78,7 @@ def run(
     - `type`, `time`, `unit`: the columns with the type and the time, and the unit of integer times. An `Events` has its own.
     - `hierarchy`: the concepts above the event types, a `Hierarchy`.
     - `strategy`: how to evaluate; "auto" takes what is expected to cost least, and `explain` says what there is.
+    - `params`: values for the parameters of the query (`:limit`), by name: numbers, strings, times, durations, and lists for IN.
     - `limits`: what each query may use. Past that it is a `LimitError`, or, with `on_limit="truncate"`, its matches so far, marked.
     - `named`: the same limits one by one: `max_matches=1_000`.
 
@@ -89,7 +92,7 @@ def run(
 
     limits = read_limits(limits, named, may_truncate=True)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    results = run_workload(plan(query, stream, hierarchy, strategy), stream, limits)
+    results = run_workload(plan(query, stream, hierarchy, strategy, params), stream, limits)
     return Results(results) if isinstance(query, Mapping) else results[ALONE]
 
 
@@ -103,10 +106,11 @@ def explain(
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
+    params: Params | None = None,
 ) -> Explanation:
     """How a query, or a workload, is run over these events, and why: an `Explanation`.
 
-    - `query`, `events`, `type`, `time`, `unit`, `hierarchy`, `strategy`: as for `run`. Without events there are no numbers in it.
+    - `query`, `events`, `type`, `time`, `unit`, `hierarchy`, `strategy`, `params`: as for `run`. Without events it has no numbers.
 
     >>> print(sq.explain("SEQ(A a, B b, [id]) WITHIN 5 min"))
     return matches
@@ -118,21 +122,25 @@ def explain(
        └─ scan B as b
     """
     stream = events if events is None or isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    return explain_workload(plan(query, stream, hierarchy, strategy), stream.statistics if stream is not None else None)
+    return explain_workload(plan(query, stream, hierarchy, strategy, params), stream.statistics if stream is not None else None)
 
 
 def plan(
-    query: str | Query | Workload, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto"
+    query: str | Query | Workload,
+    events: Events | None,
+    hierarchy: Hierarchy | None = None,
+    strategy: str = "auto",
+    params: Params | None = None,
 ) -> WorkloadPlan:
     """One query or several, checked against the events they are for, and planned."""
     by_name = query if isinstance(query, Mapping) else {ALONE: query}
-    queries = {name: bind(text, events, hierarchy) for name, text in by_name.items()}
+    refuse_unknown(by_name.values(), params or {})
+    queries = {name: bind(text, events, hierarchy, params) for name, text in by_name.items()}
     if events is None:
         return optimize(queries, hierarchy, None, strategy)
-    from seqube.engine.workload import measure
+    from seqube.engine.workload import plan_measured
 
-    notes = {name: notes_on(bound, events, hierarchy) for name, bound in queries.items()}
-    return replace(optimize(queries, hierarchy, measure(queries, events, hierarchy), strategy), notes=notes)
+    return plan_measured(queries, events, hierarchy, strategy)
 
 
 def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> Plan:
@@ -140,13 +148,13 @@ def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | No
     return plan(query, events, hierarchy, strategy).plans[ALONE]
 
 
-def bind(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None) -> Query:
+def bind(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, params: Params | None = None) -> Query:
     """A query, checked against the columns and the types of the events it is for."""
     if not isinstance(query, str | Query):
         raise QueryError(Problem(f"a query is a text or a parsed Query, not a {type(query).__name__}"))
     schema = events.schema if events is not None else None
-    bound = parse(query, schema) if isinstance(query, str) else query
-    if bound is query:
+    bound = parse(query, schema, params) if isinstance(query, str) else fill(query, params or {})
+    if isinstance(query, Query):
         check(bound, schema)
     if events is not None:
         check_types(bound, events.type_names, hierarchy)

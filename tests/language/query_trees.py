@@ -29,7 +29,8 @@ names = st.sampled_from(["A", "B", "price", "é", "x_1", "start"]) | st.sampled_
 int64 = st.integers(-(2**63), 2**63 - 1)
 strings = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
 numbers = st.integers(-5, 5) | int64 | st.floats(allow_nan=False, allow_infinity=False)
-literals = st.builds(tree.Literal, numbers | strings | st.booleans() | st.none())
+parameters = st.builds(tree.Parameter, st.sampled_from(["p", "Q_1"]))
+literals = st.builds(tree.Literal, numbers | strings | st.booleans() | st.none()) | parameters
 
 Visible = list[tuple[str, tuple[int, ...]]]
 
@@ -126,6 +127,9 @@ class Builder:
             return tree.Among(self.attribute(usable), tuple(self.draw(st.lists(literals, min_size=1, max_size=4))), self.flip())
         if choice == 3:
             return tree.Between(self.value(usable, 1), self.value(usable, 1), self.value(usable, 1), self.flip())
+        if choice == 4 and self.flip():
+            name, pattern = self.draw(st.sampled_from(["LIKE", "RLIKE", "IS DISTINCT FROM"])), tree.Literal(self.draw(strings))
+            return tree.IsTrue(tree.Call(name, (self.attribute(usable), pattern)))
         if choice == 4:
             return tree.IsNull(self.value(usable, 1), self.flip())
         if choice == 5:
@@ -148,10 +152,12 @@ class Builder:
         return tree.OfList(function, Attribute(named.variable, "ts") if OF_LISTS[function].of_events else named)
 
     def value(self, usable: list[str], depth: int) -> Value:
-        choice = self.draw(st.integers(0, 5 if depth else 2))
+        choice = self.draw(st.integers(0, 6 if depth else 2))
         before = [name for name in usable if name in self.lists]
         if self.in_condition and before and self.draw(st.integers(0, 3)) == 0:
             return tree.Prev(Attribute(self.draw(st.sampled_from(before)), self.draw(names)))
+        if choice == 6:
+            return self.call(usable, depth - 1)
         if choice == 0:
             return tree.Literal(self.draw(numbers))
         if choice == 1:
@@ -166,6 +172,26 @@ class Builder:
         return tree.Arithmetic(
             self.draw(st.sampled_from(["+", "-", "*", "/", "%"])), self.value(usable, depth - 1), self.value(usable, depth - 1)
         )
+
+    def call(self, usable: list[str], depth: int) -> Value:
+        """A function of values that may be anything, and itself is."""
+        one, other = self.attribute(usable), self.attribute(usable)
+        choices: list[Value] = [
+            tree.Call("ABS", (one,)),
+            tree.Call("COALESCE", (one, other, tree.Literal(None))),
+            tree.Call("ROUND", (self.value(usable, depth), tree.Literal(2))),
+            tree.Call("CASE", (tree.Condition(self.predicate(usable, depth)), one, tree.Literal(None))),
+            tree.Call("CASE", (one, other, tree.Condition(tree.IsNull(one)), other, one)),
+            tree.Call("CAST", (one, tree.Literal("DECIMAL(10, 2)"))),
+            tree.Call("EXTRACT", (tree.Literal("HOUR"), tree.Call("DATE_TRUNC", (tree.Literal("day"), one)))),
+        ]
+        if usable:
+            choices.append(tree.Call("LENGTH", (tree.Call("CONCAT", (one, tree.Literal("'"), other)),)))
+        found = self.draw(st.sampled_from(choices))
+        nested = isinstance(found, tree.Call) and any(
+            isinstance(argument, tree.Condition) and isinstance(argument.predicate, tree.IsTrue) for argument in found.arguments
+        )
+        return one if nested else found  # a value that is true needs no condition around it
 
     # ---- clauses
 

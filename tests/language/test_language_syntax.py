@@ -14,7 +14,7 @@ DOT = 'a name with a dot in it takes double quotes: "com.acme.Order"'
 STRAIGHT = "strings take straight single quotes: 'A'"
 ONE = "one query at a time; a file holds several, each headed by a line -- name: hygiene"
 CLOSE = "end it with a single quote; a quote inside a string is written twice: 'it''s'"
-FUNCTIONS = "there are SEQ, NEXT, STRICT, AND, OR, COUNT, SUM, AVG, MIN, MAX, STDDEV, VARIANCE, FIRST, LAST, PREV"
+TYPES = "there are BIGINT, DOUBLE, DECIMAL, STRING, BOOLEAN, TIMESTAMP"
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ FUNCTIONS = "there are SEQ, NEXT, STRICT, AND, OR, COUNT, SUM, AVG, MIN, MAX, ST
         ("SEQ(A a) 5 min", "expected a clause such as WITHIN after ')', found '5 min'", 1, 10, "a window is written WITHIN 5 min"),
         ("SEQ(A a) WITHN 5 min", "expected a clause such as WITHIN after ')', found 'WITHN'", 1, 10, "did you mean WITHIN?"),
         ("WHERE a.x = 3 PATTERN A", "WHERE stands before the pattern", 1, 8, START),
-        ("SEQUENCE(A) WITHIN 5", "there is no operator or function 'SEQUENCE'", 1, 9, FUNCTIONS),
+        ("SEQUENCE(A) WITHIN 5", "there is no operator or function 'SEQUENCE'", 1, 9, None),
         ("SEQ(A, XOR(B)) WITHIN 5", "there is no operator or function 'XOR'", 1, 11, "did you mean OR?"),
         ("A WITHIN 5 AGG SUMM(A.x)", "there is no operator or function 'SUMM'", 1, 20, "did you mean SUM?"),
         ('SEQ(A a, a.x = "foo") WITHIN 5', '"foo" is a name, not a string', 1, 16, QUOTES),
@@ -64,7 +64,14 @@ FUNCTIONS = "there are SEQ, NEXT, STRICT, AND, OR, COUNT, SUM, AVG, MIN, MAX, ST
         ("A WHERE `foo WITHIN 5", "this name is not closed", 1, 9, "end it with a backtick"),
         ("A WHERE A.x = ‘foo’ WITHIN 5", "‘ is a typographic quote", 1, 15, STRAIGHT),
         ("A WHERE A.x && A.y WITHIN 5", "'&' is not an operator", 1, 13, "write AND"),
-        ("A WHERE A.x || A.y WITHIN 5", "'|' is not an operator", 1, 13, "write OR"),
+        ("A WHERE A.x | A.y WITHIN 5", "'|' is not an operator", 1, 13, "write OR"),
+        ("A WHERE A.x || A.y WITHIN 5", "a string is not a condition", 1, 9, "|| puts texts behind each other: write OR"),
+        ("A WHERE hour(A.ts) = 9 WITHIN 5", "there is no operator or function 'hour'", 1, 13, "EXTRACT(HOUR FROM ...)"),
+        ("A WHERE rond(A.x) = 9 WITHIN 5", "there is no operator or function 'rond'", 1, 13, "did you mean ROUND?"),
+        ("A WHERE xyzzy(A.x) = 9 WITHIN 5", "there is no operator or function 'xyzzy'", 1, 14, None),
+        ("A WHERE ROUND() = 9 WITHIN 5", "ROUND does not take 0 arguments", 1, 9, "write ROUND(x1[, x2])"),
+        ("A WHERE ABS(A.x, 2) = 9 WITHIN 5", "ABS does not take 2 arguments", 1, 9, "write ABS(x)"),
+        ("A WHERE CAST(A.x AS blob) = 9 WITHIN 5", "there is no type 'blob' to make of a value", 1, 21, TYPES),
         ("A # all\nWITHIN 5", "unexpected character '#'", 1, 3, "comments start with --"),
         ("A WHERE A.x /* all */ WITHIN 5", "'/*' does not start a comment", 1, 14, "comments start with --"),
         ("SEQ(ER-Triage) WITHIN 5", "expected a variable, ',' or ')' after 'ER', found '-'", 1, 7, SPECIAL),
@@ -174,3 +181,44 @@ def test_the_caret_points_into_the_text() -> None:
         "          ^\n"
         "  hint: is a comma missing before it?"
     )
+
+
+# ---------------------------------------------------------------- a first day
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("SEQ(ER Sepsis Triage t, B b) WITHIN 5", 'a name of several words takes double quotes: "ER Sepsis Triage"'),
+        ("SEQ(21 a, B b) WITHIN 5", 'a name that begins with a digit takes double quotes: "21"'),
+        ("SEQ('ER Triage' t, B b) WITHIN 5", 'a name takes double quotes, single ones are for strings: "ER Triage"'),
+        ("SEQ(A a B b) WITHIN 5", "is a comma missing before it?"),
+        ("SEQ(A a, B b) WHERE hour(a.ts) = 3 WITHIN 5", "EXTRACT(HOUR FROM ...)"),
+        ("SEQ(A a, B b) WITHIN 5 AGG MEAN(a.x)", "did you mean AVG?"),
+        ("SEQ(A a, B b) WHERE qwertz(a.x) = 1 WITHIN 5", None),
+        ("SEQ(A a, B b) WITHIN 5 min LAMIT 5", None),
+    ],
+)
+def test_a_hint_is_something_that_then_works(text: str, hint: str | None) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse(text)
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("SEQ(A a, B b) WHERE c.x > 1 WITHIN 5 RETURN a.x +", ["there is no variable 'c'", "the query ends too early"]),
+        ("SEQ(A a, B b) WHERE a.x > > 1 AGG SUM(d.x) WITHIN 5", ["expected a value after '>'", "there is no variable 'd'"]),
+        ("SEQ(A a, B b) WITHIN 5 AGG COUNT(* HAVING COUNT(*) > 1", ["expected"]),
+        ("SEQ(A a, B b) WITHIN 5 AGG COUNT(*) + HAVING COUNT(*) > 1", ["value is missing before HAVING"]),
+        ("SEQ(A a B b) WHERE c.x > 1 WITHIN 5", ["expected"]),
+        ("SEQ(A a, B b) WHERE a.x = 'WITHIN' 5 RETURN q.x WITHIN 5", ["expected", "there is no variable 'q'"]),
+    ],
+)
+def test_a_clause_that_cannot_be_read_does_not_hide_what_is_wrong_in_others(text: str, messages: list[str]) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse(text)
+    assert len(caught.value.problems) == len(messages), str(caught.value)
+    for problem, message in zip(caught.value.problems, messages, strict=True):
+        assert message in problem.message

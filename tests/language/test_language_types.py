@@ -48,6 +48,10 @@ def problems(
         "(b.ts - a.ts) / 1 s > 5 AND (b.ts - a.ts) * 2 < a.stay / 3 AND -a.stay < 1 s AND a.stay % 1 min = 0 s",
         "a.price = NULL AND a.tags IS NULL",
         "[id] AND [type]",
+        "ROUND(a.price, 2) = ABS(b.id) AND LOWER(a.ward) LIKE 'x%' AND EXTRACT(HOUR FROM a.ts) < 9",
+        "COALESCE(a.price, 0) > 1 AND COALESCE(a.ts, '2024-03-01') < b.ts AND ABS(b.ts - a.ts) < 5 min",
+        "CASE WHEN a.infused THEN a.price ELSE NULL END > 1 AND CAST(a.price AS STRING) || a.ward = 'x'",
+        "(a.price > 1) = b.infused AND (a.price > 1) IS NULL AND LEAST(a.stay, 1 h) < b.ts - a.ts",
     ],
 )
 def test_what_fits(predicate: str) -> None:
@@ -98,10 +102,42 @@ def test_integer_time_is_a_number(predicate: str) -> None:
             "use a column of numbers, strings or times",
         ),
         ("[idd]", "the events have no column 'idd'", 22, "did you mean 'id'?"),
+        ("LOWER(a.price) = 'x'", "LOWER of a.price (a number)", 27, "make it a text: CAST(... AS STRING)"),
+        ("ABS(a.ward) = 1", "ABS of a.ward (a string)", 25, "ABS takes numbers or durations"),
+        ("a.price LIKE 'x'", "LIKE of a.price (a number)", 21, "make it a text: CAST(... AS STRING)"),
+        (
+            "a.ward LIKE b.ward",
+            "LIKE takes a string in single quotes here, as it stands in the query",
+            33,
+            "write s [NOT] LIKE 'pattern'",
+        ),
+        ("ROUND(a.price, b.id) = 1", "ROUND takes a whole number here, as it stands in the query", 36, "write ROUND(x1[, x2])"),
+        ("COALESCE(a.price, 'x') IS NULL", "COALESCE of a.price (a number) and a string", 39, "they must be of one kind"),
+        ("CASE WHEN a.price THEN 1 END = 1", "a number is not a condition", 31, "compare it with something"),
+        ("CASE WHEN TRUE THEN 1 ELSE 'x' END = 1", "CASE of a number and a string", 48, "they must be of one kind"),
+        (
+            "EXTRACT(SOON FROM a.ts) = 1",
+            "EXTRACT knows no 'SOON'",
+            29,
+            "there are YEAR, QUARTER, MONTH, WEEK, DAY, DOW, DOY, HOUR, MINUTE, SECOND",
+        ),
+        ("EXTRACT(HOUR FROM a.price) = 1", "EXTRACT of a.price (a number)", 39, "EXTRACT takes times"),
+        ("CAST(a.stay AS BIGINT) = 1", "a duration has no unit to be a number in", 21, "divide it by one: (b.ts - a.ts) / 1 s"),
+        ("CAST(a.ts AS BIGINT) = 1", "a time cannot be made a BIGINT", 21, "take a part of it: EXTRACT(HOUR FROM a.ts)"),
+        ("CAST(a.id AS TIMESTAMP) = a.ts", "a number cannot be made a time", 21, ISO),
+        ("UPPER(a.ward) > 3", "a string is compared with a number", 21, "strings are written in single quotes"),
     ],
 )
 def test_what_does_not_fit(predicate: str, message: str, column: int, hint: str | None) -> None:
     assert problems(f"SEQ(A a, B b) WHERE {predicate} WITHIN 5") == [(message, column, hint)]
+
+
+def test_integer_times_have_no_calendar() -> None:
+    (problem,) = problems("A a WHERE EXTRACT(HOUR FROM a.ts) = 9 WITHIN 5", INTEGERS)
+    assert problem[::2] == (
+        "EXTRACT of a.ts (a number)",
+        "where times are integers they have no calendar: give the events a column of timestamps",
+    )
 
 
 @pytest.mark.parametrize(

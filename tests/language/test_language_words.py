@@ -9,9 +9,9 @@ import pytest
 
 import seqube
 from seqube.language import parse
-from seqube.language.functions import FUNCTIONS
+from seqube.language.functions import FUNCTIONS, PLAIN_CALLS, VALUE_FUNCTIONS
 from seqube.language.parser import _parser
-from seqube.language.words import CALLED, CLAUSE_WORDS, COUNTED, KEYWORDS, OPERATORS
+from seqube.language.words import CALLED, CLAUSE_WORDS, COLOURED, COUNTED, KEYWORDS, OF_FUNCTIONS, OPERATORS
 from seqube.language.writer import write
 
 TERMINALS = {terminal.name: terminal.pattern for terminal in _parser().terminals}
@@ -27,12 +27,18 @@ def test_the_grammar_has_these_keywords() -> None:
     words = {name.lstrip("_"): re.match(r"([a-z]+)\\b", pattern.value) for name, pattern in TERMINALS.items()}
     spelled = {name: found[1].upper() for name, found in words.items() if found is not None}
     assert all(name == word for name, word in spelled.items())
-    assert set(spelled) | set(CALLED) == set(KEYWORDS)
+    assert set(spelled) | set(CALLED) == set(KEYWORDS) | set(spelled) & set(OF_FUNCTIONS)
 
 
 def test_the_grammar_has_these_operators_and_functions() -> None:
     assert alternatives("OPERATOR") == set(OPERATORS)
     assert alternatives("FUNCTION") == set(FUNCTIONS)
+
+
+def test_the_grammar_has_these_functions() -> None:
+    assert set(TERMINALS["CALLED"].value.split("(?:")[1].split(")")[0].split("|")) == set(PLAIN_CALLS)
+    assert {"CASE", "CAST", "EXTRACT"} <= set(TERMINALS)
+    assert {name for name in VALUE_FUNCTIONS if " " not in name} <= set(COLOURED)
 
 
 def test_what_begins_a_clause_does_so_in_the_grammar() -> None:

@@ -106,8 +106,9 @@ def long_stream(n: int = 6_000, seed: int = 7) -> Events:
 
 @pytest.mark.parametrize("name", LONG)
 @pytest.mark.parametrize("size", [1, 37, 1_000])
-def test_long_streams(name: str, size: int) -> None:
+def test_long_streams(monkeypatch: pytest.MonkeyPatch, name: str, size: int) -> None:
     """As many steps as it takes for arrays to fill, chunks to be put together and keys to be forgotten."""
+    monkeypatch.setattr(matching, "SLACK", 200)
     events = long_stream(600 if size == 1 else 6_000)
     plan = plan_matches(parse(LONG[name]))
     pieces = [(start, min(start + size, len(events))) for start in range(0, len(events), size)]
@@ -116,3 +117,40 @@ def test_long_streams(name: str, size: int) -> None:
     assert why_replayed(plan) is None
     assert len(whole) > 5
     assert counted(rows(found)) == counted(rows(whole))
+
+
+# ---------------------------------------------------------------- negated sub-queries: the latest start, in stages
+
+NEGATED = (
+    "SEQ(A a, !SEQ(B b, C c), D d)",
+    "SEQ(A a, !AND(B b, C c), D d)",
+    "SEQ(!SEQ(B b, C c), A a, D d)",
+    "SEQ(!AND(B b, C c, b.x > 1), A a, !SEQ(B e, B f), D d)",
+    "SEQ(A a, !SEQ(B b, C c, A e), D d, [id])",
+    "SEQ(A a, !AND(B b, C c), D d, [id])",
+    "SEQ(A a, !SEQ(B b, C c, b.x = 2 OR b.x IS NULL), B e, !SEQ(C f, A g), D d)",
+    "SEQ(A a, !SEQ(B b, C c), D d, !B e, [id])",
+)
+
+
+@pytest.mark.parametrize("window", ["WITHIN 9", "WITHIN 7 EVENTS", "WITHIN 9 PARTITION BY k"])
+@pytest.mark.parametrize("pattern", NEGATED)
+@given(data=st.data(), events=streams(max_time=12))
+def test_negated_subqueries_in_stages(pattern: str, window: str, data: st.DataObject, events: list[oracle.Event]) -> None:
+    text = f"{pattern} {window}"
+    assert why_replayed(plan_matches(parse(text))) is None
+    assert_goes_on(data, text, events)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "SEQ(A a, !SEQ(B b, !C c, D e), D d)",  # a negation inside
+        "SEQ(A a, !SEQ(B b, C c, b.x < c.x), D d)",  # more than keys between its parts
+        "SEQ(A a, !SEQ(B b, C c, b.id = c.id), D d)",  # a key of its own
+        "SEQ(A a, !AND(B b, B c), D d)",  # one event could be two parts
+        "SEQ(A a, D d, !SEQ(B b, C c))",  # the earliest end is asked, not the latest start
+    ],
+)
+def test_other_negated_subqueries_are_replayed(pattern: str) -> None:
+    assert why_replayed(plan_matches(parse(f"{pattern} WITHIN 9"))) is not None

@@ -167,6 +167,24 @@ def test_all_mistakes_are_shown_at_once(tmp_path: Path) -> None:
         assert words in said, words
 
 
+def test_values_for_parameters(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    queries = {"late": "SEQ(A a, B b) WHERE b.ts - a.ts > :gap AND a.x > :least WITHIN 5 min"}
+    rules = [{"predicate": "A WHERE x > :most", "consequent": "B", "within": 1, "horizon": 5, "probability": 1}]
+    sinks = {name: {"path": f"out/{name}"} for name in ("matches", "forecasts")}
+    params = {"gap": "10 s", "least": 3, "most": "9 lives"}
+    declared = read_declaration(write_pipeline(tmp_path, queries, rules=rules, params=params, sinks=sinks))
+    assert str(declared.queries["late"]).split("\n")[1] == "WHERE b.ts - a.ts > 10 s AND a.x > 3"
+    assert declared.rules[0].vertices[0].where == "x > '9 lives'"
+    for params, said in (
+        ({"gap": "10 s", "most": 1}, r"there is no value for :least .*\n(.*\n)*.*hint: add least to 'params:'"),
+        ({"gap": "10 s", "least": 3, "most": 9, "many": 5}, r"the query has no parameter :many"),
+        ([1], "params are a mapping of names to values"),
+    ):
+        with pytest.raises(sq.SchemaError, match=said):
+            read_declaration(write_pipeline(tmp_path, queries, rules=rules, params=params, sinks=sinks))
+
+
 def test_types_that_no_event_may_have(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     schema = {"type": {"type": "string", "allowed": ["Lamp", "Door"]}}

@@ -39,6 +39,20 @@ def test_the_statement_splits_the_stream(spark: SparkSession, tools: pa.Table) -
     assert rows_of(found) == rows_of(sq.run(ALONE.replace("WITHIN", "PARTITION BY id WITHIN"), tools).table)
 
 
+def test_values_for_parameters(spark: SparkSession, tools: pa.Table) -> None:
+    query = "SEQ(Recycle r, Wash w, [id]) WHERE r.id < :most AND r.type = :name WITHIN 30 min RETURN r.id AS x"
+    given = "named_struct('most', 3, 'name', 'Recycle')"
+    found = spark.sql(f"SELECT * FROM seqube(TABLE(tools), '{query}', params => {given})").toArrow()
+    assert rows_of(found) == rows_of(sq.run(query, tools, params={"most": 3, "name": "Recycle"}).table)
+    assert len(found) > 0
+    with pytest.raises(Exception, match="no value for :most"):
+        spark.sql(f"SELECT * FROM seqube(TABLE(tools), '{query}')")
+    frame = spark.table("tools")
+    assert rows_of(sqs.run(query, frame, params={"most": 3, "name": "Recycle"}).toArrow()) == rows_of(found)
+    with pytest.raises(sq.QueryError, match="no parameter :least"):
+        sqs.run(query, frame, params={"most": 3, "name": "Recycle", "least": 0})
+
+
 def test_mistakes_are_found_when_it_is_planned(spark: SparkSession, tools: pa.Table) -> None:
     for query, words in (("SEQ(Wash w", "expected"), ("SEQ(Wash w) WHERE w.colour = 3 WITHIN 1 min", "no column")):
         with pytest.raises(Exception, match=f"(?s){words}"):
@@ -53,12 +67,12 @@ def test_pyspark_is_inside_as_functions_over_arrow_need_it() -> None:
 
     from seqube.spark.sql import _function
 
-    function = udtf(_function(True, case_sensitive=False))
+    function = udtf(_function(True, case_sensitive=False, zone="UTC"))
     see = "see seqube.spark.sql.register"
     assert "evalType" in vars(function), f"a table function has no evalType any more: {see}"
     assert hasattr(PythonEvalType, "SQL_ARROW_UDTF"), f"PySpark calls functions over Arrow otherwise: {see}"
     try:
-        arrow_udtf(_function(True, case_sensitive=False))
+        arrow_udtf(_function(True, case_sensitive=False, zone="UTC"))
     except PySparkAttributeError:
         return
     pytest.fail(f"PySpark now takes `analyze` of functions over Arrow, so nothing need be set by hand: {see}")

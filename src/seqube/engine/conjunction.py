@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seqube.engine.bindings import UNBOUND, Column, Lists, ranges
 from seqube.engine.instances import Instances
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints
@@ -33,10 +34,21 @@ class Members(NamedTuple):
 
 
 def members_of(slots: Sequence[Instances]) -> Members:
-    widths = np.array([len(slot.rows) for slot in slots], np.int64)
-    flat = [np.stack(list(slot.rows.values()), axis=1).ravel() for slot in slots]
+    tables = [np.stack([part for column in slot.rows.values() for part in _single_rows(column)], axis=1) for slot in slots]
+    widths = np.array([table.shape[1] for table in tables], np.int64)
+    flat = [table.ravel() for table in tables]
     bases = np.concatenate(([0], np.cumsum([len(part) for part in flat])[:-1])).astype(np.int64)
     return Members(widths, bases, np.concatenate(flat))
+
+
+def _single_rows(column: Column) -> list[Ints]:
+    """The rows of a column as columns of one row each; UNBOUND past the end of a list."""
+    if not isinstance(column, Lists):
+        return [column]
+    width = int(column.counts.max(initial=0))
+    table = np.full((len(column), max(width, 1)), UNBOUND, np.int64)
+    table[np.repeat(np.arange(len(column)), column.counts), ranges(np.zeros(len(column), np.int64), column.counts)] = column.rows
+    return list(table.T)
 
 
 @kernel

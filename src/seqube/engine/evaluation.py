@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 
+from seqube.engine.bindings import Bindings, Lists, is_bound, last_rows, nothing
 from seqube.engine.conjunction import Members, enumerate_combinations, latest_combinations, members_of
 from seqube.engine.instances import (
     Batch,
@@ -35,7 +37,9 @@ from seqube.engine.instances import (
     sorted_by_group,
     spanning,
 )
-from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, Mask, code_columns, rank
+from seqube.engine.lists import grow_lists
+from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, rank
+from seqube.engine.runs import find_runs
 from seqube.engine.sequence import (
     HIGHEST,
     LOWEST,
@@ -58,11 +62,15 @@ from seqube.plan.physical import (
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
+    MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
     Scan,
     Scope,
+    list_variables,
     scans,
+    walk,
 )
 
 PIECE = 1 << 16  # matches per piece: large enough to amortise calls, small enough to stay in the cache
@@ -81,7 +89,7 @@ class Evaluation:
         self._plan = plan
         self._batch = batch
         self._read = read or frozenset(plan.variables)
-        self._times = batch.events.times
+        self._times = batch.times
         self.evaluator = Evaluator(batch.events)
         self._made: dict[PlanNode, Instances] = {}
         self._told: dict[tuple[PlanNode, tuple[Value, ...]], Instances] = {}
@@ -95,7 +103,7 @@ class Evaluation:
         after, upto = self._ends
         for piece in self._pieces(plan.pattern, is_root=True):
             if (after, upto) != (LOWEST, HIGHEST) and len(piece):
-                ends = self._times[piece.last_rows]
+                ends = self._batch.events.times[piece.last_rows]
                 piece = piece.select((ends > after) & (ends <= upto))
             for check in plan.checks:
                 if len(piece):
@@ -111,7 +119,7 @@ class Evaluation:
             if isinstance(node, Scan):
                 self._made[node] = self._scan(node)
             else:
-                self._made[node] = gather([self._kept(piece) for piece in self._pieces(node)], node.binds)
+                self._made[node] = gather([self._kept(piece) for piece in self._pieces(node)], node.binds, list_variables(node))
                 self._batch.budget.check()
         return self._made[node]
 
@@ -131,6 +139,12 @@ class Evaluation:
                 pieces = self._conjunctions(node)
             case MatchAlternatives():
                 pieces = self._alternatives(node)
+            case MatchRepeat():
+                pieces = iter([self._lists(node)])
+            case MatchRun():
+                pieces = iter([find_runs(node, self._batch, self.evaluator, lambda scan: self._scan(scan).last_rows).instances])
+            case _:
+                assert_never(node)
         for piece in pieces:
             yield piece.select(self._passes(node.filters, piece)) if node.filters else piece
 
@@ -139,12 +153,17 @@ class Evaluation:
         return Instances({node.variable: rows}, rows, rows)
 
     def _alternatives(self, node: MatchAlternatives) -> Iterator[Instances]:
-        names = node.binds
         for branch in node.branches:
             for piece in self._pieces(branch):
-                unbound = np.full(len(piece), UNBOUND, np.int64)
-                rows = {name: piece.rows.get(name, unbound) for name in names}
-                yield Instances(rows, piece.first_rows, piece.last_rows)
+                yield _with_others(piece, node)
+
+    def _lists(self, node: MatchRepeat) -> Instances:
+        """Every list of a repeated part."""
+        rows = self._instances(node.item).last_rows
+        columns = [[*self._partition_column(self._instances(node.item))]]
+        columns[0] += [self.evaluator.array(value, {node.item.variable: rows}, len(rows)) for value in node.key]
+        codes = code_columns(columns)[0][0] if columns[0] else np.zeros(len(rows), np.int64)
+        return grow_lists(node, rows, codes, self._batch, self.evaluator)
 
     def _sequences(self, node: MatchSequence, is_root: bool) -> Iterator[Instances]:
         slots, clauses, stacks = self._stacked(node, is_root)
@@ -165,7 +184,7 @@ class Evaluation:
         """The slots of a sequence by key and time, the clauses between them, and their stacks with what must not be there noted."""
         slots, clauses = self._slots(node)
         if is_root and self._ends != (LOWEST, HIGHEST):
-            ends = self._times[slots[-1].last_rows]
+            ends = self._batch.events.times[slots[-1].last_rows]
             slots[-1] = slots[-1].select((ends > self._ends[0]) & (ends <= self._ends[1]))
         gaps = [self._witnesses(gap.instance, gap.key or ()) for gap in node.gaps]
         keyed = [gap.key is not None for gap in node.gaps]
@@ -226,13 +245,8 @@ class Evaluation:
             found = spanning(dict(zip(node.binds, latest, strict=True)))
             return found.select(np.argsort(found.last_rows, kind="stable"))
         if isinstance(node, MatchAlternatives) and not node.filters and not tied:
-            names = node.binds
-            pieces = []
-            for branch in node.branches:
-                piece = self._witnesses(branch, ())
-                unbound = np.full(len(piece), UNBOUND, np.int64)
-                pieces.append(Instances({name: piece.rows.get(name, unbound) for name in names}, piece.first_rows, piece.last_rows))
-            return gather(pieces, names)
+            pieces = [_with_others(self._witnesses(branch, ()), node) for branch in node.branches]
+            return gather(pieces, node.binds, list_variables(node))
         return self._instances(node)
 
     def _conjunctions(self, node: MatchConjunction) -> Iterator[Instances]:
@@ -284,6 +298,11 @@ class Evaluation:
         others = [(j, other) for j, other in enumerate(node.slots) if isinstance(other, Scan)]
         if isinstance(node, MatchConjunction) or not others or (batch.counts_events and batch.partitions is not None):
             return self._instances(slot)
+        if any(isinstance(inner, MatchRun) for inner in walk(slot)):  # which event a run takes depends on all of them
+            self._needed = None
+            found = self._instances(slot)
+            self._needed = before
+            return found
         rows = batch.events.rows_of(frozenset().union(*(scan.types for scan in scans(slot))))
         if before is not None:
             rows = rows[before[rows]]
@@ -347,14 +366,14 @@ class Evaluation:
         first_rows = last_rows if single else np.concatenate([slot.first_rows for slot in slots])
         ends = self._times[last_rows]
         starts = ends.copy() if single else self._times[first_rows]
-        if self._batch.counts_events:
+        if not self._batch.has_one_clock:
             firsts, lasts = self._batch.clocks[first_rows], self._batch.clocks[last_rows]
         else:
             firsts, lasts = starts.copy(), ends.copy()
         size = len(starts)
         ids = np.concatenate(
-            [slot.last_rows if len(slot.rows) == 1 else np.arange(len(slot)) for slot in slots]
-        )  # a slot of one variable writes its rows straight out
+            [slot.last_rows if slot.are_events else np.arange(len(slot)) for slot in slots]
+        )  # a slot of single events writes its rows straight out
         barriers, limits = np.full(size, LOWEST), np.full(size, HIGHEST)
         return Stacks(offsets, groups, starts, ends, firsts, lasts, barriers, limits, ids)
 
@@ -443,7 +462,7 @@ class Evaluation:
         inner = self._cancelling(absence)
         asked, codes = self._link_codes(absence, inner, rows, size)
         self._batch.budget.check()
-        if not absence.filters and not absence.checks and not self._batch.counts_events:
+        if not absence.filters and not absence.checks and self._batch.has_one_clock:
             times = self._times
             before = np.minimum(reach.before_times, reach.before_clocks)
             after = np.maximum(reach.after_times, reach.after_clocks)
@@ -483,9 +502,15 @@ class Evaluation:
         after_times, before_times = reach.after_times, reach.before_times
         after_clocks, before_clocks = reach.after_clocks, reach.before_clocks
         if scope.after is not None:
-            after_times, after_clocks = self._times[_span(scope.after, rows).last_rows], np.full_like(after_clocks, LOWEST)
+            ends = _span(scope.after, rows).last_rows
+            there = ends >= 0  # where all these parts are absent, the scope is what is inherited
+            after_times = np.where(there, self._times[ends], after_times)
+            after_clocks = np.where(there, LOWEST, after_clocks)
         if scope.before is not None:
-            before_times, before_clocks = self._times[_span(scope.before, rows).first_rows], np.full_like(before_clocks, HIGHEST)
+            starts = _span(scope.before, rows).first_rows
+            there = (starts >= 0) & (starts < HIGHEST)
+            before_times = np.where(there, self._times[np.where(there, starts, 0)], before_times)
+            before_clocks = np.where(there, HIGHEST, before_clocks)
         if scope.around is not None:
             ends = _span(scope.around, rows).last_rows
             before_times = np.minimum(before_times, self._times[ends] + 1)
@@ -495,18 +520,20 @@ class Evaluation:
     def _link_codes(self, absence: Absence, inner: Instances, rows: Bindings, size: int) -> tuple[Ints, Ints]:
         """Codes of the matches and of the instances that may cancel them: only equal codes meet; null meets nothing."""
         names = {attribute.variable for link in absence.links for attribute in attributes(link.outer)}
-        if len(names) == 1 and (name := names.pop()) is not None and size and rows[name].min() >= 0 and len(rows) > 1:
+        name = names.pop() or "" if len(names) == 1 else ""
+        only = rows.get(name)
+        if only is not None and not isinstance(only, Lists) and size and only.min() >= 0 and len(rows) > 1:
             # Tied to one event only: each of these is looked up once, however many matches it is in.
             marks = np.zeros(len(self._times), np.int64)
-            marks[rows[name]] = 1
+            marks[only] = 1
             distinct = np.flatnonzero(marks)
             marks[distinct] = np.arange(len(distinct))
             asked, codes = self._link_codes(absence, inner, {name: distinct}, len(distinct))
-            return asked[marks[rows[name]]], codes
+            return asked[marks[only]], codes
         outer_columns = [self.evaluator.array(link.outer, rows, size) for link in absence.links]
         inner_columns = [self.evaluator.array(link.inner, inner.rows, len(inner)) for link in absence.links]
         if self._batch.partitions is not None:
-            anywhere = np.maximum.reduce(list(rows.values()))
+            anywhere = np.maximum.reduce([last_rows(column) for column in rows.values()])
             outer_columns.append(pa.array(self._batch.partitions[anywhere]))
             inner_columns += self._partition_column(inner)
         if not outer_columns:
@@ -538,7 +565,7 @@ class Evaluation:
                 fits = times[candidates.first_rows] > here.after_times
                 fits &= clocks[candidates.first_rows] > here.after_clocks
                 outer, candidates, here = outer[fits], candidates.select(fits), here.select(fits)
-                pairs = {name: column[outer] for name, column in rows.items()} | candidates.rows
+                pairs = {**{name: column[outer] for name, column in rows.items()}, **candidates.rows}
                 alive = self._passes(absence.filters, Instances(pairs, candidates.first_rows, candidates.last_rows))
                 for check in absence.checks:
                     kept = np.flatnonzero(alive)
@@ -552,8 +579,15 @@ class Evaluation:
 
 def _taken(when: frozenset[str], rows: Bindings) -> Mask:
     """Where one of these variables is bound."""
-    taken: Mask = np.logical_or.reduce([rows[name] >= 0 for name in sorted(when)])
+    taken: Mask = np.logical_or.reduce([is_bound(rows[name]) for name in sorted(when)])
     return taken
+
+
+def _with_others(piece: Instances, node: MatchAlternatives) -> Instances:
+    """The instances of a branch with the variables of the others, which they do not bind."""
+    others = nothing((name for name in node.binds if name not in piece.rows), list_variables(node), len(piece))
+    rows = {name: piece.rows[name] if name in piece.rows else others[name] for name in node.binds}
+    return Instances(rows, piece.first_rows, piece.last_rows)
 
 
 def _span(names: Sequence[str], rows: Bindings) -> Instances:

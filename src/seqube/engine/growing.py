@@ -18,13 +18,16 @@ Invariant: at most about twice of what lives is held: in an array, and in chunks
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints
 from seqube.errors import SchemaError
 from seqube.events import Events
+from seqube.events.sources import one_chunk
 
 NEIGHBOURS = 32  # chunks of about a size before they are put together
 FREELY = 1 << 12  # rows of a chunk that may be put together whatever is kept beside it
@@ -85,76 +88,99 @@ def first_after(rows: Ints, column: int, base: int, begin: int, end: int, clock:
     return begin
 
 
+_CLOCK, _MOMENT, _TYPE = range(3)  # the columns that stand beside kept events
+
+
 class Kept:
     """Events in time order, in chunks, with the clock of each (its time, or its number in the stream) beside it."""
 
-    __slots__ = ("_chunks", "_firsts", "clocks", "schema")
+    __slots__ = ("_chunks", "_codes", "_firsts", "_none", "_rows", "schema")
 
     def __init__(self, none: Events) -> None:
-        self.schema = none.schema
-        self._chunks = [none]  # at least one, which tells what events look like
+        self.schema, self._none = none.schema, none
+        self._chunks = [none.table]  # at least one, which tells the columns
         self._firsts = [0]  # the number of each chunk's first row
-        self.clocks = Growing(1)
+        self._rows = Growing(3)
+        self._codes: dict[str, int] = {}  # of types
 
     def __len__(self) -> int:
-        return len(self.clocks)
+        return len(self._rows)
+
+    @property
+    def head(self) -> int:
+        """The number of the first row."""
+        return self._rows.head
+
+    @property
+    def clocks(self) -> Ints:
+        return self._rows.live[:, _CLOCK].copy()
+
+    @property
+    def times(self) -> Ints:
+        return self._rows.live[:, _MOMENT].copy()
 
     def append(self, events: Events, clocks: Ints) -> int:
         """Keep events that come after all others; the number of the first."""
-        first = self.clocks.tail
-        if len(events):
-            self.clocks.append(clocks.reshape(-1, 1))
-            if not len(self._chunks[-1]):
-                self._chunks.pop()
-                self._firsts.pop()
-            self._chunks.append(events)
-            self._firsts.append(first)
-            self._merge()
+        rows, first, size = self._rows, self._rows.tail, len(events)
+        if not size:
+            return first
+        rows.reserve(size)
+        new = rows.data[first - rows.base : first - rows.base + size]
+        recoded = np.array([self._codes.setdefault(name, len(self._codes)) for name in events.type_names], np.int64)
+        new[:, _CLOCK], new[:, _MOMENT], new[:, _TYPE] = clocks, events.times, recoded[events.types]
+        rows.tail += size
+        if not len(self._chunks[-1]):
+            self._chunks.pop()
+            self._firsts.pop()
+        self._chunks.append(events.table)
+        self._firsts.append(first)
+        self._merge()
         return first
 
     def _merge(self) -> None:
-        """Put the last chunks together where there are a few of about a size, unless they are large beside all that is kept."""
+        """Put the last chunks together where there are some of about a size, unless they are large beside all that is kept."""
         chunks = self._chunks
         while len(chunks) >= NEIGHBOURS and len(chunks[-NEIGHBOURS]) <= NEIGHBOURS * len(chunks[-1]):
             last = chunks[-NEIGHBOURS:]
             size = sum(map(len, last))
-            if size > FREELY and (size > len(self) // 4 or sum(chunk.table.nbytes for chunk in last) > LARGE):
+            if size > FREELY and (size > len(self) // 4 or sum(chunk.nbytes for chunk in last) > LARGE):
                 return
-            chunks[-NEIGHBOURS:] = [Events.concat(last)]
+            chunks[-NEIGHBOURS:] = [one_chunk(pa.concat_tables(last))]
             del self._firsts[-NEIGHBOURS + 1 :]
 
-    def drop_upto(self, clock: int) -> None:
-        """Forget the rows up to a clock."""
-        self.clocks.drop_upto(clock, 0)
-        n_dead = bisect_right(self._firsts, self.clocks.head) - 1
+    def drop_upto(self, clock: int, is_time: bool) -> None:
+        """Forget the rows up to a clock, or up to a time."""
+        rows = self._rows
+        rows.head = first_after(rows.data, _MOMENT if is_time else _CLOCK, rows.base, rows.head, rows.tail, clock)
+        n_dead = bisect_right(self._firsts, rows.head) - 1
         if n_dead > 0:
             del self._chunks[:n_dead], self._firsts[:n_dead]
-        if len(self._chunks) == 1 and not len(self.clocks):
-            self._chunks = [self._chunks[0].slice(0, 0)]
+        if not len(rows):
+            self._chunks, self._firsts = [self._none.table], [rows.head]
 
     def take(self, rows: Ints) -> Events:
         """The events of these rows, which ascend."""
-        if len(self._firsts) == 1:
-            return self._chunks[0].take(rows - self._firsts[0])
         numbers = np.searchsorted(self._firsts, rows, "right") - 1
-        cuts = np.flatnonzero(np.diff(numbers)) + 1
-        begins, ends = [0, *cuts.tolist()], [*cuts.tolist(), len(rows)]
+        cuts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(rows)]
         pieces = []
-        for begin, end in zip(begins, ends, strict=True):
-            number = int(numbers[begin])
-            pieces.append(self._chunks[number].take(rows[begin:end] - self._firsts[number]))
-        return Events.concat(pieces)
+        for begin, end in pairwise(cuts):
+            number = numbers[begin]
+            pieces.append(self._chunks[number].take(pa.array(rows[begin:end] - self._firsts[number])))
+        return self._events(pieces, self._rows.data[rows - self._rows.base])
 
     @property
     def events(self) -> Events:
         """All of them as one batch."""
-        dead = self.clocks.head - self._firsts[0]
-        first = self._chunks[0]
-        return Events.concat([first.slice(max(dead, 0), len(first)), *self._chunks[1:]])
+        dead = max(0, self._rows.head - self._firsts[0])
+        return self._events([self._chunks[0].slice(dead), *self._chunks[1:]], self._rows.live)
+
+    def _events(self, pieces: list[pa.Table], beside: Ints) -> Events:
+        table = pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces)
+        return self._none.like(table, beside[:, _MOMENT].copy(), beside[:, _TYPE].astype(np.int32), tuple(self._codes))
 
     @property
     def n_bytes(self) -> int:
-        return self.clocks.data.nbytes + sum(int(chunk.table.nbytes) for chunk in self._chunks)
+        return self._rows.data.nbytes + sum(int(chunk.nbytes) for chunk in self._chunks)
 
     def check(self, batch: Events) -> None:
         """Refuse events that have other columns."""

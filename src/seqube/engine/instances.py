@@ -6,26 +6,29 @@ invariant every search below leans on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from seqube.engine.bindings import Column, Lists, first_rows, last_rows, nothing, one_after_another
 from seqube.engine.limits import NO_LIMITS, Budget
 from seqube.engine.predicates import Evaluator, Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST, latest_starts
 from seqube.events import Events
 from seqube.plan.physical import Scan
 
+NO_LISTS: Mapping[str, bool] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Instances:
     """Instances of a node, ascending by last row.
 
-    `rows` has a column of row numbers per variable, UNBOUND where it is not taken.
+    `rows` has a column of row numbers per variable, UNBOUND where it is not taken, or of lists of them.
     """
 
-    rows: dict[str, Ints]
+    rows: Mapping[str, Column]
     first_rows: Ints
     last_rows: Ints
 
@@ -39,6 +42,17 @@ class Instances:
         return Instances(rows, ends if self.first_rows is self.last_rows else self.first_rows[which], ends)
 
     @property
+    def are_events(self) -> bool:
+        """Whether they are single events: their rows are what is known of them."""
+        return len(self.rows) == 1 and not isinstance(next(iter(self.rows.values())), Lists)
+
+    @property
+    def single_rows(self) -> dict[str, Ints]:
+        """The columns, for whoever knows single events only."""
+        assert not any(isinstance(column, Lists) for column in self.rows.values()), "lists are refused where they are not known"
+        return dict(self.rows)  # type: ignore[arg-type]  # there are only arrays
+
+    @property
     def n_bytes(self) -> int:
         return sum(column.nbytes for column in (*self.rows.values(), self.first_rows, self.last_rows))
 
@@ -46,13 +60,14 @@ class Instances:
         return Instances({name: rows.copy() for name, rows in self.rows.items()}, self.first_rows.copy(), self.last_rows.copy())
 
 
-def spanning(rows: dict[str, Ints]) -> Instances:
+def spanning(rows: Mapping[str, Column]) -> Instances:
     """Instances from their rows: the first is the smallest bound row, the last the largest."""
-    columns = list(rows.values())
-    if len(columns) == 1:
-        return Instances(rows, columns[0], columns[0])
-    last = np.maximum.reduce(columns)
-    first = np.minimum.reduce([np.where(column < 0, HIGHEST, column) if (column < 0).any() else column for column in columns])
+    if len(rows) == 1:
+        (column,) = rows.values()
+        return Instances(rows, first_rows(column), last_rows(column))
+    last = np.maximum.reduce([last_rows(column) for column in rows.values()])
+    begins = [first_rows(column) for column in rows.values()]
+    first = np.minimum.reduce([np.where(column < 0, HIGHEST, column) if (column < 0).any() else column for column in begins])
     return Instances(rows, first, last)
 
 
@@ -68,10 +83,22 @@ class Batch:
     clocks: Ints
     partitions: Ints | None = None
     budget: Budget = field(default_factory=NO_LIMITS.budget)
+    positions: Ints | None = None  # the numbers of the events, where they matter
+    ranks: Ints | None = None  # with ORDER BY: what is after what, also among equal times
+
+    @property
+    def times(self) -> Ints:
+        """What is after what: larger, never equal."""
+        return self.events.times if self.ranks is None else self.ranks
 
     @property
     def counts_events(self) -> bool:
         return self.clocks is not self.events.times
+
+    @property
+    def has_one_clock(self) -> bool:
+        """Whether what is after what and how long something takes are told by the same numbers."""
+        return self.clocks is self.times
 
     def scan(self, node: Scan, evaluator: Evaluator, among: Callable[[Ints], Mask] | None = None) -> Ints:
         """The rows of a scan: of its types, in a partition, passing its own predicates; and `among` those that are wanted."""
@@ -107,16 +134,16 @@ def plus(clocks: Ints, window: int) -> Ints:
     return np.where(clocks <= HIGHEST - window, clocks + window, HIGHEST)
 
 
-def gather(pieces: list[Instances], names: Sequence[str]) -> Instances:
-    """Pieces as one, ascending by last row."""
+def gather(pieces: list[Instances], names: Sequence[str], lists: Mapping[str, bool] = NO_LISTS) -> Instances:
+    """Pieces as one, ascending by last row. `lists` are the variables that stand for lists, and whether for at most one event."""
     if not pieces:
         empty = np.empty(0, np.int64)
-        return Instances(dict.fromkeys(names, empty), empty, empty)
-    rows = {name: np.concatenate([piece.rows[name] for piece in pieces]) for name in names}
-    first_rows = np.concatenate([piece.first_rows for piece in pieces])
-    last_rows = np.concatenate([piece.last_rows for piece in pieces])
-    whole = Instances(rows, first_rows, last_rows)
-    return whole if (np.diff(last_rows) >= 0).all() else whole.select(np.argsort(last_rows, kind="stable"))
+        return Instances(nothing(names, lists), empty, empty)
+    rows = {name: one_after_another([piece.rows[name] for piece in pieces]) for name in names}
+    firsts = np.concatenate([piece.first_rows for piece in pieces])
+    lasts = np.concatenate([piece.last_rows for piece in pieces])
+    whole = Instances(rows, firsts, lasts)
+    return whole if (np.diff(lasts) >= 0).all() else whole.select(np.argsort(lasts, kind="stable"))
 
 
 def order_by_code(codes: Ints) -> Ints:
@@ -152,19 +179,19 @@ def sorted_by_group(slots: list[Instances], codes: list[Ints], drop_null: bool) 
 
 
 def expand(slots: list[Instances], ids: Ints, read: frozenset[str], in_order: bool) -> Instances:
-    """Matches from the ids written for each slot: its rows where it has one variable, else the numbers of its instances.
+    """Matches from the ids written for each slot: its rows where it is of single events, else the numbers of its instances.
 
     Only variables that will be `read` get rows. In SEQ the first and last slot tell where a match begins and ends.
     """
-    rows: dict[str, Ints] = {}
+    rows: dict[str, Column] = {}
     for slot, chosen in zip(slots, ids, strict=True):
         for name, column in slot.rows.items():
             if name in read:
-                rows[name] = chosen if len(slot.rows) == 1 else column[chosen]
+                rows[name] = chosen if slot.are_events else column[chosen]
     if not in_order:
         return spanning(rows)
     first, last = (
-        chosen if len(slot.rows) == 1 else side[chosen]
+        chosen if slot.are_events else side[chosen]
         for slot, side, chosen in ((slots[0], slots[0].first_rows, ids[0]), (slots[-1], slots[-1].last_rows, ids[-1]))
     )
     return Instances(rows, first, last)

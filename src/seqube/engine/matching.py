@@ -40,7 +40,7 @@ from seqube.events import Events
 from seqube.plan.needs import needs_of, why_replayed
 from seqube.plan.physical import MatchPlan, MatchSequence
 
-SLACK = 1 << 10  # keys, or events of a partition, that may be held in vain before all that is kept is linked anew
+SLACK = 1 << 14  # keys, or events of a partition, that may be held in vain before all that is kept is linked anew
 
 
 class Prepared:
@@ -69,7 +69,7 @@ class State:
     kept: Kept | None = None
     waiting: list[Events] = field(default_factory=list)  # not decided yet, in order
     decided: int = LOWEST  # all matches that end up to here (or whose window ends here) are out
-    counted: Partitions | None = None  # with a tuple-count window: how many events there were, up to what is decided
+    counted: Partitions | None = None  # where events are numbered: how many there were, up to what is decided
     goes_on: bool = False  # else what is kept is replayed
     linker: Linker | None = None  # of a flat sequence
     chains: Chains | None = None  # None: what is kept is still to be linked
@@ -104,7 +104,7 @@ class State:
         # A partition that no kept event is in can be forgotten: only differences of numbers matter, so it may begin anew.
         events = Events.concat([self.kept.events, *self.waiting])
         numbers = np.zeros(len(events), np.int64)
-        numbers[: len(self.kept)] = self.kept.clocks.live[:, 0]
+        numbers[: len(self.kept)] = self.kept.clocks
         seen = self.counted.counts[self.counted.code(self.kept.events)] if self.counted.keys.names else self.counted.counts
         return write_state(events, numbers, about, pa.table({"seen": seen}))
 
@@ -146,14 +146,16 @@ class Matcher(Operator[State, pa.Table]):
     def resume(self, events: Events, decided: int, reported: int, last: int) -> State:
         n_kept = int(np.searchsorted(events.times, decided, "right"))
         kept, waiting = events.slice(0, n_kept), events.slice(n_kept, len(events))
-        return _resumed(self._begin(State(), events), kept, kept.times, waiting, decided)
+        state = self._begin(State(), events)
+        clocks = kept.times if state.counted is None else state.counted.number(state.counted.code(kept))
+        return _resumed(state, kept, clocks, waiting, decided)
 
     def _begin(self, state: State, batch: Events) -> State:
         if self._known is None or self._known.none.schema != batch.schema:
             self._known = Prepared(self._plan, batch.slice(0, 0))
         state.known, state.kept = self._known, Kept(self._known.none)
         state.goes_on, state.linker = self._known.goes_on, self._known.linker
-        if self._plan.window.counts_events:
+        if self._plan.numbers_events:
             state.counted = Partitions(self._plan.partition_by)
         return state
 
@@ -165,7 +167,7 @@ class Matcher(Operator[State, pa.Table]):
         if views is not None:
             firsts += views.next_due
         elif chains is None or state.linker is None:
-            times = state.kept.clocks.live[:, 0]
+            times = state.kept.times
             firsts += times[plus(times, window) - 1 > state.decided][:1].tolist()
         elif (first := state.linker.next_due(chains)) is not None:
             firsts.append(first)
@@ -190,19 +192,19 @@ class Matcher(Operator[State, pa.Table]):
         The events must reach back a window from there and, where the plan waits, a window ahead. With a tuple-count window
         `numbers` are those of the events in the whole stream.
         """
-        clocks = events.times
-        if self._plan.window.counts_events:
+        if self._plan.numbers_events and numbers is None:
             counted = Partitions(self._plan.partition_by)
-            clocks = counted.number(counted.code(events)) if numbers is None else numbers
-        batch = self._batch(events, clocks, budget or self._limits.budget())
+            numbers = counted.number(counted.code(events))
+        batch = self._batch(events, numbers, budget or self._limits.budget())
         evaluation = self._evaluation(batch, after, upto)
         writer = MatchWriter(self._plan, events, evaluation.evaluator)
         for piece in evaluation.matches():
             yield writer.write(piece)
 
-    def _batch(self, events: Events, clocks: Ints, budget: Budget) -> Batch:
-        window = needs_of(self._plan, events.unit).window
-        return Batch(events, window, clocks, partition_codes(events, self._plan.partition_by), budget)
+    def _batch(self, events: Events, numbers: Ints | None, budget: Budget) -> Batch:
+        clocks = numbers if self._plan.window.counts_events and numbers is not None else events.times
+        window, partitions = needs_of(self._plan, events.unit).window, partition_codes(events, self._plan.partition_by)
+        return Batch(events, window, clocks, partitions, budget, numbers)
 
     def _evaluation(self, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> Evaluation | NestedEvaluation:
         if self._plan.is_nested:
@@ -253,14 +255,14 @@ class Matcher(Operator[State, pa.Table]):
             return None
         if state.chains is None:
             linker, events = state.linker, state.kept.events
-            chains, clocks = linker.start(), state.kept.clocks.live[:, 0].copy()
+            chains, clocks = linker.start(), state.kept.clocks
             parts = state.counted.code(events) if state.counted is not None else None
             try:
                 new = linker.read(chains, events, parts)
             except Unsteady:
                 state.goes_on = False
                 return None
-            linker.link(chains, new.in_place(), state.kept.clocks.head, events.times, clocks)
+            linker.link(chains, new.in_place(), state.kept.head, events.times, clocks)
             state.chains = chains
             if self._plan.waits:  # what was due before is out already
                 self._due(state, linker, chains, _Step(state.decided, parts=parts))
@@ -293,12 +295,12 @@ class Matcher(Operator[State, pa.Table]):
         if state.views is None:
             kept = state.kept
             try:
-                views = LiveViews(self._plan, state.known.none, kept.clocks.head)
+                views = LiveViews(self._plan, state.known.none, kept.head)
                 new = views.read(kept.events)
             except Unsteady:
                 state.goes_on = False
                 return None
-            views.append(new, kept.clocks.live[:, 0].copy())
+            views.append(new, kept.clocks)
             views.catch_up(self._due_clock(state, _Step(state.decided)), self._limits.budget())
             state.views = views
         return state.views
@@ -370,15 +372,16 @@ class Matcher(Operator[State, pa.Table]):
                 rows = rows[step.parts[rows] >= 0]
             state.kept.append(step.new.take(rows), step.clocks[rows])
         events = state.kept.events
-        batch = self._batch(events, events.times if state.counted is None else state.kept.clocks.live[:, 0].copy(), budget)
+        batch = self._batch(events, None if state.counted is None else state.kept.clocks, budget)
         # Where matches wait, their end does not tell when they are final: all are found, and those that are ready now are taken.
         evaluation = self._evaluation(batch) if plan.waits else self._evaluation(batch, state.decided, step.upto)
         writer = MatchWriter(plan, events, evaluation.evaluator)
         seen, settled = _counts(state.counted, events, step.parts) if plan.waits else (NONE_FOUND, NONE_FOUND)
         for piece in evaluation.matches():
             if plan.waits:
-                ready = np.ones(len(piece), np.bool_) if step.final else _ready(batch, piece, step.upto, seen)
-                piece = piece.select(ready & ~_ready(batch, piece, state.decided, settled))
+                begins = batch.clocks[piece.last_rows if plan.waits_from_end else piece.first_rows]
+                ready = np.ones(len(piece), np.bool_) if step.final else _ready(batch, piece, begins, step.upto, seen)
+                piece = piece.select(ready & ~_ready(batch, piece, begins, state.decided, settled))
             budget.find(len(piece))
             table = writer.write(piece)
             budget.hold(table.nbytes)
@@ -392,13 +395,16 @@ class Matcher(Operator[State, pa.Table]):
         assert kept is not None
         assert state.known is not None
         needs = state.known.needs
-        if counted is not None and self._plan.partition_by:
+        by_number = counted is not None and self._plan.window.counts_events
+        if by_number and self._plan.partition_by:
             self._purge_partitions(state)
             return
-        newest = state.decided if counted is None else int(counted.counts[0])
-        kept.drop_upto(max(newest - needs.back, LOWEST))
+        newest = int(counted.counts[0]) if by_number and counted is not None else state.decided
+        kept.drop_upto(max(newest - needs.back, LOWEST), not by_number)
         if state.views is not None:
             state.views.drop(max(newest - needs.back, LOWEST))
+        if counted is not None and len(counted.keys) > 2 * len(kept) + SLACK:
+            counted.keep(np.unique(counted.code(kept.events)))
         if chains is not None:
             chains.drop(max(newest - needs.window, LOWEST))
             if chains.n_codes > 2 * len(kept) + SLACK:  # keys come and go: those that are gone are forgotten
@@ -412,7 +418,7 @@ class Matcher(Operator[State, pa.Table]):
         assert state.known is not None
         if len(kept) <= 2 * state.n_live + SLACK and len(counted.keys) <= 2 * len(kept) + SLACK:
             return
-        events, numbers = kept.events, kept.clocks.live[:, 0]
+        events, numbers = kept.events, kept.clocks
         codes = counted.code(events)
         live = numbers > minus(counted.counts[codes], state.known.needs.back)
         state.kept = Kept(state.known.none)
@@ -471,9 +477,8 @@ def _counts(counted: Partitions | None, events: Events, new: Ints | None) -> tup
     return counts[codes], before[codes]
 
 
-def _ready(batch: Batch, piece: Instances, upto: int, counts: Ints) -> Mask:
-    """Matches whose window is over: no event can come any more that lies in it."""
-    firsts = batch.clocks[piece.first_rows]
+def _ready(batch: Batch, piece: Instances, begins: Ints, upto: int, counts: Ints) -> Mask:
+    """Matches whose window is over, which began at these clocks: no event can come any more that lies in it."""
     if not batch.counts_events:
-        return plus(firsts, batch.window) - 1 <= upto
-    return (batch.events.times[piece.last_rows] <= upto) & (plus(firsts, batch.window) <= counts[piece.first_rows])
+        return plus(begins, batch.window) - 1 <= upto
+    return (batch.events.times[piece.last_rows] <= upto) & (plus(begins, batch.window) <= counts[piece.first_rows])

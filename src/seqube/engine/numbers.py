@@ -156,6 +156,109 @@ def _fitting(listed: Sequence[int | float], kind: pa.DataType) -> pa.Array:
     return pa.array(found, kind)
 
 
+# ---------------------------------------------------------------- standing for each other
+
+
+def common(columns: Sequence[Any]) -> list[Any]:
+    """Numbers (or nulls) in one Arrow type that holds them, as SQL takes values of which one is chosen.
+
+    Next to a double all are doubles, next to a decimal decimals. What `aligned` gives compares like numbers; these are the numbers.
+    """
+    kinds = {column.type for column in columns if not pat.is_null(column.type)}
+    if any(pat.is_decimal(kind) for kind in kinds):
+        decimals = _decimals([_typed(column, pa.int64()) for column in columns])
+        return [double(_typed(column, pa.int64())) for column in columns] if decimals is None else _one_width(decimals)
+    if any(pat.is_floating(kind) for kind in kinds) or {MIXED, pa.uint64()} <= kinds:
+        return [double(_typed(column, pa.float64())) for column in columns]
+    if MIXED in kinds:
+        return [_as_mixed(_typed(column, pa.int64())) for column in columns]
+    if len(kinds) > 1:
+        return [column.cast(_WHOLE) for column in columns]
+    return [_typed(column, *(kinds or {pa.int64()})) for column in columns]
+
+
+def _typed(column: Any, kind: pa.DataType) -> Any:
+    return column.cast(kind) if pat.is_null(column.type) else column
+
+
+def _as_mixed(value: Any) -> Any:
+    if value.type == MIXED:
+        return value
+    if isinstance(value, pa.Scalar):
+        return pa.scalar(None if value.as_py() is None else {"whole": value.as_py(), "real": None}, MIXED)
+    return pa.StructArray.from_arrays([value, pa.nulls(len(value), pa.float64())], fields=list(MIXED), mask=value.is_null())
+
+
+def whole_if_all(column: pa.Array) -> pa.Array:
+    """Whole numbers as such, where no row that left 64 bits was chosen."""
+    mixed = column.type == MIXED and not pc.any(pc.struct_field(column, "real").is_valid()).as_py()
+    return pc.struct_field(column, "whole") if mixed else column
+
+
+def absolute(value: Any) -> Any:
+    """Without its sign."""
+    if value.type != MIXED:
+        try:
+            return pc.abs_checked(value)
+        except pa.ArrowInvalid:  # the least whole number has no counterpart
+            pass
+    if isinstance(value, pa.Scalar):
+        return absolute(pa.repeat(value, 1))[0]
+    positive, negated = common([value, _whole("-", pa.scalar(0), value)])
+    return pc.if_else(pc.less(double(value), 0.0), negated, positive)
+
+
+def with_room(value: Any) -> Any:
+    """A decimal with a digit more before the point, for what is rounded up."""
+    return value.cast(decimal_of(value.type.precision + 1, value.type.scale))
+
+
+def round_whole(value: Any, digits: int) -> Any:
+    """Whole numbers to a power of ten, halves away from zero; a double in those rows where that leaves 64 bits."""
+    if isinstance(value, pa.Scalar):
+        return round_whole(pa.repeat(value, 1), digits)[0]
+    exact = pc.round(value.cast(pa.decimal128(38, 0)), ndigits=max(digits, -37), round_mode="half_towards_infinity")
+    return _in_64_bits(exact, double(exact))
+
+
+def as_whole(column: pa.Array) -> pa.Array:
+    """Numbers without what is behind their point, null where they leave 64 bits."""
+    if column.type == MIXED:
+        return pc.coalesce(pc.struct_field(column, "whole"), as_whole(pc.struct_field(column, "real")))
+    if pat.is_floating(column.type):
+        fits = pc.and_(pc.greater_equal(column, float(_LOW)), pc.less(column, -float(_LOW)))
+        return pc.if_else(pc.fill_null(fits, False), pc.trunc(column), pa.scalar(None, column.type)).cast(pa.int64())
+    wide = pc.trunc(column.cast(_widest(column))) if pat.is_decimal(column.type) else column.cast(_WHOLE)
+    fits = pc.and_(pc.less_equal(wide, _limit(_HIGH)), pc.greater_equal(wide, _limit(_LOW)))
+    return pc.if_else(pc.fill_null(fits, False), wide, pa.scalar(None, wide.type)).cast(pa.decimal256(DIGITS, 0)).cast(pa.int64())
+
+
+def _widest(column: pa.Array) -> pa.DataType:
+    return pa.decimal256(DIGITS, column.type.scale)
+
+
+def as_decimal(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Numbers as decimals of this type, halves away from zero, null where they have more digits before the point."""
+    if column.type == MIXED:
+        column = double(column)
+    if pat.is_floating(column.type):
+        limit = 10.0 ** (kind.precision - kind.scale)
+        fits = pc.and_(pc.is_finite(column), pc.less(pc.abs(column), limit))
+        column = pc.if_else(pc.fill_null(fits, False), column, pa.scalar(None, pa.float64()))
+        column = _written(column)
+    column = column.cast(_WHOLE) if pat.is_integer(column.type) else column
+    wide = column.cast(pa.decimal256(DIGITS, max(column.type.scale, kind.scale)))
+    wide = pc.round(wide, ndigits=kind.scale, round_mode="half_towards_infinity")
+    limit = pa.scalar(Decimal(10) ** (kind.precision - kind.scale), wide.type)
+    fits = pc.less(pc.abs(wide), limit)
+    return pc.if_else(pc.fill_null(fits, False), wide, pa.scalar(None, wide.type)).cast(kind)
+
+
+def _written(column: pa.Array) -> pa.Array:
+    """Doubles as the decimals that they are written as, to 37 digits after the point."""
+    return pc.round(column.cast(pa.string()).cast(pa.decimal256(DIGITS, 37)), ndigits=37)
+
+
 # ---------------------------------------------------------------- calculating
 
 
@@ -208,9 +311,14 @@ def _whole(op: str, left: Any, right: Any) -> Any:
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return _whole(op, pa.repeat(left, 1), right)[0]
     exact = _exactly(op, *(_wholes(side) for side in (left, right)))
+    return _in_64_bits(exact, _doubles(op, double(left), double(right)))
+
+
+def _in_64_bits(exact: pa.Array, doubles: Any) -> pa.Array:
+    """Whole numbers in 64 bits, where they suffice; elsewhere the doubles."""
     fits = pc.fill_null(pc.and_(pc.less_equal(exact, _limit(_HIGH)), pc.greater_equal(exact, _limit(_LOW))), False)
     whole = pc.if_else(fits, exact, pa.scalar(None, exact.type)).cast(pa.int64())
-    real = pc.if_else(fits, pa.scalar(None, pa.float64()), _doubles(op, double(left), double(right)))
+    real = pc.if_else(fits, pa.scalar(None, pa.float64()), doubles)
     if real.null_count == len(real):
         return whole
     null = pc.and_(whole.is_null(), real.is_null())
@@ -228,6 +336,24 @@ def _remainder(left: Ints, right: Ints) -> Ints:
 def _wholes(value: Any) -> Any:
     """Whole numbers as decimals; null where they are doubles."""
     return (pc.struct_field(value, "whole") if value.type == MIXED else value).cast(_WHOLE)
+
+
+def of_lists(function: str, values: pa.Array, offsets: Ints) -> pa.Array:
+    """SUM, AVG, MIN or MAX of the values of each list; null where it has none. A sum is exact, a mean a double."""
+    lists = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    is_whole, name = _is_whole(values.type), {"SUM": "sum", "AVG": "sum", "MIN": "min", "MAX": "max"}[function]
+    if pat.is_null(values.type):
+        return pa.nulls(len(offsets) - 1, pa.float64() if function == "AVG" else pa.int64())
+    exact = is_whole and name == "sum"
+    told = pa.table({"list": lists, "value": values.cast(_WHOLE) if exact else values}).filter(pc.field("value").is_valid())
+    found = told.group_by("list").aggregate([("value", name), ("value", "count")]).combine_chunks()
+    place = np.full(len(offsets) - 1, -1)
+    place[found.column("list").to_numpy()] = np.arange(len(found))
+    at = pa.array(place, mask=place < 0)
+    totals = found.column(f"value_{name}").combine_chunks().take(at)
+    if function == "AVG":
+        return pc.divide(double(totals), found.column("value_count").combine_chunks().take(at).cast(pa.float64()))
+    return _in_64_bits(totals, double(totals)) if exact else totals
 
 
 # ---------------------------------------------------------------- decimals

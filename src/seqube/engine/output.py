@@ -1,4 +1,4 @@
-"""From rows to result columns: `start`, `end` and a struct per variable, or what RETURN asks for.
+"""From rows to result columns: `start`, `end` and a struct per variable (a list of them, if repeated), or what RETURN asks for.
 
 A struct repeats the event's own columns. Columns that are fixed in width are gathered by NumPy, the type of a variable that
 stands for one type is written once and repeated, all else is Arrow's `take`.
@@ -14,13 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from seqube.engine.bindings import UNBOUND, Column, Lists, last_rows, nothing
 from seqube.engine.instances import Instances
-from seqube.engine.predicates import UNBOUND, Evaluator, Ints, gather, take
+from seqube.engine.numbers import whole_if_all
+from seqube.engine.predicates import Evaluator, Ints, gather, take
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
 from seqube.events.schema import value_type
 from seqube.language.tree import Attribute, Output, attributes
-from seqube.plan.physical import MatchPlan, scans
+from seqube.plan.physical import MatchPlan, list_variables, scans
 
 START, END = "start", "end"
 
@@ -54,12 +56,12 @@ class MatchWriter:
         time = self._events.column("ts")
         columns = {START: gather(time, piece.first_rows), END: gather(time, piece.last_rows)}
         for name in self._plan.variables:
-            columns[name] = self._struct(name, piece.rows[name])
+            columns[name] = self._events_of(name, piece.rows[name])
         return pa.table(columns)
 
     def _item(self, item: Output, piece: Instances) -> pa.Array:
         """A column of RETURN. Whole numbers stay whole: a column does not change its type where a result leaves 64 bits."""
-        column = self._evaluator.array(item.value, piece.rows, len(piece))
+        column = whole_if_all(self._evaluator.array(item.value, piece.rows, len(piece)))
         kind = self._kinds[item]
         if column.type == kind:
             return column
@@ -73,18 +75,24 @@ class MatchWriter:
     @cached_property
     def _kinds(self) -> dict[Output, pa.DataType]:
         """The types of RETURN's columns: those they have without a row, so that no row decides them."""
-        none = dict.fromkeys(self._plan.pattern.binds, np.empty(0, np.int64))
+        none = nothing(self._plan.pattern.binds, list_variables(self._plan.pattern))
         evaluator = Evaluator(self._events.slice(0, 0))
         kinds = {item: evaluator.array(item.value, none, 0).type for item in self._plan.returns}
         for item in self._plan.returns:
             if isinstance(item.value, Attribute) and pat.is_uint64(kind := value_type(self._events.column(item.value.name).type)):
-                kinds[item] = kind
+                kinds[item] = pa.list_(kind) if pat.is_list(kinds[item]) else kind
         return kinds
 
     def empty(self) -> pa.Table:
         """The result without a row: its column names and types."""
         none = np.empty(0, np.int64)
-        return self.write(Instances(dict.fromkeys(self._plan.variables, none), none, none))
+        return self.write(Instances(nothing(self._plan.variables, list_variables(self._plan.pattern)), none, none))
+
+    def _events_of(self, variable: str, column: Column) -> pa.Array:
+        """The event of each match, or its list of events."""
+        if isinstance(column, Lists) and not column.single:
+            return pa.ListArray.from_arrays(pa.array(column.offsets, pa.int32()), self._struct(variable, column.rows))
+        return self._struct(variable, last_rows(column))
 
     def _struct(self, variable: str, rows: Ints) -> pa.StructArray:
         table = self._events.table

@@ -13,7 +13,7 @@ Cost: a pass over the candidates per operator of the expression.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -24,18 +24,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from seqube.engine import numbers
-from seqube.errors import DataError, PlanError
+from seqube.engine import functions, numbers
+from seqube.engine.bindings import Bindings, Column, Lists, before, every_way, last_rows, whole
+from seqube.errors import DataError, PlanError, Problem, QueryError
 from seqube.events import Events
-from seqube.events.schema import TIME, UNITS
+from seqube.events.schema import TIME, UNITS, is_text
 from seqube.events.times import microseconds
+from seqube.language.functions import value_function
 from seqube.language.tree import (
     AllOf,
     Among,
     AnyOf,
     Arithmetic,
     Attribute,
+    Between,
+    Call,
     Comparison,
+    Condition,
     Duration,
     FirstOf,
     Inverse,
@@ -43,17 +48,20 @@ from seqube.language.tree import (
     IsTrue,
     Literal,
     Minus,
+    OfList,
     Predicate,
+    Prev,
     Value,
+    named_before,
+    named_by_event,
+    variables_of,
 )
 from seqube.language.writer import write_value
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-Bindings = Mapping[str, Ints]  # variable -> row numbers, -1 where it is not bound
 
 NULL = np.iinfo(np.int64).min  # stands for null among ranks; no valid rank has this value
-UNBOUND = -1
 _INT64 = np.iinfo(np.int64)
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -81,7 +89,18 @@ class Evaluator:
         """Where all the predicates are true."""
         mask = np.ones(size, np.bool_)
         for predicate in predicates:
-            mask &= _mask(self.predicate(predicate, bindings), size)
+            lists = sorted(name for name in named_by_event(predicate) if isinstance(bindings.get(name), Lists))
+            mask &= (
+                self._true_of_all(predicate, bindings, lists, size) if lists else _mask(self.predicate(predicate, bindings), size)
+            )
+        return mask
+
+    def _true_of_all(self, predicate: Predicate, bindings: Bindings, lists: list[str], size: int) -> Mask:
+        """Where a predicate is true of every event of the lists it names, or of every pair of neighbours."""
+        named = {name: bindings[name] for name in variables_of(predicate)}
+        candidates, ways = every_way(named, lists, named_before(predicate), size)
+        mask = np.ones(size, np.bool_)
+        mask[candidates[~_mask(self.predicate(predicate, ways), len(candidates))]] = False
         return mask
 
     def array(self, value: Value, bindings: Bindings, size: int) -> pa.Array:
@@ -98,8 +117,12 @@ class Evaluator:
             case Comparison(op, left, right):
                 return self._compare(op, self.value(left, bindings), self.value(right, bindings))
             case Among(operand, values, negated):
-                found = self._among(self.value(operand, bindings), [literal.value for literal in values])
+                listed = [literal.value for literal in values if isinstance(literal, Literal)]
+                found = self._among(self.value(operand, bindings), listed)
                 return pc.invert(found) if negated else found
+            case Between(operand, low, high, negated):
+                bounds = AllOf((Comparison(">=", operand, low), Comparison("<=", operand, high)))
+                return self.predicate(Inverse(bounds) if negated else bounds, bindings)
             case IsNull(operand, negated):
                 value = self.value(operand, bindings)
                 return pc.is_valid(value) if negated else pc.is_null(value)
@@ -149,8 +172,15 @@ class Evaluator:
                 return pa.scalar(microseconds, pa.duration("us"))
             case Attribute(variable, name):
                 if variable is None:  # a partition key: the same on every event of the match, so any bound one tells it
-                    return _first_of([take(self._column(name), rows) for rows in bindings.values()])
-                return take(self._column(name), bindings[variable])
+                    return _first_of([take(self._column(name), last_rows(rows)) for rows in bindings.values()])
+                rows = bindings[variable]
+                if isinstance(rows, Lists) and not rows.single:
+                    return pa.ListArray.from_arrays(pa.array(rows.offsets, pa.int32()), take(self._column(name), rows.rows))
+                return take(self._column(name), last_rows(rows))
+            case Prev(Attribute(variable, name)):
+                return take(self._column(name), last_rows(bindings[before(variable or "")]))
+            case OfList(function, Attribute(variable, name)):
+                return self._of_list(function, name, bindings.get(whole(variable or ""), bindings[variable or ""]))
             case Minus(operand):
                 inner = self.value(operand, bindings)
                 zero = pa.scalar(0, pa.int64() if not pat.is_duration(inner.type) else inner.type)
@@ -159,16 +189,92 @@ class Evaluator:
                 return self._calculate(node, op, self.value(left, bindings), self.value(right, bindings))
             case FirstOf(values):
                 return _first_of([self.value(value, bindings) for value in values])
+            case Call():
+                return self._call(node, bindings)
+            case Condition(predicate):
+                return self.predicate(predicate, bindings)
             case _:
                 raise PlanError(f"{type(node).__name__} has no value of its own per match")
+
+    def _of_list(self, function: str, name: str, lists: Column) -> pa.Array:
+        """A value of each list: how many events it has, the value at one of its ends, or one of all its values."""
+        assert isinstance(lists, Lists), "only a repeated part is a list"
+        if function == "COUNT":
+            return pa.array(lists.counts)
+        column = self._column(name)
+        if function in ("FIRST", "LAST"):
+            return take(column, lists.firsts if function == "FIRST" else lists.lasts)
+        values = take(column, lists.rows)
+        if not pat.is_duration(column.type) or function in ("MIN", "MAX"):
+            return numbers.of_lists(function, values, lists.offsets)
+        found = numbers.of_lists(function, values.cast(pa.int64()), lists.offsets)
+        if not pat.is_int64(found.type):
+            found = pc.round(numbers.double(found), round_mode="half_to_even").cast(pa.int64())
+        return found.cast(pa.duration("us"))
 
     def _column(self, name: str) -> pa.Array:
         if name not in self._columns:
             self._columns[name] = normalise(self._events.column(name), name)
         return self._columns[name]
 
-    def alike(self, columns: Sequence[Any]) -> list[Any]:
-        """Columns and constants in one Arrow type, in which they compare.
+    # ------------------------------------------------------------ functions
+
+    def _call(self, node: Call, bindings: Bindings) -> pa.Array | pa.Scalar:
+        function, arguments = value_function(node.function, node.at), node.arguments
+        if node.function == "CASE":
+            return self._case(arguments, bindings)
+        values: list[Any] = [
+            argument.value if place in function.constants and isinstance(argument, Literal) else self.value(argument, bindings)
+            for place, argument in enumerate(arguments)
+        ]
+        match node.function:
+            case "CAST":
+                return functions.cast(values[0], values[1], self._zone)
+            case "COALESCE":
+                return pc.coalesce(*self.alike(values, numbers.common))
+            case "NULLIF":
+                first, _ = self.alike(values, numbers.common)
+                return pc.if_else(pc.fill_null(self._compare("=", *values), False), pa.scalar(None, first.type), first)
+            case "LEAST" | "GREATEST":
+                return self._extreme("<=" if node.function == "LEAST" else ">=", self.alike(values, numbers.common))
+            case "IS DISTINCT FROM":
+                same = pc.and_(*(pc.is_null(value) for value in values))
+                return pc.invert(pc.coalesce(self._compare("=", *values), same))
+            case name:
+                typed = [
+                    value
+                    if place in function.constants
+                    else _of_kind(value, function.takes[min(place, len(function.takes) - 1)][0])
+                    for place, value in enumerate(values)
+                ]
+                try:
+                    return functions.COMPUTED[name](*typed)
+                except pa.ArrowInvalid as error:
+                    raise QueryError(Problem(f"{node.function} cannot be computed: {error}")) from None
+
+    def _case(self, arguments: tuple[Value, ...], bindings: Bindings) -> pa.Array | pa.Scalar:
+        """From the last to the first: what is chosen where a condition holds, else what was chosen so far."""
+        conditions = [self.value(condition, bindings).cast(pa.bool_()) for condition in arguments[:-1:2]]
+        *choices, result = self.alike([self.value(value, bindings) for value in (*arguments[1::2], arguments[-1])], numbers.common)
+        for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
+            result = pc.if_else(pc.fill_null(condition, False), choice, result)
+        return result
+
+    def _extreme(self, op: str, values: list[Any]) -> Any:
+        result = values[0]
+        for value in values[1:]:
+            first = pc.coalesce(self._compare(op, result, value), pc.is_null(value))
+            result = pc.if_else(first, result, value)
+        return result
+
+    @property
+    def _zone(self) -> str | None:
+        """The zone of the time column."""
+        kind = self._events.column(TIME).type
+        return kind.tz if pat.is_timestamp(kind) else None
+
+    def alike(self, columns: Sequence[Any], join: Callable[[Sequence[Any]], list[Any]] = numbers.aligned) -> list[Any]:
+        """Columns and constants in one Arrow type, in which they compare (or, if `join` makes one, of which one is chosen).
 
         Text next to a moment is read as one; a period next to a number means the ticks of an integer time column.
         """
@@ -177,7 +283,7 @@ class Evaluator:
             columns = [_as_moment(column) if pat.is_string(column.type) else column for column in columns]
         elif any(numbers.is_number(kind) for kind in kinds):
             columns = [self._ticks(column) if pat.is_duration(column.type) else column for column in columns]
-        return one_type(columns)
+        return one_type(columns, join)
 
     def _ticks(self, period: pa.Scalar) -> pa.Scalar:
         """A period as a number in the unit of the time column."""
@@ -221,6 +327,16 @@ class Evaluator:
         return result.cast(pa.duration("us"))
 
 
+_OF_KIND: dict[str, pa.DataType] = {
+    "number": pa.int64(), "string": pa.string(), "boolean": pa.bool_(), "time": _UTC, "duration": pa.duration("us"),
+}  # fmt: skip
+
+
+def _of_kind(value: Any, kind: str) -> Any:
+    """A column without values as one of that kind."""
+    return value.cast(_OF_KIND[kind]) if pat.is_null(value.type) else value
+
+
 def _microseconds(value: Any) -> Any:
     return value.cast(pa.int64()) if pat.is_duration(value.type) else value
 
@@ -244,11 +360,11 @@ def _first_of(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else pc.coalesce(*values)
 
 
-def one_type(columns: Sequence[Any]) -> list[Any]:
-    """Columns and constants of one kind in one Arrow type, in which they compare."""
+def one_type(columns: Sequence[Any], join: Callable[[Sequence[Any]], list[Any]] = numbers.aligned) -> list[Any]:
+    """Columns and constants of one kind in one Arrow type, in which they compare; numbers as `join` makes them alike."""
     kinds = {column.type for column in columns if not pat.is_null(column.type)}
     if all(numbers.is_number(kind) for kind in kinds):
-        return numbers.aligned(columns)
+        return join(columns)
     kind = next(iter(kinds)) if len(kinds) == 1 else _UTC
     return [column.cast(kind) for column in columns]
 
@@ -375,10 +491,6 @@ def compared(kinds: Iterable[pa.DataType], op: str) -> str:
             raise Unsteady
         return "text"
     return "double" if any(map(pat.is_floating, known)) else "whole"
-
-
-def is_text(kind: pa.DataType) -> bool:
-    return bool(pat.is_string(kind) or pat.is_large_string(kind))
 
 
 def _integers(column: pa.Array) -> tuple[Ints, Mask]:

@@ -50,7 +50,7 @@ def check_version(version: int) -> None:
         )
 
 
-def write_state(events: Events | None, numbers: Ints | None, about: Mapping[str, int], beside: pa.Table | None) -> bytes:
+def write_state(events: Events | None, numbers: Ints | None, about: Mapping[str, Any], beside: pa.Table | None) -> bytes:
     """A state as Arrow IPC, never pickled: events with their numbers, a few facts, and a table of its own kind."""
     if events is None:
         raise DataError("a stream that has not begun has no state to write")

@@ -44,18 +44,27 @@ KEPT_ANYWAY = 10_000  # events that are kept whatever the windows: while a strea
 FinalTables = dict[str, pa.Table]
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a stream beside its queries, all the time: an operator for its columns, and how far that looks back."""
+
+    open: Callable[[Schema], Operator[Any, pa.Table]]
+    back: Callable[[str], int]  # in ticks of a unit
+
+
 @dataclass(eq=False)
 class Standing:
     """One operator at work, for a query or for several that share."""
 
     queries: dict[str, Query]  # those that it answers, whether or not somebody wants to hear it
-    plan: WorkloadPlan
+    plan: WorkloadPlan  # without a plan: what is asked beside the queries, under that name
     operator: Operator[Any, Any]
     origin: int = LOWEST  # it has seen every event after this time
     since: int | None = LOWEST  # its answers are whole from this time on; None where that is not known
     state: Any = None
     has_begun: bool = False
     n_rows: dict[str, int] = field(default_factory=dict)
+    asked: str = ""  # the name of what is asked, where it is no query
 
     @property
     def is_shared(self) -> bool:
@@ -91,14 +100,22 @@ class Standing:
     def _named(self, rows: Any) -> FinalTables:
         if rows is None:
             return {}
-        return rows if isinstance(rows, dict) else dict.fromkeys(self.queries, rows)
+        return rows if isinstance(rows, dict) else dict.fromkeys(self.queries or [self.asked], rows)
 
 
 class StandingQueries:
     """All queries of a stream. Nothing is planned before the columns are known: `begin`."""
 
-    def __init__(self, queries: Mapping[str, Query], hierarchy: Hierarchy | None, strategy: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        queries: Mapping[str, Query],
+        hierarchy: Hierarchy | None,
+        strategy: str,
+        limits: Limits,
+        asked: Mapping[str, Asked],
+    ) -> None:
         self.queries = dict(queries)
+        self._asked = asked
         self.hierarchy, self.strategy, self.limits = hierarchy, strategy, limits
         self.keep: int | None = None  # ticks; None: what the windows of the queries that return matches reach
         self.schema: Schema | None = None
@@ -126,9 +143,15 @@ class StandingQueries:
         groups += [{name: query} for name, query in self.queries.items() if name not in shared]
         for group in groups:
             self._put(self._made(group), group)
+        for name in self._asked:
+            self._put(self._made({}, name), [name])
 
-    def _made(self, queries: Mapping[str, Query]) -> Standing:
-        """An operator for these queries: the same whenever it is made for the same ones."""
+    def _made(self, queries: Mapping[str, Query], asked: str = "") -> Standing:
+        """An operator for these queries, or for what else is asked: the same whenever it is made for the same."""
+        if not queries:
+            assert self.schema is not None
+            since = LOWEST if self.origin == LOWEST else self.origin + self._asked[asked].back(self.schema.unit)
+            return Standing({}, WorkloadPlan({}), self._asked[asked].open(self.schema), since=since, asked=asked)
         if len(queries) > 1:
             from seqube.engine.aggregates.sharing import SharedAggregator
 
@@ -211,7 +234,8 @@ class StandingQueries:
         assert self.schema is not None
         plans = [plan for standing in self._at_work for plan in standing.plan.plans.values()]
         needs = [needs_of(plan, self.schema.unit) for plan in plans if not isinstance(plan, AggregatePlan)]
-        return max((each.back for each in needs if not each.by_position), default=0)
+        backs = [each.back for each in needs if not each.by_position]
+        return max([0, *backs, *(asked.back(self.schema.unit) for asked in self._asked.values())])
 
     # ------------------------------------------------------------ looking
 
@@ -230,14 +254,14 @@ class StandingQueries:
 
     def empty(self, name: str) -> pa.Table:
         """No rows of a query, in the columns that are known of it."""
-        if name not in self.queries:
+        if name not in self.queries and name not in self._asked:
             raise KeyError(name)
         return self._empty.get(name, pa.schema([])).empty_table()
 
     # ------------------------------------------------------------ coming and going
 
     def add(self, name: str, query: Query) -> None:
-        if name in self.queries:
+        if name in self.queries or name in self._asked:
             raise PlanError(f"there is a query {name!r} already\n  hint: replace it, remove it first, or take another name")
         if self.schema is not None:
             self._put(self._seeded({name: query}), [name])
@@ -266,12 +290,12 @@ class StandingQueries:
                 self._hand_over(name)
         self.queries[name] = query
 
-    def _seeded(self, queries: Mapping[str, Query]) -> Standing:
+    def _seeded(self, queries: Mapping[str, Query], asked: str = "") -> Standing:
         """An operator that has seen the events that are kept."""
         assert self.schema is not None
         for query in queries.values():
             check(query, self.schema)
-        standing = self._made(queries)
+        standing = self._made(queries, asked)
         standing.origin = self.origin
         known = self.history.all()
         if known is not None:
@@ -311,7 +335,7 @@ class StandingQueries:
             name
             for standing in self._at_work
             if standing.origin != self.origin and not self._could_begin_now(standing)
-            for name in standing.queries
+            for name in standing.queries or [standing.asked]
         ]
         if lost:
             raise SchemaError(
@@ -321,12 +345,12 @@ class StandingQueries:
         self.schema = schema
         self.history.change(conform)
         for standing in self._at_work:
-            anew = self._seeded(standing.queries)
+            anew = self._seeded(standing.queries, standing.asked)
             standing.plan, standing.operator = anew.plan, anew.operator
             standing.state, standing.has_begun, standing.origin = anew.state, anew.has_begun, anew.origin
 
     def _could_begin_now(self, standing: Standing) -> bool:
-        since = self._since(standing.plan)
+        since = self._since(standing.plan) if standing.queries else self._made({}, standing.asked).since
         return since is not None and since <= self.watermark
 
     # ------------------------------------------------------------ states
@@ -344,6 +368,7 @@ class StandingQueries:
             "at_work": [
                 {
                     "queries": {name: str(query) for name, query in standing.queries.items()},
+                    "asked": standing.asked,
                     "origin": standing.origin,
                     "since": standing.since,
                     "rows": standing.n_rows,
@@ -360,7 +385,7 @@ class StandingQueries:
         if (known := facts["measured"]) is not None:
             self.measured = Measurements(**{**known, "statistics": Statistics(**known["statistics"])})
         for entry, state in zip(facts["at_work"], states, strict=True):
-            standing = self._made({name: parse(text) for name, text in entry["queries"].items()})
+            standing = self._made({name: parse(text) for name, text in entry["queries"].items()}, entry["asked"])
             standing.origin, standing.since, standing.n_rows = entry["origin"], entry["since"], entry["rows"]
             standing.restore(state)
             self._put(standing, entry["reports"])

@@ -268,6 +268,10 @@ class Events:
         cut = slice(start, start + length)
         return Events._of(self.table.slice(start, length), self.times[cut], self.types[cut], self.type_names, self.schema)
 
+    def like(self, table: pa.Table, times: Ints, types: Codes, names: tuple[str, ...]) -> Events:
+        """Other events with the same columns, in time order, of which all that makes them events is known."""
+        return Events._of(table, times, types, names, self.schema)
+
     @staticmethod
     def concat(pieces: Sequence[Events]) -> Events:
         """Pieces of one stream as one batch; ties keep the order of the pieces."""

@@ -164,7 +164,7 @@ def _read_strings(column: pa.Array) -> Clock:
     if (pc.sum(integers).as_py() or 0) > len(fields) - fields.null_count:
         return _read_integers(column, integers)
     times, valid, zoned = _read_fields(fields)
-    parsed = pa.array(times).view(pa.timestamp("us", "UTC" if zoned else None))
+    parsed = pa.array(times).view(pa.timestamp("us", "UTC" if zoned.any() else None))
     return Clock(times, parsed, _faults(~valid & np.asarray(column.is_valid()), NOT_TIMESTAMP))
 
 
@@ -183,8 +183,12 @@ def _exact(value: int) -> pa.Scalar:
     return pa.scalar(Decimal(int(value)), pa.decimal128(20, 0))
 
 
-def _read_fields(fields: pa.StructArray) -> tuple[Ints, Mask, bool]:
-    """Microseconds from the parts of ISO 8601 texts; which rows are real moments; whether any has a zone."""
+def read_texts(texts: pa.Array) -> tuple[Ints, Mask, Mask]:
+    """Microseconds from ISO 8601 texts; which of them are real moments, and which name a zone."""
+    return _read_fields(pc.extract_regex(texts, TEXT_TIME))
+
+
+def _read_fields(fields: pa.StructArray) -> tuple[Ints, Mask, Mask]:
     matched = np.asarray(fields.is_valid())
 
     def number(texts: pa.Array) -> Ints:
@@ -207,4 +211,4 @@ def _read_fields(fields: pa.StructArray) -> tuple[Ints, Mask, bool]:
     valid = matched & (day <= (months + 1).astype("datetime64[D]").astype(np.int64) - first_day)
     minutes = hour * 60 + minute - behind * (zone_hour * 60 + zone_minute)
     times = (first_day + day - 1) * _DAY_US + (minutes * 60 + second) * 1_000_000 + fraction
-    return np.where(valid, times, 0), valid, bool(pc.any(pc.not_equal(zone, "")).as_py())
+    return np.where(valid, times, 0), valid, np.asarray(pc.not_equal(zone, ""))

@@ -27,7 +27,7 @@ from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeli
 from seqube.explorer.results import ResultFile
 from seqube.explorer.sources import ENDINGS, Source
 from seqube.explorer.worker import Worker
-from seqube.language.words import KEYWORDS
+from seqube.language.words import COLOURED
 from seqube.plan.strategies import names
 from seqube.query import prepare
 
@@ -332,7 +332,7 @@ class QueryPanel:
         names = [*opened.counts, *(concepts.names if concepts else ())]
         attributes = list(dict.fromkeys([*opened.sample.schema, "type", "ts"]))
         self.set_text(screen.text)
-        known = ", ".join(map(_json, (list(dict.fromkeys(names)), attributes, KEYWORDS)))
+        known = ", ".join(map(_json, (list(dict.fromkeys(names)), attributes, COLOURED)))
         ui.run_javascript(
             f"""import('/seqube/editor.js').then((language) =>
                 language.teach(() => getElement({self._editor.id}), {known}))"""

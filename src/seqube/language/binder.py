@@ -490,8 +490,8 @@ class _Binder:
 
     def _check_lists(self, value: Value) -> None:
         """A list is returned as it is: what would be calculated with it is not one value."""
-        for leaf in () if isinstance(value, Attribute) else _by_event(value):
-            if self._is_list(leaf.variable):
+        for leaf in () if isinstance(value, Attribute) else tree.by_event(value):
+            if self._is_list(leaf.variable) and not tree.named_before(value):
                 self.fail(
                     f"{leaf.variable}.{leaf.name} is a list, and stands in a calculation",
                     leaf.at,
@@ -528,15 +528,6 @@ _COLUMNS = {"partition_by": "key", "order_by": "column"}
 def _is_step(part: Part) -> bool:
     """Whether NEXT and STRICT can take it: a type, an OR of types, or anything negated."""
     return isinstance(part, Type | tree.Not) or (isinstance(part, tree.Or) and all(isinstance(p, Type) for p in part.parts))
-
-
-def _by_event(node: Value | Predicate) -> Iterator[Attribute]:
-    """The attributes that are named event by event: not those of a list as a whole, nor those of the event before."""
-    if isinstance(node, Attribute):
-        yield node
-    elif not isinstance(node, tree.OfList | tree.Prev):
-        for child in tree.children(node):
-            yield from _by_event(child)  # type: ignore[arg-type]  # below a value there are values
 
 
 def _first(at: Span | None) -> str:

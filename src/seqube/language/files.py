@@ -7,12 +7,14 @@ file: its source is the file with everything else blanked out, so a mistake foun
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from seqube.errors import Problem, QueryError
 from seqube.language.binder import resolve
 from seqube.language.functions import Kind
+from seqube.language.parameters import Params, fill
 from seqube.language.parser import draft, in_order, place
+from seqube.language.syntax import without_clause
 from seqube.language.tree import Query
 from seqube.language.types import mismatches
 
@@ -21,21 +23,39 @@ _PIECES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|--(?P<comment>[^\n]*)""")
 _HEADER = re.compile(r"\s*name\s*:(?P<name>.*)", re.IGNORECASE)
 
 
-def parse(text: str, schema: Mapping[str, Kind] | None = None) -> Query:
+def parse(text: str, schema: Mapping[str, Kind] | None = None, params: Params | None = None) -> Query:
     """Parse and bind one query, and give a `Query`; a `QueryError` has every problem found.
 
     - `text`: the query.
     - `schema`: the columns and their kinds, to check attributes against; by names alone without it. `run` checks them anyway.
+    - `params`: values for its parameters (`:limit`), by name; those without one stay until the query is run.
 
     >>> query = sq.parse("SEQ(Card c, !Recharge r, Withdrawal w, [id]) WITHIN 5 min")
     >>> query.window
     Window(length=300000000, unit='us')
     """
-    query, problems = resolve(draft(text), text)
+    try:
+        drafted = draft(text)
+    except QueryError as error:
+        raise QueryError(in_order([*error.problems, *_elsewhere(text, error, schema, params)]), text) from None
+    query, problems = resolve(drafted, text)
+    query = fill(query, params or {})
     problems = in_order([*problems, *mismatches(query, schema)])
     if problems:
         raise QueryError(problems, text)
     return query
+
+
+def _elsewhere(text: str, error: QueryError, schema: Mapping[str, Kind] | None, params: Params | None) -> Sequence[Problem]:
+    """What is wrong in the other clauses, where the one that cannot be read can be left out without making any of them wrong."""
+    rest = without_clause(text, error.problems[0].at)
+    if rest is None:
+        return ()
+    try:
+        parse(rest, schema, params)
+    except QueryError as more:
+        return more.problems
+    return ()
 
 
 def parse_file(text: str) -> dict[str, Query]:

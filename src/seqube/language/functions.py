@@ -5,6 +5,10 @@ row says which measures these are and how they become the aggregate (`finish`). 
 the engine's: `engine/aggregates/measures.py` is the other table. Grammar, parser, binder, types, writer, planner and page read this
 one, so that a new aggregate is a row here, and one there where it needs a measure that is not there yet.
 
+A function of values takes what one match holds and gives one value. Its row says what it takes and gives; what it computes over
+columns is the function of its name in `engine/functions.py`, and what Spark may ask instead, `spark/ingest.py` says. Some have a
+form of their own in the grammar (CASE, CAST, EXTRACT, LIKE ...), and are calls like the others from there on.
+
 Invariant: whoever meets a name that has no row raises, and names it.
 """
 
@@ -13,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal as OneOf
+from typing import TypeVar
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
 
@@ -37,7 +42,47 @@ class AggregateFunction:
         return f"{self.name}({'v.x' if self.takes else '*'})"
 
 
-def _table(rows: Iterable[AggregateFunction]) -> dict[str, AggregateFunction]:
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A row of the table of functions of values."""
+
+    name: str
+    takes: tuple[tuple[Kind, ...], ...]  # what each argument may be; () is anything that compares
+    result: Kind | None  # None: what its arguments are (see `alike`), or for ABS, ROUND ... what its first one is
+    meaning: str  # a line of the docs page
+    n_optional: int = 0  # how many of the last arguments may be left out
+    repeats: bool = False  # whether the last argument may be there several times
+    alike: bool = False  # whether all arguments must be of one kind
+    constants: frozenset[int] = frozenset()  # arguments that must stand in the query as they are
+    nulls: OneOf["strict", "own"] = "strict"  # strict: null where an argument is
+    form: str = ""  # how it is written, where that is not name(a, b)
+
+    @property
+    def call(self) -> str:
+        """How it is written."""
+        if self.form:
+            return self.form
+        least = len(self.takes) - self.n_optional
+        words = [_PLACES[kinds[0] if kinds else "other"] for kinds in self.takes]
+        names = [f"{word}{words[:i].count(word) + 1}" if words.count(word) > 1 else word for i, word in enumerate(words)]
+        optional = "".join(f"[, {name}]" for name in names[least:])
+        return f"{self.name}({', '.join(names[:least])}{optional}{', ...' if self.repeats else ''})"
+
+
+_PLACES: dict[Kind, str] = {
+    "number": "x",
+    "string": "s",
+    "boolean": "p",
+    "time": "t",
+    "duration": "d",
+    "null": "v",
+    "other": "v",
+}
+
+_Row = TypeVar("_Row", AggregateFunction, Function)
+
+
+def _table(rows: Iterable[_Row]) -> dict[str, _Row]:
     return {row.name: row for row in rows}
 
 
@@ -90,3 +135,150 @@ def aggregate_function(name: str, at: Span | None = None) -> AggregateFunction:
     if name not in AGGREGATES:
         raise QueryError(Problem(f"there is no aggregate {name!r}", at, did_you_mean(name, AGGREGATES)))
     return AGGREGATES[name]
+
+
+_NUMBER: tuple[Kind, ...] = ("number",)
+_NUMBERS: tuple[Kind, ...] = ("number", "duration")
+_TEXT: tuple[Kind, ...] = ("string",)
+_TIME: tuple[Kind, ...] = ("time",)
+_SECOND = frozenset({1})
+
+VALUE_FUNCTIONS = _table(
+    (
+        Function(
+            "CASE",
+            (("boolean",), ()),
+            None,
+            "the value of the first condition that is true, else that of ELSE, else null",
+            repeats=True,
+            nulls="own",
+            form="CASE WHEN p THEN v ... [ELSE v] END",
+        ),
+        Function("COALESCE", ((),), None, "the first argument that is not null", repeats=True, alike=True, nulls="own"),
+        Function("NULLIF", ((), ()), None, "null where both are equal, else the first", alike=True, nulls="own"),
+        Function("LEAST", ((), ()), None, "the smallest of the arguments that are not null", repeats=True, alike=True, nulls="own"),
+        Function(
+            "GREATEST", ((), ()), None, "the largest of the arguments that are not null", repeats=True, alike=True, nulls="own"
+        ),
+        Function(
+            "IS DISTINCT FROM",
+            ((), ()),
+            "boolean",
+            "whether they differ, where two nulls do not and a null and a value do",
+            alike=True,
+            nulls="own",
+            form="a IS [NOT] DISTINCT FROM b",
+        ),
+        Function(
+            "CAST",
+            ((), _TEXT),
+            None,
+            "the value as another type; null where it cannot be one",
+            constants=_SECOND,
+            form="CAST(v AS type)",
+        ),
+        Function("ABS", (_NUMBERS,), None, "without its sign"),
+        Function("SIGN", (_NUMBERS,), "number", "-1, 0 or 1"),
+        Function(
+            "ROUND",
+            (_NUMBER, _NUMBER),
+            None,
+            "to so many digits after the point (0 if left out; before it, if negative), halves away from zero",
+            n_optional=1,
+            constants=_SECOND,
+        ),
+        Function("FLOOR", (_NUMBER,), None, "the largest whole number that is not larger"),
+        Function("CEIL", (_NUMBER,), None, "the smallest whole number that is not smaller"),
+        Function("SQRT", (_NUMBER,), "number", "the square root; null below zero"),
+        Function("EXP", (_NUMBER,), "number", "e to this power"),
+        Function("LN", (_NUMBER,), "number", "the natural logarithm; null at zero and below"),
+        Function("LOG10", (_NUMBER,), "number", "the logarithm to base 10; null at zero and below"),
+        Function("POWER", (_NUMBER, _NUMBER), "number", "the first to the power of the second, as doubles"),
+        Function("MOD", (_NUMBERS, _NUMBERS), None, "what a division leaves, with the sign of the first: the same as x % y"),
+        Function("LOWER", (_TEXT,), "string", "in small letters, one for one"),
+        Function("UPPER", (_TEXT,), "string", "in capital letters, one for one"),
+        Function("TRIM", (_TEXT,), "string", "without spaces at both ends"),
+        Function("LENGTH", (_TEXT,), "number", "how many characters it has"),
+        Function(
+            "SUBSTRING",
+            (_TEXT, _NUMBER, _NUMBER),
+            "string",
+            "from that character on (the first is 1, negative ones count from the end), so many or all",
+            n_optional=1,
+            constants=frozenset({1, 2}),
+        ),
+        Function(
+            "REPLACE",
+            (_TEXT, _TEXT, _TEXT),
+            "string",
+            "with every occurrence of the second text replaced by the third",
+            constants=frozenset({1, 2}),
+        ),
+        Function("CONCAT", (_TEXT,), "string", "one text behind the other; also written s || t", repeats=True),
+        Function("STARTS_WITH", (_TEXT, _TEXT), "boolean", "whether it starts with this text", constants=_SECOND),
+        Function("ENDS_WITH", (_TEXT, _TEXT), "boolean", "whether it ends with this text", constants=_SECOND),
+        Function("CONTAINS", (_TEXT, _TEXT), "boolean", "whether this text is in it", constants=_SECOND),
+        Function(
+            "LIKE",
+            (_TEXT, _TEXT),
+            "boolean",
+            "whether it has this shape: % is any text, _ any character, \\ takes the next one as it is",
+            constants=_SECOND,
+            form="s [NOT] LIKE 'pattern'",
+        ),
+        Function(
+            "ILIKE",
+            (_TEXT, _TEXT),
+            "boolean",
+            "LIKE, whatever the case of letters",
+            constants=_SECOND,
+            form="s [NOT] ILIKE 'pattern'",
+        ),
+        Function(
+            "RLIKE",
+            (_TEXT, _TEXT),
+            "boolean",
+            "whether this regular expression (RE2's) is found in it",
+            constants=_SECOND,
+            form="s [NOT] RLIKE 'expression'",
+        ),
+        Function(
+            "EXTRACT",
+            (_TEXT, _TIME),
+            "number",
+            "a part of a time, in its own zone",
+            constants=frozenset({0}),
+            form="EXTRACT(part FROM t)",
+        ),
+        Function(
+            "DATE_TRUNC",
+            (_TEXT, _TIME),
+            "time",
+            "the start of the hour, day ... that the time lies in, in its own zone",
+            constants=frozenset({0}),
+            form="DATE_TRUNC('unit', t)",
+        ),
+    )
+)
+
+PLAIN_CALLS = tuple(name for name, row in VALUE_FUNCTIONS.items() if not row.form or row.form.startswith(f"{name}('"))  # name(a, b)
+
+# What CAST can make, by every name that it has; DECIMAL also takes its digits, DECIMAL(10, 2).
+CASTS: dict[str, tuple[str, Kind]] = {
+    **dict.fromkeys(("BIGINT", "INT", "INTEGER", "LONG"), ("BIGINT", "number")),
+    **dict.fromkeys(("DOUBLE", "FLOAT", "REAL"), ("DOUBLE", "number")),
+    **dict.fromkeys(("DECIMAL", "NUMERIC"), ("DECIMAL", "number")),
+    **dict.fromkeys(("STRING", "TEXT", "VARCHAR"), ("STRING", "string")),
+    **dict.fromkeys(("BOOLEAN", "BOOL"), ("BOOLEAN", "boolean")),
+    "TIMESTAMP": ("TIMESTAMP", "time"),
+}
+
+PARTS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOW", "DOY", "HOUR", "MINUTE", "SECOND")  # of a time, for EXTRACT
+TRUNCATED = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+
+
+def value_function(name: str, at: Span | None = None) -> Function:
+    """The row of a function of values; a `QueryError` where there is none of that name."""
+    if name not in VALUE_FUNCTIONS:
+        raise QueryError(Problem(f"there is no function {name!r}", at, did_you_mean(name, VALUE_FUNCTIONS)))
+    return VALUE_FUNCTIONS[name]

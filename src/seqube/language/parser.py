@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from seqube.errors import ArgumentError, Problem, QueryError, Span
 from seqube.language import tree
-from seqube.language.functions import FUNCTIONS, OF_LISTS, PREVIOUS, aggregate_function
+from seqube.language.functions import CASTS, FUNCTIONS, OF_LISTS, PLAIN_CALLS, PREVIOUS, aggregate_function, value_function
 from seqube.language.tree import Attribute, Emit, Output, Part, Pattern, Predicate, Value, Window
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def _parser() -> Lark:
 
     grammar = files("seqube.language").joinpath("grammar.lark").read_text(encoding="utf-8")
     grammar = grammar.replace("(?:FUNCTIONS)", f"(?:{'|'.join(FUNCTIONS)})")
+    grammar = grammar.replace("(?:VALUE_FUNCTIONS)", f"(?:{'|'.join(PLAIN_CALLS)})")
     return Lark(grammar, parser="lalr", lexer="contextual", transformer=_Builder())
 
 
@@ -207,6 +208,17 @@ def _predicate(node: Any) -> Predicate:
     return tree.IsTrue(node, node.at) if isinstance(node, Value) else node
 
 
+def _item(node: Any) -> Value:
+    """A value, or a condition that stands for one: in RETURN, in comparisons, and among the arguments of functions."""
+    if isinstance(node, Value):
+        return node
+    return node.operand if isinstance(node, tree.IsTrue) else tree.Condition(node, node.at)
+
+
+def _inverse(predicate: Predicate, token: Token | None) -> Predicate:
+    return predicate if token is None else tree.Inverse(predicate, predicate.at)
+
+
 def _negate(node: Value, at: Span | None) -> Value:
     at = _cover(at, node.at)
     match node:
@@ -269,6 +281,9 @@ class _Builder:
             case word:
                 return tree.Literal({"TRUE": True, "FALSE": False, "NULL": None}[word], at)
 
+    def parameter(self, children: list[Token]) -> tree.Parameter:
+        return tree.Parameter(str(children[0])[1:], _at(children[0]))
+
     def attribute(self, children: list[Token]) -> Attribute:
         variable, name = children
         return Attribute(_name(variable), _name(name), _cover(_at(variable), _at(name)))
@@ -296,6 +311,49 @@ class _Builder:
             _fail(f"{function} takes one attribute of one variable", at, f"write {function}(v.x), with a variable of the pattern")
         return tree.Prev(argument, at) if function == PREVIOUS else tree.Aggregate(function, argument, at)
 
+    def applied(self, children: list[Any]) -> Value:
+        token, *given = children
+        function = value_function(token.upper(), _at(token))
+        arguments = tuple(map(_item, filter(None, given)))
+        at = _cover(_at(token), arguments[-1].at) if arguments else _at(token)
+        least, most = len(function.takes) - function.n_optional, len(function.takes)
+        if len(arguments) < least or (len(arguments) > most and not function.repeats):
+            _fail(f"{function.name} does not take {len(arguments)} arguments", at, f"write {function.call}")
+        if function.name == "MOD":
+            return tree.Arithmetic("%", arguments[0], arguments[1], at)
+        return tree.Call(function.name, arguments, at)
+
+    def extract(self, children: list[Any]) -> Value:
+        token, part, time = children
+        return tree.Call("EXTRACT", (tree.Literal(_name(part).upper(), _at(part)), _item(time)), _cover(_at(token), time.at))
+
+    def cast(self, children: list[Any]) -> Value:
+        token, operand, name, *digits = children
+        word = _name(name).upper()
+        if word not in CASTS:
+            types = dict.fromkeys(known for known, _ in CASTS.values())
+            _fail(f"there is no type {_name(name)!r} to make of a value", _at(name), f"there are {', '.join(types)}")
+        made, _ = CASTS[word]
+        sizes = [int(size) if size.isdecimal() else -1 for size in digits if size is not None]
+        if sizes and (made != "DECIMAL" or not 0 < sizes[0] <= 38 or not 0 <= sizes[-1] <= sizes[0]):
+            _fail(
+                f"{made} does not take these digits", _at(name), "write DECIMAL(10, 2): up to 38 digits, of which 2 after the point"
+            )
+        if made == "DECIMAL":
+            made = f"DECIMAL({sizes[0] if sizes else 38}, {sizes[1] if len(sizes) == 2 else 0 if sizes else 18})"
+        return tree.Call("CAST", (_item(operand), tree.Literal(made, _at(name))), _cover(_at(token), _at(name)))
+
+    def case(self, children: list[Any]) -> Value:
+        token, operand, *branches, end = children
+        *pairs, otherwise = branches
+        arguments = []
+        for when, then in zip(pairs[::2], pairs[1::2], strict=True):
+            if operand is not None:
+                when = tree.Comparison("=", _value(operand), _value(when), when.at)
+            arguments += [_item(_predicate(when)), _item(then)]
+        last = tree.Literal(None) if otherwise is None else _item(otherwise)
+        return tree.Call("CASE", (*arguments, last), _cover(_at(token), _at(end)))
+
     def minus(self, children: list[Any]) -> Value:
         sign, operand = children
         return _negate(_value(operand), _at(sign))
@@ -306,13 +364,17 @@ class _Builder:
             _fail(f"more than {MAX_DEPTH} terms in one calculation", result.at, "compute it as a column of the events beforehand")
         for op, operand in zip(children[1::2], children[2::2], strict=True):
             right = _value(operand)
-            result = tree.Arithmetic(cast(tree.ArithmeticOp, str(op)), result, right, _cover(result.at, right.at))
+            at = _cover(result.at, right.at)
+            if op == "||":
+                result = tree.Call("CONCAT", (result, right), at)
+            else:
+                result = tree.Arithmetic(cast(tree.ArithmeticOp, str(op)), result, right, at)
         return result
 
     # ---- predicates
 
     def compare(self, children: list[Any]) -> Predicate:
-        operands = [_value(operand) for operand in children[0::2]]
+        operands = [_item(operand) for operand in children[0::2]]
         ops = [{"==": "=", "<>": "!="}.get(op, str(op)) for op in children[1::2]]
         at = _cover(operands[0].at, operands[-1].at)
         if len(ops) == 1:
@@ -324,7 +386,7 @@ class _Builder:
     def among(self, children: list[Any]) -> Predicate:
         operand, negated, *values = children
         for value in values:
-            if not isinstance(value, tree.Literal):
+            if not isinstance(value, tree.Literal | tree.Parameter):
                 _fail("IN takes plain values: numbers, strings, TRUE, FALSE, NULL", value.at, "join comparisons with OR instead")
         operand = _value(operand)
         return tree.Among(operand, tuple(values), negated is not None, operand.at)
@@ -335,7 +397,17 @@ class _Builder:
 
     def is_null(self, children: list[Any]) -> Predicate:
         operand, negated, null = children
-        return tree.IsNull(_value(operand), negated is not None, _cover(operand.at, _at(null)))
+        return tree.IsNull(_item(operand), negated is not None, _cover(operand.at, _at(null)))
+
+    def is_distinct(self, children: list[Any]) -> Predicate:
+        left, negated, right = _item(children[0]), children[1], _item(children[2])
+        at = _cover(left.at, right.at)
+        return _inverse(tree.IsTrue(tree.Call("IS DISTINCT FROM", (left, right), at), at), negated)
+
+    def like(self, children: list[Any]) -> Predicate:
+        text, negated, word, pattern = children
+        at = _cover(text.at, pattern.at)
+        return _inverse(tree.IsTrue(tree.Call(word.upper(), (_value(text), _value(pattern)), at), at), negated)
 
     def same(self, children: list[Attribute]) -> Predicate:
         parts = tuple(tree.Same(key.name, key.at) for key in children)
@@ -421,7 +493,7 @@ class _Builder:
 
     def output(self, children: list[Any]) -> Output:
         value, name = children
-        return Output(_value(value), None if name is None else _name(name), value.at)
+        return Output(_item(value), None if name is None else _name(name), value.at)
 
     def window(self, children: list[Any]) -> tuple[str, Span, object]:
         return "window", _at(children[0]), children[1]

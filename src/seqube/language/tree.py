@@ -58,6 +58,14 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
+class Parameter:
+    """`:limit`: a value that is given when the query is run (`parameters.fill`)."""
+
+    name: str
+    at: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
 class Arithmetic:
     op: ArithmeticOp
     left: Value
@@ -83,6 +91,18 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A function of values: `ROUND(a.price, 2)`, and what has a form of its own, such as `a.name LIKE 'x%'` or CASE.
+
+    `functions.VALUE_FUNCTIONS` says which there are. CASE has its conditions and values in turn, and last what ELSE gives.
+    """
+
+    function: str
+    arguments: tuple[Value, ...]
+    at: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
 class OfList:
     """`LAST(f.x)`: a value of the list that a repeated part binds. What functions there are, `functions.OF_LISTS` says.
 
@@ -91,6 +111,14 @@ class OfList:
 
     function: str
     argument: Attribute
+    at: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A predicate where a value stands: TRUE, FALSE, or NULL where it is unknown."""
+
+    predicate: Predicate
     at: Span | None = _place()
 
 
@@ -110,7 +138,7 @@ class FirstOf:
     at: Span | None = _place()
 
 
-Value = Literal | Duration | Attribute | Arithmetic | Minus | Aggregate | OfList | Prev | FirstOf
+Value = Literal | Duration | Attribute | Parameter | Arithmetic | Minus | Aggregate | OfList | Prev | Call | Condition | FirstOf
 
 # ---------------------------------------------------------------- predicates
 
@@ -136,7 +164,7 @@ class Among:
     """`x IN (1, 2)` and `x NOT IN (1, 2)`."""
 
     operand: Value
-    values: tuple[Literal, ...]
+    values: tuple[Literal | Parameter, ...]
     negated: bool = False
     at: Span | None = _place()
 
@@ -389,7 +417,7 @@ N = TypeVar("N", bound=Node)
 def children(node: Node) -> tuple[Node, ...]:
     """What stands directly below a node, from left to right; an operator's predicates come after its parts."""
     match node:
-        case Literal() | Duration() | Attribute() | Same() | Type():
+        case Literal() | Duration() | Attribute() | Parameter() | Same() | Type():
             return ()
         case Arithmetic() | Comparison():
             return (node.left, node.right)
@@ -401,6 +429,10 @@ def children(node: Node) -> tuple[Node, ...]:
             return () if node.argument is None else (node.argument,)
         case FirstOf():
             return node.values
+        case Call():
+            return node.arguments
+        case Condition():
+            return (node.predicate,)
         case Among():
             return (node.operand, *node.values)
         case Between():
@@ -425,7 +457,7 @@ def rebuilt(node: N, change: Callable[[Any], Any]) -> N:
         return node
     result: Any
     match node:
-        case Literal() | Duration() | Attribute() | Same() | Type():
+        case Literal() | Duration() | Attribute() | Parameter() | Same() | Type():
             result = node
         case Arithmetic() | Comparison():
             result = replace(node, left=after[0], right=after[1])
@@ -435,6 +467,10 @@ def rebuilt(node: N, change: Callable[[Any], Any]) -> N:
             result = replace(node, argument=after[0])
         case FirstOf():
             result = replace(node, values=after)
+        case Call():
+            result = replace(node, arguments=after)
+        case Condition():
+            result = replace(node, predicate=after[0])
         case Among():
             result = replace(node, operand=after[0], values=after[1:])
         case Between():
@@ -486,19 +522,20 @@ def transform_query(query: Query, change: Callable[[Any], Any]) -> Query:
     )
 
 
+def query_nodes(query: Query) -> Iterator[Node]:
+    """Every node of every clause."""
+    outputs = (output.value for output in (*query.aggregates, *query.returns))
+    for root in (query.pattern, *query.where, *query.group_by, *outputs, *query.having):
+        yield from walk(root)
+
+
 def columns_of(query: Query) -> frozenset[str]:
     """The columns that a query names, wherever it does."""
-    named = set(query.partition_by)
-
-    def note(node: Node) -> Node:
-        if isinstance(node, Attribute):
-            named.add(node.name)
-        elif isinstance(node, Same):
-            named.add(node.attribute)
-        return node
-
-    transform_query(query, note)
-    return frozenset(named)
+    nodes = list(query_nodes(query))
+    named = {node.name for node in nodes if isinstance(node, Attribute)} | {
+        node.attribute for node in nodes if isinstance(node, Same)
+    }
+    return frozenset(named | {*query.partition_by, *query.order_by})
 
 
 def renaming(names: Mapping[str, str]) -> Callable[[Any], Any]:
@@ -534,6 +571,32 @@ def inner_predicates(part: Part) -> Iterator[Predicate]:
 def attributes(node: Value | Predicate) -> Iterator[Attribute]:
     """Every attribute that a value or predicate names, from left to right. `Same` names none by itself."""
     return (part for part in walk(node) if isinstance(part, Attribute))
+
+
+def by_event(node: Value | Predicate) -> Iterator[Attribute]:
+    """The attributes that a value or predicate names event by event: not those of a list as a whole."""
+    if isinstance(node, Attribute):
+        yield node
+    elif not isinstance(node, OfList):
+        for child in children(node):
+            yield from by_event(child)  # type: ignore[arg-type]  # below values and predicates there is nothing else
+
+
+@lru_cache(maxsize=4096)
+def named_by_event(node: Value | Predicate) -> frozenset[str]:
+    return frozenset(attribute.variable for attribute in by_event(node) if attribute.variable is not None)
+
+
+@lru_cache(maxsize=4096)
+def named_as_lists(node: Value | Predicate) -> frozenset[str]:
+    """The variables whose lists a value or predicate asks for as wholes."""
+    return frozenset(part.argument.variable or "" for part in walk(node) if isinstance(part, OfList))
+
+
+@lru_cache(maxsize=4096)
+def named_before(node: Value | Predicate) -> frozenset[str]:
+    """The variables of which a value or predicate asks for the event before."""
+    return frozenset(part.argument.variable or "" for part in walk(node) if isinstance(part, Prev))
 
 
 def quantifiers(part: Part) -> dict[str, Quantifier]:

@@ -20,7 +20,7 @@ from typing import Literal as OneOf
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
 from seqube.language import tree
-from seqube.language.functions import OF_LISTS, Kind, aggregate_function
+from seqube.language.functions import CASTS, OF_LISTS, PARTS, TRUNCATED, Function, Kind, aggregate_function, value_function
 from seqube.language.parser import draft, in_order
 from seqube.language.tree import TIME_ATTRIBUTE, TYPE_ATTRIBUTE, Attribute, Predicate, Query, Value
 
@@ -147,9 +147,11 @@ class _Checker:
             case tree.IsTrue(operand):
                 kind = self.kind(operand)
                 if kind not in (None, "boolean"):
-                    self.fail(f"{_ARTICLES[kind]} is not a condition", operand.at, "compare it with something")
+                    joined = isinstance(operand, tree.Call) and operand.function == "CONCAT"
+                    hint = "|| puts texts behind each other: write OR" if joined else "compare it with something"
+                    self.fail(f"{_ARTICLES[kind]} is not a condition", operand.at, hint)
 
-    def among(self, operand: Value, values: tuple[tree.Literal, ...]) -> None:
+    def among(self, operand: Value, values: tuple[tree.Literal | tree.Parameter, ...]) -> None:
         kind = self.kind(operand)
         for value in values:
             if not self.fits(kind, operand, self.kind(value), value):
@@ -214,6 +216,10 @@ class _Checker:
             case tree.Duration():
                 # Without a schema nobody knows yet whether time is a number.
                 return None if self.schema is None else "period"
+            case tree.Parameter(name, at):
+                if self.schema is not None:
+                    self.fail(f"there is no value for :{name}", at, f"give it: params={{'{name}': ...}}")
+                return None
             case Attribute(_, name, at):
                 return self.column(name, at)
             case tree.FirstOf(values):
@@ -226,6 +232,11 @@ class _Checker:
                 return kind
             case tree.Aggregate():
                 return self.aggregate(node)
+            case tree.Call():
+                return self.call(node)
+            case tree.Condition(predicate):
+                self.predicate(predicate)
+                return "boolean"
             case tree.OfList(function, argument):
                 row = OF_LISTS[function]
                 kind = self.kind(argument)
@@ -279,6 +290,95 @@ class _Checker:
             self.fail(wrong, node.at, f"{function.name} takes {_either(function.takes)}")
             return None
         return function.result or kind
+
+    # ---------------------------------------------------------------- functions
+
+    def call(self, node: tree.Call) -> _Kind:
+        function = value_function(node.function, node.at)
+        if node.function == "CASE":
+            return self.case(node)
+        kinds = [self.kind(argument) for argument in node.arguments]
+        n_problems = len(self.problems)
+        for place, (argument, kind) in enumerate(zip(node.arguments, kinds, strict=True)):
+            takes = function.takes[min(place, len(function.takes) - 1)]
+            if place in function.constants:
+                self.constant(function, node, place)
+            elif kind == "other" and function.name != "COALESCE":
+                self.fail(
+                    f"{function.name} of {_describe(argument, kind)}", argument.at or node.at, "only IS NULL and RETURN take them"
+                )
+            elif takes and kind is not None and not self.is_one_of(kind, takes):
+                self.fail(
+                    f"{function.name} of {_describe(argument, kind)}", argument.at or node.at, self.instead(function, kind, takes)
+                )
+        if node.function == "CAST":
+            return self.cast(node, kinds[0])
+        if len(self.problems) > n_problems:
+            return function.result
+        common = self.common(function.name, node.arguments, kinds) if function.alike else kinds[0]
+        return function.result or common
+
+    def is_one_of(self, kind: _Kind, takes: tuple[Kind, ...]) -> bool:
+        return kind in takes or (kind == "period" and ("duration" in takes or ("number" in takes and self.integer_time)))
+
+    def instead(self, function: Function, kind: _Kind, takes: tuple[Kind, ...]) -> str:
+        if takes == ("time",) and kind == "number" and self.integer_time:
+            return "where times are integers they have no calendar: give the events a column of timestamps"
+        if takes == ("string",) and kind in ("number", "boolean", "time"):
+            return "make it a text: CAST(... AS STRING)"
+        return f"{function.name} takes {_either(takes)}"
+
+    def constant(self, function: Function, node: tree.Call, place: int) -> None:
+        """An argument that must stand in the query as it is."""
+        argument, takes = node.arguments[place], function.takes[place]
+        if isinstance(argument, tree.Parameter):
+            return
+        value = argument.value if isinstance(argument, tree.Literal) else None
+        wanted = {"string": "a string in single quotes", "number": "a whole number"}[takes[0]]
+        if type(value) is not {"string": str, "number": int}[takes[0]]:
+            self.fail(
+                f"{function.name} takes {wanted} here, as it stands in the query", argument.at or node.at, f"write {function.call}"
+            )
+            return
+        known = {"EXTRACT": PARTS, "DATE_TRUNC": TRUNCATED}.get(function.name, ())
+        if known and str(value).upper() not in known:
+            self.fail(f"{function.name} knows no {value!r}", argument.at or node.at, f"there are {', '.join(known)}")
+
+    def cast(self, node: tree.Call, kind: _Kind) -> _Kind:
+        name = node.arguments[1]
+        assert isinstance(name, tree.Literal)
+        made, result = CASTS[str(name.value).split("(")[0]]
+        if kind in ("duration", "period"):
+            self.fail("a duration has no unit to be a number in", node.at, "divide it by one: (b.ts - a.ts) / 1 s")
+        elif kind == "time" and result not in ("string", "time"):
+            self.fail(f"a time cannot be made a {made}", node.at, "take a part of it: EXTRACT(HOUR FROM a.ts)")
+        elif kind in ("number", "boolean") and result == "time":
+            self.fail(f"{_ARTICLES[kind]} cannot be made a time", node.at, _ISO)
+        return result
+
+    def case(self, node: tree.Call) -> _Kind:
+        for condition in node.arguments[:-1:2]:
+            kind = self.kind(condition)
+            if kind not in (None, "boolean"):
+                self.fail(f"{_ARTICLES[kind]} is not a condition", condition.at or node.at, "compare it with something")
+        values = (*node.arguments[1::2], node.arguments[-1])
+        return self.common("CASE", values, [self.kind(value) for value in values])
+
+    def common(self, name: str, values: tuple[Value, ...], kinds: list[_Kind]) -> _Kind:
+        """The one kind that values have that may stand for each other."""
+        known = [(value, kind) for value, kind in zip(values, kinds, strict=True) if kind is not None]
+        if not known:
+            return None
+        first = next(((value, kind) for value, kind in known if kind == "time"), known[0])
+        for value, kind in known:
+            if not self.fits(first[1], first[0], kind, value) and kind != "other":
+                self.fail(
+                    f"{name} of {_describe(first[0], first[1])} and {_describe(value, kind)}", value.at, "they must be of one kind"
+                )
+                return None
+            if first[1] == "period" and kind != "period":
+                first = (value, kind)
+        return first[1]
 
 
 def _either(words: tuple[str, ...]) -> str:

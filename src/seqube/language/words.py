@@ -5,7 +5,7 @@ The grammar spells its keywords itself, since each stands in a place of its own;
 
 from __future__ import annotations
 
-from seqube.language.functions import FUNCTIONS
+from seqube.language.functions import FUNCTIONS, VALUE_FUNCTIONS
 
 # What a clause begins with.
 CLAUSE_WORDS = (
@@ -15,6 +15,8 @@ OPERATORS = ("SEQ", "NEXT", "STRICT", "AND", "OR")
 CALLED = (*OPERATORS, *FUNCTIONS)  # a parenthesis follows
 WITHIN_CLAUSES = ("BY", "ON", "TRIGGER", "EVERY", "TOTAL", "AS", "PAST", "TO", "NEXT", "FIRST", "LAST", "PARTIAL")
 OF_VALUES = ("AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "TRUE", "FALSE")
+OF_FUNCTIONS = ("CASE", "WHEN", "THEN", "ELSE", "END", "DISTINCT", "FROM", "LIKE", "ILIKE", "RLIKE", "CAST", "EXTRACT")
 COUNTED = ("EVENT", "EVENTS")  # a unit of windows, after a number
 
-KEYWORDS = tuple(dict.fromkeys(("PATTERN", *CLAUSE_WORDS, *WITHIN_CLAUSES, *CALLED, *OF_VALUES)))
+KEYWORDS = tuple(dict.fromkeys(("PATTERN", *CLAUSE_WORDS, *WITHIN_CLAUSES, *CALLED, *OF_VALUES)))  # a name like these takes quotes
+COLOURED = tuple(dict.fromkeys((*KEYWORDS, *OF_FUNCTIONS, *(name for name in VALUE_FUNCTIONS if " " not in name))))

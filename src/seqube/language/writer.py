@@ -23,14 +23,14 @@ _UNITS = ((86_400_000_000, "day"), (3_600_000_000, "hour"), (60_000_000, "min"),
 
 # How tightly things bind, loosest first; what binds looser than its place allows is put in parentheses.
 _OR, _AND, _NOT, _COMPARISON = range(4)
-_SUM, _PRODUCT, _SIGN, _ATOM = range(4)
+_CONDITION, _SUM, _PRODUCT, _SIGN, _ATOM = range(5)
 
 
 def write(query: Query) -> str:
     """The canonical text of a bound query."""
     lines = [f"PATTERN {write_pattern(query.pattern, _quote_keyword)}"]
     if query.where:
-        lines.append(f"WHERE {_conjunction(query.where)}")
+        lines.append(f"WHERE {write_conjunction(query.where)}")
     if query.partition_by:
         lines.append(f"PARTITION BY {', '.join(map(quote, query.partition_by))}")
     if query.order_by:
@@ -44,7 +44,7 @@ def write(query: Query) -> str:
     if query.aggregates:
         lines.append(f"AGG {_outputs(query.aggregates)}")
     if query.having:
-        lines.append(f"HAVING {_conjunction(query.having)}")
+        lines.append(f"HAVING {write_conjunction(query.having)}")
     lines.append(f"WITHIN {_window(query.window)}")
     if query.emit is not None and query.emit.when == "total":
         lines.append("EMIT TOTAL")
@@ -105,14 +105,15 @@ def duration(microseconds: int) -> str:
 def _outputs(outputs: tuple[Output, ...]) -> str:
     texts = []
     for position, output in enumerate(outputs, 1):
-        text = write_value(output.value)
+        text = write_value(output.value, _CONDITION)
         if output.name is not None and output.name != column_name(output.value, position):
             text += f" AS {quote(output.name)}"
         texts.append(text)
     return ", ".join(texts)
 
 
-def _conjunction(predicates: tuple[Predicate, ...]) -> str:
+def write_conjunction(predicates: tuple[Predicate, ...]) -> str:
+    """Predicates that all hold, joined by AND."""
     return " AND ".join(write_predicate(predicate, _NOT) for predicate in predicates)
 
 
@@ -137,12 +138,31 @@ def write_predicate(node: Predicate, least: int = _OR) -> str:
         case tree.IsNull(operand, negated):
             text = f"{write_value(operand)} IS {'NOT ' * negated}NULL"
         case tree.IsTrue(operand):
-            text = write_value(operand)
+            text = write_value(operand, _CONDITION)
         case tree.Same(attribute):
             text = f"[{quote(attribute)}]"
         case _:
             assert_never(node)
     return f"({text})" if binds < least else text
+
+
+def _call(node: tree.Call) -> tuple[int, str]:
+    """A function as it is written, and how tightly that binds."""
+    name, arguments = node.function, [write_value(argument, _CONDITION) for argument in node.arguments]
+    match name:
+        case "LIKE" | "ILIKE" | "RLIKE" | "IS DISTINCT FROM":
+            left, right = map(write_value, node.arguments)  # a condition on either side stands in parentheses
+            return _CONDITION, f"{left} {name} {right}"
+        case "CASE":
+            branches = (f"WHEN {when} THEN {then}" for when, then in zip(arguments[:-1:2], arguments[1::2], strict=True))
+            otherwise = "" if node.arguments[-1] == tree.Literal(None) else f" ELSE {arguments[-1]}"
+            return _ATOM, f"CASE {' '.join(branches)}{otherwise} END"
+        case "CAST":
+            return _ATOM, f"CAST({arguments[0]} AS {arguments[1][1:-1]})"
+        case "EXTRACT":
+            return _ATOM, f"EXTRACT({quote(arguments[0][1:-1])} FROM {arguments[1]})"
+        case _:
+            return _ATOM, f"{name}({', '.join(arguments)})"
 
 
 def write_value(node: Value, least: int = _SUM) -> str:
@@ -160,6 +180,8 @@ def write_value(node: Value, least: int = _SUM) -> str:
             binds = _SIGN if text.startswith("-") else _ATOM
         case tree.Duration(microseconds):
             binds, text = (_SIGN if microseconds < 0 else _ATOM), duration(microseconds)
+        case tree.Parameter(name):
+            text = f":{name}"
         case Attribute(variable, name):
             text = _quote_keyword(name) if variable is None else f"{quote(variable)}.{quote(name)}"
         case tree.Aggregate(function, argument):
@@ -171,6 +193,10 @@ def write_value(node: Value, least: int = _SUM) -> str:
             text = f"{PREVIOUS}({write_value(argument)})"
         case tree.FirstOf(values):
             text = f"FIRST({', '.join(map(write_value, values))})"
+        case tree.Call():
+            binds, text = _call(node)
+        case tree.Condition(predicate):
+            binds, text = _CONDITION, write_predicate(predicate)
         case tree.Minus(operand):
             binds, text = _SIGN, f"-{write_value(operand, _ATOM)}"
         case tree.Arithmetic(op, left, right):

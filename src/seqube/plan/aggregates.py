@@ -18,9 +18,26 @@ from dataclasses import dataclass
 from math import factorial, prod
 from typing import Literal as OneOf
 
+from seqube.errors import PlanError
 from seqube.events import Hierarchy
 from seqube.language.functions import aggregate_function
-from seqube.language.tree import Aggregate, Attribute, Emit, Not, Output, Predicate, Query, Same, Seq, Type, variables_of, walk
+from seqube.language.tree import (
+    Aggregate,
+    Attribute,
+    Emit,
+    Next,
+    Not,
+    Output,
+    Predicate,
+    Query,
+    Same,
+    Seq,
+    Strict,
+    Type,
+    quantifiers,
+    variables_of,
+    walk,
+)
 from seqube.plan.measured import Measurements
 from seqube.plan.physical import Gap, KeyColumn, MatchPlan, MatchSequence, Option, Scan, ticks
 from seqube.plan.planner import plan_matches
@@ -86,6 +103,9 @@ class AggregatePlan:
 def plan_aggregates(query: Query, hierarchy: Hierarchy | None = None) -> AggregatePlan:
     """The plan of a query with AGG, by the strategy that is right for every pattern."""
     assert query.emit is not None, "the binder says when aggregates are reported"
+    runs = [type(node).__name__.upper() for node in walk(query.pattern) if isinstance(node, Next | Strict)]
+    for what in (*(f"the repeated part {name!r}" for name in quantifiers(query.pattern)), *runs):
+        raise PlanError(f"aggregates over {what} cannot be computed yet\n  hint: leave AGG out, and count the rows")
     matches = plan_matches(query, hierarchy)
     trigger = _trigger(query, hierarchy) if query.emit.when == "trigger" else None
     return AggregatePlan(matches, query.emit, query.aggregates, query.group_by, query.having, trigger)

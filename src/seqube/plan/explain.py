@@ -11,7 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, assert_never
 
 from seqube.events import Statistics
-from seqube.language.tree import Value, Window
+from seqube.language.tree import Quantifier, Value, Window
 from seqube.language.writer import duration, write_predicate, write_value
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.chase import SharedPlan
@@ -25,9 +25,12 @@ from seqube.plan.physical import (
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
+    MatchRepeat,
+    MatchRun,
     MatchSequence,
     Option,
     PlanNode,
+    RunStep,
     Scan,
     Scope,
     Way,
@@ -292,8 +295,32 @@ def _plain_step(node: PlanNode, known: _Known) -> Step:
         case MatchAlternatives():
             notes = [_filter(guarded) for guarded in node.filters]
             return Step("match any", tuple(notes), tuple(_step(branch, known) for branch in node.branches))
+        case MatchRun():
+            notes = [f"key: {name} on all of a run" for name in node.key]
+            notes += [f"decides what fits: {write_predicate(predicate)}" for predicate in node.asked]
+            notes += [*map(_filter, node.filters), *(["known when its window is over"] if node.waits else [])]
+            how = (
+                "for each start the preferred way through consecutive events"
+                if node.is_strict
+                else "for each start the first that fits"
+            )
+            return Step(f"run of {len(node.steps)}: {how}", tuple(notes), tuple(_run_step(step, known) for step in node.steps))
+        case MatchRepeat():
+            times = Quantifier(node.least, node.most)
+            notes = [f"key: {write_value(value)} on all of a list" for value in node.key]
+            notes += [*(f"as it grows: {write_predicate(step)}" for step in node.steps), *map(_filter, node.filters)]
+            what = "one event, or none" if node.is_single else f"every list of {times}"
+            return Step(what, tuple(notes), (_step(node.item, known),))
         case _:
             assert_never(node)
+
+
+def _run_step(step: RunStep, known: _Known) -> Step:
+    scans = tuple(_step(scan, known) for scan in step.scans)
+    if len(scans) == 1 and not step.is_repeated:
+        return scans[0]
+    times = f"{Quantifier(step.least, step.most, step.is_reluctant)} of" if step.is_repeated else "any of"
+    return Step(times, (), scans)
 
 
 def _absence(absence: Absence, known: _Known) -> Step:

@@ -16,14 +16,17 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import assert_never
 
-from seqube.language.tree import Attribute, FirstOf, Value, attributes
+from seqube.language.tree import Attribute, FirstOf, OfList, Value, attributes
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import (
     ALL_OF_TIME,
     Absence,
+    Gap,
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
+    MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
     Scan,
@@ -78,12 +81,12 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         ends=_types(matches.pattern.may_end),
         scans=tuple(scans(matches)),
         columns=_columns(plan),
-        every_event=matches.window.counts_events,
+        every_event=matches.numbers_events,
         by_position=matches.window.counts_events,
     )
     if isinstance(plan, MatchPlan):
         # A match that waits is decided a window after it began, and its negations may look back a window from its end.
-        reaches = 2 if plan.waits and plan.looks_back else 1
+        reaches = 2 if (plan.waits and plan.looks_back) or plan.waits_from_end else 1
         return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0)
     triggers = () if plan.trigger is None else (plan.trigger,)
     return replace(
@@ -100,19 +103,54 @@ def needs_of(plan: Plan, unit: str) -> Needs:
 def why_replayed(plan: MatchPlan) -> str | None:
     """Why a stream's window is evaluated again at every step; None where matches go on from step to step.
 
-    Flat sequences go on: single events in order, with whatever is asked of them, and single events that must not be there. So do
-    nested queries by one of the published strategies, whose views are what is gone on with.
+    Flat sequences go on: single events in order, with whatever is asked of them, and what must not be there: single events, or a
+    sub-query of such whose latest start tells all. So do nested queries by one of the published strategies, with their views.
     """
     pattern = plan.pattern
     if plan.is_nested:
         return "its sub-queries are evaluated in each partition" if plan.partition_by else None
     if not isinstance(pattern, MatchSequence):
         return "it is no sequence of single events"
-    if not all(isinstance(part, Scan) for part in (*pattern.parts, *pattern.absent)):
+    if not all(isinstance(part, Scan) for part in pattern.parts):
         return "its sequence has sub-queries"
+    for gap in pattern.gaps:
+        if not isinstance(gap.instance, Scan) and not (gap.position < len(pattern.slots) and has_stages(gap)):
+            return "a negated sub-query is more than single events, in order or not, with the sequence's key"
     if plan.checks:
         return "a negation is checked match by match"
     return None
+
+
+def has_stages(gap: Gap) -> bool:
+    """Whether one number for each part of a negated sub-query, and each key, tells the latest start of an instance."""
+    inner = gap.instance
+    if not isinstance(inner, MatchSequence | MatchConjunction) or inner.absent or inner.filters:
+        return False
+    if not all(isinstance(slot, Scan) for slot in inner.slots):
+        return False
+    if any(len({slot for atom in clause for slot in atom.slots}) > 1 for clause in inner.clauses):
+        return False
+    if isinstance(inner, MatchConjunction):
+        types = [name for slot in inner.slots for name in _types((slot,) if isinstance(slot, Scan) else ())]
+        if len(types) != len(set(types)):  # one event could be two of its parts
+            return False
+    # Tied by its whole key, or by nothing: then what is known of a key is known of all of its parts.
+    asked = gap.key or ()
+    return len(inner.key) == len(asked) and all(any(value in column for column in inner.key) for value in asked)
+
+
+def staged_scans(inner: PlanNode) -> list[Scan]:
+    """The parts of what a gap forbids, each of which is a stage."""
+    parts = (inner,) if isinstance(inner, Scan) else inner.parts
+    return [part for part in parts if isinstance(part, Scan)]
+
+
+def staged_key(gap: Gap, part: int) -> tuple[Value, ...]:
+    """The values of one part that are the key by which a gap is tied to its sequence."""
+    inner = gap.instance
+    if isinstance(inner, MatchSequence | MatchConjunction):
+        return tuple(next(column[part] for column in inner.key if value in column) for value in gap.key or ())
+    return gap.key or ()
 
 
 def together(needs: Iterable[Needs]) -> tuple[frozenset[str] | None, frozenset[str] | None]:
@@ -162,7 +200,7 @@ def _key(plan: Plan) -> tuple[str, ...]:
         return () if plan.emit.when == "every" else tuple(name for name in _key(plan.matches) if name in grouped)
     if plan.partition_by:
         return plan.partition_by
-    if plan.window.counts_events:  # events are numbered over the whole stream
+    if plan.numbers_events:  # over the whole stream
         return ()
     names = _shared(plan.pattern)
     for check in plan.checks:
@@ -192,6 +230,10 @@ def _agreed(node: PlanNode) -> frozenset[str]:
             return _ANY
         case MatchAlternatives(branches):
             return _meet(_agreed(branch) for branch in branches)
+        case MatchRun():
+            return _ANY if len(node.steps) == 1 and node.steps[0].most == 1 else frozenset(node.key)
+        case MatchRepeat():
+            return _ANY if node.most == 1 else frozenset(value.name for value in node.key if isinstance(value, Attribute))
         case MatchSequence(slots, _, key) | MatchConjunction(slots, _, key):
             gaps = node.gaps if isinstance(node, MatchSequence) else ()
             if len(slots) == 1 and not gaps:
@@ -221,7 +263,9 @@ def _common_name(column: Sequence[Value], slots: Sequence[PlanNode]) -> str | No
     found: set[str | None] = set()
     for value, slot in zip(column, slots, strict=True):
         match value:
-            case Attribute(variable, name) if variable is not None and not isinstance(slot, MatchAlternatives):
+            case Attribute(variable, name) | OfList("FIRST", Attribute(variable, name)) if not (
+                variable is None or isinstance(slot, MatchAlternatives)
+            ):
                 found.add(name if variable in _surely_bound(slot) else None)
             case FirstOf(values) if isinstance(slot, MatchAlternatives) and all(isinstance(each, Attribute) for each in values):
                 named = {each.variable for each in values if isinstance(each, Attribute)}
@@ -236,6 +280,10 @@ def _surely_bound(node: PlanNode) -> tuple[str, ...]:
     match node:
         case Scan():
             return (node.variable,)
+        case MatchRepeat():
+            return node.binds
+        case MatchRun():
+            return tuple(step.scans[0].variable for step in node.steps if step.least > 0 and len(step.scans) == 1)
         case MatchAlternatives():
             return ()
         case MatchSequence() | MatchConjunction():

@@ -6,6 +6,10 @@ expression that names a variable from outside is lifted to the node that binds b
 because it only holds when that branch was taken. At the border of a negation what is still on its way up is a correlated
 predicate of that negation.
 
+A part that may be absent makes a sequence of each case, with and without it: what names an absent part event by event is met, and
+the values of its list are known. A repeated part is a slot of lists; an equality with its events is one with the first of them, and
+of each with the one before.
+
 At a node with several slots a predicate becomes, in order of preference: part of the key (an equality that reaches every slot), a
 clause of the loop, or a filter on the node's results. A negation becomes a gap of its sequence when one number per event answers it
 (not correlated, or only through the sequence's own key); otherwise it is checked against complete matches.
@@ -13,28 +17,40 @@ clause of the loop, or a filter on the node's results. A negation becomes a gap 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any, TypeGuard
 
 from seqube.errors import PlanError
 from seqube.events import Hierarchy
 from seqube.language.tree import (
     And,
     AnyOf,
+    Attribute,
     Comparison,
+    Literal,
     Next,
     Not,
+    OfList,
     Or,
     Pattern,
     Predicate,
+    Prev,
+    Quantifier,
     Query,
+    Same,
     Seq,
     Strict,
     Type,
     Value,
+    named_as_lists,
+    named_before,
+    named_by_event,
     positives,
+    quantifiers,
+    transform,
     variables_of,
-    walk,
 )
 from seqube.plan.physical import (
     Absence,
@@ -48,8 +64,11 @@ from seqube.plan.physical import (
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
+    MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
+    RunStep,
     Scan,
     Scope,
 )
@@ -70,18 +89,14 @@ def plan_nested(query: Query, hierarchy: Hierarchy | None = None) -> MatchPlan:
 def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchPlan:
     if (new := unplanned(query)) is not None:
         raise PlanError(f"{new} cannot be run yet\n  hint: write it with SEQ, AND, OR and negations")
-    built = _Builder(hierarchy, negated_variables(pattern)).build(pattern, (), Scope(), is_root=True)
+    repeated = frozenset(quantifiers(pattern))
+    built = _Builder(hierarchy, negated_variables(pattern), repeated).build(pattern, (), Scope(), is_root=True)
     assert not built.lifted, "the binder lets no predicate name a variable that nothing binds"
     return MatchPlan(built.node, query.window, built.checks, query.partition_by, query.returns)
 
 
 def unplanned(query: Query) -> str | None:
     """What a query asks for that no plan is known for."""
-    for node in walk(query.pattern):
-        if isinstance(node, Next | Strict):
-            return type(node).__name__.upper()
-        if isinstance(node, Type) and node.quantifier is not None:
-            return f"the repeated part {node.name}{node.quantifier}"
     clauses = {"ORDER BY": query.order_by, "SKIP": query.skip, "KEEP PARTIAL": query.keeps_partial}
     return next((word for word, given in clauses.items() if given), None)
 
@@ -109,22 +124,48 @@ class _Sorted:
 class _Builder:
     hierarchy: Hierarchy | None
     negated: frozenset[str]  # variables of negated types: what names one goes there as a whole
+    repeated: frozenset[str]  # variables that stand for lists, or for an event that may be absent
 
     def build(self, part: Pattern, given: Sequence[Predicate], scope: Scope, is_root: bool = False) -> _Built:
         """Plan one positive expression, with predicates `given` from above over its variables alone, and `scope` around it."""
         if isinstance(part, Type):
-            return _Built(self._scan(part, given))
-        own = [Guarded(conjunct) for predicate in part.where for conjunct in conjuncts(predicate, self.negated)]
+            return _Built(self._scan(part, given) if part.quantifier is None else self._repeat(part, part.quantifier, given))
+        own = [Guarded(conjunct) for predicate in part.where for conjunct in conjuncts(predicate, self.negated, self.repeated)]
         own += [Guarded(predicate) for predicate in given]
         if isinstance(part, Or):
             return self._alternatives(part, own, scope)
-        assert isinstance(part, Seq | And)
+        if isinstance(part, Next | Strict):
+            return self._run(part, own, scope)
         return self._joined(part, own, scope, is_root)
 
     def _scan(self, part: Type, filters: Sequence[Predicate]) -> Scan:
         assert part.variable is not None
         types = self.hierarchy.covers(part.name) if self.hierarchy else frozenset({part.name})
         return Scan(part.variable, part.name, types, tuple(filters))
+
+    def _repeat(self, part: Type, quantifier: Quantifier, given: Sequence[Predicate]) -> MatchRepeat:
+        """The lists of a repeated part, where it is there; what events and neighbours are asked is asked as they grow."""
+        scans: list[Predicate] = []
+        key: list[Value] = []
+        steps: list[Predicate] = []
+        filters: list[Guarded] = []
+        for predicate in given:
+            match predicate:
+                case Comparison("=", Attribute() as value, Prev(before)) if value == before:
+                    key.append(value)
+                case _ if named_as_lists(predicate):
+                    filters.append(Guarded(predicate))
+                case _:
+                    (steps if named_before(predicate) else scans).append(predicate)
+        return MatchRepeat(
+            self._scan(part, scans),
+            max(quantifier.least, 1),
+            quantifier.most,
+            not quantifier.is_list,
+            tuple(dict.fromkeys(key)),
+            tuple(steps),
+            tuple(filters),
+        )
 
     def _alternatives(self, part: Or, own: list[Guarded], scope: Scope) -> _Built:
         branches = [self.build(branch, (), scope) for branch in part.parts]
@@ -141,6 +182,47 @@ class _Builder:
         node = MatchAlternatives(tuple(branch.node for branch in branches), tuple(here))
         return _Built(node, tuple(lifted), tuple(checks))
 
+    def _run(self, part: Next | Strict, own: list[Guarded], scope: Scope) -> _Built:
+        """NEXT and STRICT: what names its own events alone decides which it takes; negations are asked of what was found."""
+        components = [child for child in part.parts if not isinstance(child, Not)]
+        negations = [child for child in part.parts if isinstance(child, Not)]
+        key = tuple(dict.fromkeys(guarded.predicate.attribute for guarded in own if isinstance(guarded.predicate, Same)))
+        inner = [Guarded(predicate) for child in components if isinstance(child, Or) for predicate in child.where]
+        asked = [guarded for guarded in (*own, *inner) if not isinstance(guarded.predicate, Same)]
+        names = frozenset(name for child in components for name in _names(child))
+        # To the run everything of its own is alike, so what it asks is sorted as for one component.
+        whole: list[Pattern] = [Seq(tuple(components))]
+        placed = self._sort(asked, whole, negations, [names])
+        steps, rest = [], [*placed.into_slot[0], *(guarded.predicate for guarded in placed.here)]
+        for child in components:
+            leaves = list(positives(child))
+            alone = [] if isinstance(child, Or) else [p for p in rest if self._is_local(p, leaves[0])]
+            rest = [predicate for predicate in rest if predicate not in alone]
+            scans = tuple(self._scan(leaf, alone) for leaf in leaves)
+            quantifier = None if isinstance(child, Or) else leaves[0].quantifier
+            if quantifier is None:
+                steps.append(RunStep(scans))
+            else:
+                least, most = quantifier.least, quantifier.most
+                steps.append(RunStep(scans, least, most, quantifier.reluctant, True, not quantifier.is_list))
+        checks = [
+            self._absence(
+                negation,
+                placed.into_negation.get(number, []),
+                _beside(components[: _position(part, negation)], components[_position(part, negation) :], scope),
+            )
+            for number, negation in enumerate(negations)
+        ]
+        constant = [predicate for predicate in rest if not variables_of(predicate)]
+        decisive = tuple(predicate for predicate in rest if predicate not in constant)
+        node = MatchRun(tuple(steps), isinstance(part, Strict), decisive, key, tuple(map(Guarded, constant)))
+        return _Built(node, tuple(placed.lifted), tuple(checks))
+
+    def _is_local(self, predicate: Predicate, leaf: Type) -> bool:
+        """Whether it is asked of each event of a part by itself."""
+        alone = variables_of(predicate) == {leaf.variable}
+        return alone and not named_as_lists(predicate) and not named_before(predicate)
+
     def _joined(self, part: Seq | And, own: list[Guarded], scope: Scope, is_root: bool) -> _Built:
         """SEQ and AND: slots joined by order or by window, with negations between or around them."""
         components = [child for child in part.parts if not isinstance(child, Not)]
@@ -151,6 +233,9 @@ class _Builder:
         # Downwards first; what the slots then lift is settled here, also where it names a single slot: that slot is planned
         # already.
         placed = self._sort(own, components, negations, names)
+        own_lists = frozenset(part.variable or "" for part in components if isinstance(part, Type) and part.quantifier is not None)
+        for predicate in [same for guarded in placed.here for same in _same_in_lists(guarded, own_lists)]:
+            placed.into_slot[next(i for i, each in enumerate(names) if variables_of(predicate) <= each)].append(predicate)
         slots = [self.build(components[i], placed.into_slot[i], scopes[i]) for i in range(len(components))]
         risen = self._sort([guarded for slot in slots for guarded in slot.lifted], components, negations, names)
         here = [*placed.here, *risen.here, *(Guarded(predicate) for into in risen.into_slot for predicate in into)]
@@ -162,7 +247,13 @@ class _Builder:
             )
             for number, negation in enumerate(negations)
         ]
-        key, clauses, filters = _join_conditions(here, names)
+        optional = [i for i, component in enumerate(components) if isinstance(component, Type) and component.is_optional]
+        if optional:
+            assert isinstance(part, Seq), "a part that may be absent is one of a sequence"
+            checks = [*(check for slot in slots for check in slot.checks), *absences]
+            cases = self._cases(here, [slot.node for slot in slots], names, optional, own_lists)
+            return _Built(cases, (*placed.lifted, *risen.lifted), tuple(checks))
+        key, clauses, filters = self._join(here, names, own_lists)
         if isinstance(part, Seq) and len(components) == 1:  # nothing to join, but a key tells apart which instances may cancel
             outers = dict.fromkeys(link.outer for absence in absences for link in absence.links)
             key = tuple((outer,) for outer in outers if variables_of(outer) <= names[0])
@@ -175,12 +266,50 @@ class _Builder:
             else:
                 checks.append(absence)
         nodes = tuple(slot.node for slot in slots)
-        node = (
+        node: PlanNode = (
             MatchSequence(nodes, clauses, key, tuple(gaps), filters)
             if isinstance(part, Seq)
             else MatchConjunction(nodes, clauses, key, filters)
         )
         return _Built(node, (*placed.lifted, *risen.lifted), tuple(checks))
+
+    def _cases(
+        self,
+        here: list[Guarded],
+        slots: list[PlanNode],
+        names: list[frozenset[str]],
+        optional: list[int],
+        own_lists: frozenset[str],
+    ) -> PlanNode:
+        """A sequence for each choice of the parts that are there, at least one."""
+        if len(optional) > MAX_OPTIONAL:
+            raise PlanError(
+                f"{len(optional)} parts of one SEQ may be absent; the limit is {MAX_OPTIONAL}\n"
+                "  hint: split the pattern, or write NEXT, which takes each part where it can"
+            )
+        branches: list[PlanNode] = []
+        for n_absent in range(len(optional) + 1):
+            for absent in combinations(optional, n_absent):
+                chosen = [i for i in range(len(slots)) if i not in absent]
+                gone = frozenset().union(*(names[i] for i in absent))
+                asked = [guarded for guarded in here if not named_by_event(guarded.predicate) & gone]
+                if chosen:
+                    known = [replace(guarded, predicate=transform(guarded.predicate, _without(gone))) for guarded in asked]
+                    key, clauses, filters = self._join(known, [names[i] for i in chosen], own_lists)
+                    branches.append(MatchSequence(tuple(slots[i] for i in chosen), clauses, key, (), filters))
+        return branches[0] if len(branches) == 1 else MatchAlternatives(tuple(branches))
+
+    def _join(
+        self, here: list[Guarded], names: list[frozenset[str]], own_lists: frozenset[str]
+    ) -> tuple[tuple[KeyColumn, ...], tuple[Clause, ...], tuple[Guarded, ...]]:
+        """How slots are joined, lists by their first events where these tell all; what asks every event is a filter.
+
+        `own_lists` are those of the slots themselves, which are there; one further inside may be absent.
+        """
+        told = [replace(guarded, predicate=_told_by_first(guarded.predicate, own_lists)) for guarded in here]
+        each = [guarded for guarded in told if named_by_event(guarded.predicate) & self.repeated]
+        key, clauses, filters = _join_conditions([guarded for guarded in told if guarded not in each], names)
+        return key, clauses, (*filters, *each)
 
     def _sort(
         self, predicates: Iterable[Guarded], components: list[Pattern], negations: list[Not], names: list[frozenset[str]]
@@ -203,31 +332,24 @@ class _Builder:
 
     def _slot_scope(self, part: Seq | And, i: int, components: list[Pattern], scope: Scope) -> Scope:
         """What a negation at the edge of slot `i` inherits: its neighbours in SEQ; AND and OR pass on what they have."""
-        if isinstance(part, And):
-            return scope
-        after = _names(components[i - 1]) if i > 0 else scope.after
-        before = _names(components[i + 1]) if i + 1 < len(components) else scope.before
-        return Scope(after, before)
+        return scope if isinstance(part, And) else _beside(components[:i], components[i + 1 :], scope)
 
     def _negation_scope(self, part: Seq | And, negation: Not, components: list[Pattern], scope: Scope) -> Scope:
         if isinstance(part, And):
-            around = tuple(name for component in components for name in _names(component))
-            return Scope(scope.after, scope.before, around)
+            return replace(scope, around=tuple(name for component in components for name in _names(component)))
         position = _position(part, negation)
-        after = _names(components[position - 1]) if position > 0 else scope.after
-        before = _names(components[position]) if position < len(components) else scope.before
-        return Scope(after, before)
+        return _beside(components[:position], components[position:], scope)
 
     def _absence(self, negation: Not, predicates: list[Predicate], scope: Scope) -> Absence:
         inner_names = frozenset(_names(negation.part))
-        placed = [conjunct for predicate in predicates for conjunct in conjuncts(predicate)]
+        placed = [conjunct for predicate in predicates for conjunct in conjuncts(predicate, repeated=self.repeated)]
         local = [predicate for predicate in placed if variables_of(predicate) <= inner_names]
         correlated = [Guarded(predicate) for predicate in placed if not variables_of(predicate) <= inner_names]
         built = self.build(negation.part, local, Scope())
         links: list[Link] = []
         filters: list[Guarded] = []
         for guarded in [*correlated, *built.lifted]:
-            link = _as_link(guarded, inner_names)
+            link = None if named_by_event(guarded.predicate) & self.repeated else _as_link(guarded, inner_names)
             if link is not None:
                 links.append(link)
             else:
@@ -235,12 +357,79 @@ class _Builder:
         return Absence(built.node, scope, tuple(links), tuple(filters), built.checks)
 
 
+MAX_OPTIONAL = 10  # parts of one SEQ that may be absent: there is a case for every choice of them
+
+
+def _is_tied(predicate: Predicate, lists: frozenset[str]) -> TypeGuard[Comparison]:
+    """Whether it is an equality of an event of a list with something else, so of all of its events with the same."""
+    if not isinstance(predicate, Comparison) or predicate.op != "=" or named_before(predicate):
+        return False
+    sides = (predicate.left, predicate.right)
+    plain = [side for side in sides if isinstance(side, Attribute) and side.variable in lists]
+    others = [side for side in sides if side not in plain]
+    return bool(plain) and not any(named_by_event(side) & lists for side in others) and len(variables_of(predicate)) > 1
+
+
+def _same_in_lists(guarded: Guarded, lists: frozenset[str]) -> Iterator[Predicate]:
+    """What an equality with something else says of the events of a list: each is equal to the one before."""
+    predicate = guarded.predicate
+    if not guarded.when and _is_tied(predicate, lists):
+        for side in (predicate.left, predicate.right):
+            if isinstance(side, Attribute) and side.variable in lists:
+                yield Comparison("=", side, Prev(side))
+
+
+def _told_by_first(predicate: Predicate, lists: frozenset[str]) -> Predicate:
+    """An equality with the events of lists as one with the first of each."""
+    if not _is_tied(predicate, lists):
+        return predicate
+    left, right = (
+        OfList("FIRST", side) if isinstance(side, Attribute) and side.variable in lists else side
+        for side in (predicate.left, predicate.right)
+    )
+    return replace(predicate, left=left, right=right)
+
+
+def _without(gone: frozenset[str]) -> Callable[[Any], Any]:
+    """A change for `transform`: the values of lists that are empty."""
+
+    def change(node: Any) -> Any:
+        if isinstance(node, OfList) and node.argument.variable in gone:
+            return Literal(0 if node.function == "COUNT" else None)
+        return node
+
+    return change
+
+
+def _beside(left: Sequence[Pattern], right: Sequence[Pattern], scope: Scope) -> Scope:
+    """What lies between neighbours: past those that may be absent up to one that is surely there, else what is inherited."""
+    after, after_open = _nearest(reversed(left))
+    before, before_open = _nearest(right)
+    return Scope(
+        (*after, *(scope.after or ())) if after and after_open else after or scope.after,
+        (*before, *(scope.before or ())) if before and before_open else before or scope.before,
+        None,
+        after_open and (scope.after is None or scope.after_may_inherit),
+        before_open and (scope.before is None or scope.before_may_inherit),
+    )
+
+
+def _nearest(parts: Iterable[Pattern]) -> tuple[tuple[str, ...], bool]:
+    """The variables of the nearest part that is surely there and of those before it that may be, and whether all may be absent."""
+    names: list[str] = []
+    for part in parts:
+        names += _names(part)
+        if not (isinstance(part, Type) and part.is_optional):
+            return tuple(names), False
+    return tuple(names), True
+
+
 def _names(part: Pattern) -> tuple[str, ...]:
     """The variables that an instance of a bound pattern binds."""
     return tuple(leaf.variable for leaf in positives(part) if leaf.variable is not None)
 
 
-def _position(part: Seq, negation: Not) -> int:
+def _position(part: Seq | Next | Strict, negation: Not) -> int:
     """How many positive components stand left of a negation."""
     count = 0
     for child in part.parts:

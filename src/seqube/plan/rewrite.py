@@ -1,6 +1,7 @@
 """Tree-to-tree rewrites that keep the meaning and leave less for the planner to know.
 
-    spread_same   `[id]` becomes equalities between neighbours, at every level it reaches
+    settle_runs   what names events of one NEXT or STRICT alone is written inside it, wherever it was
+    spread_same   `[id]` becomes equalities between parts, and between the events of a list, at every level it reaches
     flatten       a SEQ in a SEQ, an OR in an OR, an AND without negation in an AND become one operator
     conjuncts     predicates in negation normal form, split at AND (no NOT, no BETWEEN, no AND at the top) unless that would
                   tear one apart that belongs to a negation
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from seqube.language.tree import (
     AllOf,
@@ -31,16 +32,24 @@ from seqube.language.tree import (
     IsNull,
     IsTrue,
     Literal,
+    Next,
     Not,
+    OfList,
     Or,
     Part,
     Pattern,
     Predicate,
+    Prev,
     Query,
     Same,
     Seq,
+    Strict,
     Type,
     Value,
+    inner_predicates,
+    named_before,
+    named_by_event,
+    positives,
     variables_of,
     walk,
 )
@@ -55,7 +64,7 @@ def rooted(query: Query) -> Pattern:
         if isinstance(pattern, Type):
             pattern = Seq((pattern,))
         pattern = replace(pattern, where=pattern.where + query.where)
-    return flatten_pattern(spread_same(pattern))
+    return settle_runs(flatten_pattern(spread_same(pattern)))
 
 
 # ---------------------------------------------------------------- the same attribute
@@ -86,9 +95,46 @@ def _equate(pattern: Pattern, same: Same) -> tuple[Pattern, Value]:
         (negated if isinstance(child, Not) else positive).append(value)
     if isinstance(pattern, Or):
         return _rebuilt(pattern, children, pattern.where), FirstOf(tuple(positive))
-    pairs = [*pairwise(positive), *((value, positive[0]) for value in negated)]
+    repeated = {child.variable for child in pattern.parts if isinstance(child, Type) and child.quantifier is not None}
+    told = [OfList("FIRST", value) if isinstance(value, Attribute) and value.variable in repeated else value for value in positive]
+    told_by = told[0] if not isinstance(told[0], OfList) else FirstOf(tuple(told))
+    if isinstance(pattern, Next | Strict):  # the run itself sees to it that its events agree
+        tied = (Comparison("=", value, told_by, at=same.at) for value in negated)
+        return _rebuilt(pattern, children, (*pattern.where, same, *tied)), told_by
+    # Where a part is absent the others still agree, so all pairs are compared.
+    joined = combinations(positive, 2) if repeated else pairwise(positive)
+    pairs = [*joined, *((value, told_by) for value in negated)]
+    pairs += [(value, Prev(value)) for value in positive if isinstance(value, Attribute) and value.variable in repeated]
     equalities = tuple(Comparison("=", left, right, at=same.at) for left, right in pairs)
-    return _rebuilt(pattern, children, pattern.where + equalities), positive[0]
+    return _rebuilt(pattern, children, pattern.where + equalities), told_by
+
+
+def settle_runs(pattern: Pattern) -> Pattern:
+    """Move every predicate that names events of one NEXT or STRICT alone into it: it is part of the run wherever it is written."""
+    runs = [node for node in walk(pattern) if isinstance(node, Next | Strict)]
+    if not runs:
+        return pattern
+    names = {run: frozenset(leaf.variable for leaf in positives(run)) for run in runs}
+    moved: dict[Next | Strict, list[Predicate]] = {run: [] for run in runs}
+    staying: list[Predicate] = []
+    for predicate in inner_predicates(pattern):
+        named = variables_of(predicate)
+        run = next((run for run in runs if named and named <= names[run]), None)
+        if run is None:
+            staying.append(predicate)
+        else:
+            moved[run].append(predicate)
+
+    def settled(part: Part) -> Part:
+        if isinstance(part, Type):
+            return part
+        if isinstance(part, Not):
+            return replace(part, part=settled(part.part))  # type: ignore[arg-type]  # a pattern stays one
+        kept = tuple(predicate for predicate in part.where if not variables_of(predicate) or predicate in staying)
+        own = tuple(moved[part]) if isinstance(part, Next | Strict) else ()
+        return _rebuilt(part, map(settled, part.parts), kept + own)
+
+    return settled(pattern)  # type: ignore[return-value]  # a pattern stays one
 
 
 def _each(rewrite: Callable[[Pattern], Pattern], parts: Iterable[Part]) -> list[Part]:
@@ -115,10 +161,10 @@ def flatten_pattern(pattern: Pattern) -> Pattern:
             where += child.where
         else:
             parts.append(child)
-    only = parts[0] if len(parts) == 1 else None
+    only = parts[0] if len(parts) == 1 and not isinstance(pattern, Next | Strict) else None
     if isinstance(only, Composite):
         return replace(only, where=only.where + where)
-    if isinstance(only, Type) and not where:
+    if isinstance(only, Type) and not where and not only.is_optional:
         return only
     return _rebuilt(pattern, parts, where)
 
@@ -129,22 +175,25 @@ def _splices(child: Composite) -> bool:
         return not any(isinstance(part, Not) for part in child.parts)
     if isinstance(child, Or):
         return not child.where  # its predicates hold for its own branches only
-    return True
+    return any(not isinstance(part, Not) and not (isinstance(part, Type) and part.is_optional) for part in child.parts)
 
 
 # ---------------------------------------------------------------- predicates
 
 
-def conjuncts(predicate: Predicate, negated: frozenset[str] = frozenset()) -> tuple[Predicate, ...]:
+def conjuncts(
+    predicate: Predicate, negated: frozenset[str] = frozenset(), repeated: frozenset[str] = frozenset()
+) -> tuple[Predicate, ...]:
     """The predicate as a conjunction of parts without NOT or BETWEEN; three-valued logic gives the same answer.
 
     A predicate that has no place yet needs `negated` (see `negated_variables`): one that names such a variable is part of that
-    negation as a whole, so it is split only where each of its parts names it too.
+    negation as a whole, so it is split only where each of its parts names it too. Likewise one that names `repeated` variables is
+    asked of every combination of their events: its parts are, by themselves, only where they name the same.
     """
     normal = _normal(predicate, inverted=False)
     if not isinstance(normal, AllOf):
         return (normal,)
-    tied = {bool(variables_of(part) & negated) for part in normal.parts}
+    tied = {(bool(variables_of(part) & negated), named_by_event(part) & repeated, named_before(part)) for part in normal.parts}
     return normal.parts if len(tied) == 1 else (normal,)
 
 

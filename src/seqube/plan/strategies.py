@@ -33,7 +33,7 @@ from seqube.plan.aggregates import AggregatePlan, Aggregation, EventChain, chain
 from seqube.plan.chase import Chase, Estimates, SharedPlan
 from seqube.plan.ecube import Cuboid, cuboid_of
 from seqube.plan.measured import Measurements
-from seqube.plan.physical import MatchPlan, PlanNode, walk
+from seqube.plan.physical import MatchPlan, MatchRepeat, MatchRun, PlanNode, walk
 from seqube.plan.planner import plan_matches, plan_nested
 from seqube.plan.sharing import Counted, Counting, counted
 from seqube.plan.views import FLAT, INSTANCE, OWN_NAMES, Weighed, equated, untestable
@@ -179,6 +179,8 @@ def _always(_: Case) -> str | None:
 
 
 def _by_loops(case: Case) -> str | None:
+    if any(isinstance(node, MatchRepeat | MatchRun) for node in walk(case.matches)):
+        return "it has repeated parts, or a NEXT or STRICT, which are found by themselves"
     predicate = case.untestable
     return None if predicate is None else f"{write_predicate(predicate)}, under a negation, computes with several events"
 

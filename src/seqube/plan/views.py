@@ -40,6 +40,8 @@ from seqube.plan.physical import (
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
+    MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
     Scan,
@@ -209,6 +211,8 @@ OWN_NAMES: dict[type[PlanNode], str] = {
     MatchSequence: "array-stacks",
     MatchConjunction: "time-join",
     MatchAlternatives: "merge",
+    MatchRepeat: "lists",
+    MatchRun: "runs",
 }
 
 
@@ -306,6 +310,11 @@ class Costs:
                 return self._in_window(node) * share
             case MatchAlternatives():
                 return sum(self._found(branch, share) for branch in node.branches)
+            case MatchRun():
+                return self._found(node.parts[0], share)  # at most one for each start
+            case MatchRepeat():
+                events = self._found(node.item, share)
+                return float(2.0 ** min(events, 60.0)) if node.most is None else float(events**node.most)
             case MatchSequence() | MatchConjunction():
                 orders = factorial(len(node.slots)) if isinstance(node, MatchSequence) else 1
                 return self._product(node.slots, share) / orders * self._kept(node)
@@ -314,7 +323,7 @@ class Costs:
 
     def _kept(self, node: PlanNode) -> float:
         """The share of combinations of a node's parts that its predicates keep; a third for each that is not an equality."""
-        if isinstance(node, Scan | MatchAlternatives):
+        if isinstance(node, Scan | MatchAlternatives | MatchRepeat | MatchRun):
             return 1.0
         shares = [self.measured.share(a, b) for column in node.key for a, b in pairwise(column)]
         for clause in node.clauses:
@@ -327,7 +336,7 @@ class Costs:
 
     def _tied(self, parent: PlanNode, subquery: PlanNode) -> float:
         """The share of a sub-query's instances that agree with one outer result, by equalities that are not part of a key."""
-        if isinstance(parent, Scan | MatchAlternatives) or subquery not in parent.slots:
+        if isinstance(parent, Scan | MatchAlternatives | MatchRepeat | MatchRun) or subquery not in parent.slots:
             return 1.0
         atoms = [clause[0] for clause in parent.clauses if len(clause) == 1]
         position = parent.slots.index(subquery)
@@ -343,6 +352,8 @@ class Costs:
             return self._in_window(node) * share
         if isinstance(node, MatchAlternatives):
             return sum(self._steps(branch, share) for branch in node.branches)
+        if isinstance(node, MatchRepeat | MatchRun):
+            return self._found(node, share)
         total, chains = 0.0, 1.0
         for n, slot in enumerate(reversed(node.slots), start=1):
             chains *= self._found(slot, share) / (n if isinstance(node, MatchSequence) else 1)

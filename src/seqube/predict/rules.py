@@ -18,6 +18,7 @@ Shorthands: `"A -> B -> C"` is a chain; `"A, B -> C, D"` puts A and B (in any or
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -27,7 +28,8 @@ from typing import Any, overload
 from seqube.arguments import checked
 from seqube.errors import DataError, Problem, QueryError, did_you_mean
 from seqube.events.schema import UNITS
-from seqube.language.tree import Window
+from seqube.language.parameters import Params, refuse_unknown
+from seqube.language.tree import Query, Window
 from seqube.predict.ruletext import Vertex, join_layers, read_length, split_layers, write_length
 
 REQUIRED = ("predicate", "consequent", "within", "horizon", "probability")
@@ -88,6 +90,12 @@ class Rule:
     def _fill(self, reading: _Reading) -> None:
         for key, value in reading.fields.items():
             object.__setattr__(self, key, value)
+
+    def _filled(self, params: Params) -> Rule:
+        rule = copy(self)
+        object.__setattr__(rule, "vertices", tuple(vertex.filled(params) for vertex in self.vertices))
+        object.__setattr__(rule, "consequent", self.consequent.filled(params))
+        return rule
 
     @property
     def predicate(self) -> str | dict[str, Any]:
@@ -155,13 +163,25 @@ class Rules(Sequence[Rule]):
 
     @classmethod
     @checked
-    def load(cls, path: str | Path) -> Rules:
-        """Read a rule file (YAML)."""
+    def load(cls, path: str | Path, params: Params | None = None) -> Rules:
+        """Read a rule file (YAML). `params` are values for the parameters of its conditions (`:limit`), by name."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"cannot read the rule file {str(path)!r}: {error}") from error
-        return cls.from_text(text)
+        rules = cls.from_text(text)
+        refuse_unknown(rules.conditions, params or {})
+        return rules.filled(params or {})
+
+    @property
+    def conditions(self) -> list[Query]:
+        """The conditions of its events, each as a query over one event."""
+        vertices = (vertex for rule in self for vertex in (*rule.vertices, rule.consequent))
+        return [condition for vertex in vertices if (condition := vertex.condition) is not None]
+
+    def filled(self, params: Params) -> Rules:
+        """The rules with these values for the parameters of their conditions."""
+        return Rules([rule._filled(params) for rule in self]) if params else self
 
     @classmethod
     def from_text(cls, text: str) -> Rules:

@@ -18,9 +18,10 @@ from typing import Any
 from seqube.errors import Problem, QueryError, Span
 from seqube.events.documents import BAD_VALUE, weigh
 from seqube.language.binder import bind
+from seqube.language.parameters import Params, fill
 from seqube.language.parser import UNIT_US, draft
 from seqube.language.tree import Attribute, Node, Query, Window, transform
-from seqube.language.writer import duration
+from seqube.language.writer import duration, write_conjunction
 
 _QUOTED = r"\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|'(?:[^']|'')*'"
 _LAYER_TOKENS = re.compile(rf"{_QUOTED}|->|[(),]|[^\"`'(),-]+|.", re.DOTALL)
@@ -44,6 +45,21 @@ class Vertex:
     def text(self) -> str:
         """The event as written, with quotes only where they are needed."""
         return _quote(self.type) + (f" WHERE {self.where}" if self.where else "")
+
+    @property
+    def condition(self) -> Query | None:
+        """Its condition as a query over one event."""
+        return None if self.where is None else read_condition(self.type, self.where)
+
+    def filled(self, params: Params) -> Vertex:
+        """The same with these values for the parameters of its condition."""
+        if self.condition is None:
+            return self
+
+        def bare(node: Node) -> Node:
+            return replace(node, variable=None) if isinstance(node, Attribute) else node
+
+        return replace(self, where=write_conjunction(tuple(transform(part, bare) for part in fill(self.condition, params).where)))
 
     @classmethod
     def read(cls, text: Any, alias: str = "") -> Vertex:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
+from seqube.language.parameters import Params
 from seqube.spark.session import session
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def run(
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
     strategy: str = ...,
+    params: Params | None = ...,
     lateness: str = ...,
     ids: bool = ...,
     slices: int | None = ...,
@@ -50,6 +52,7 @@ def run(
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
     strategy: str = ...,
+    params: Params | None = ...,
     lateness: str = ...,
     ids: bool = ...,
     slices: int | None = ...,
@@ -66,6 +69,7 @@ def run(
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
+    params: Params | None = None,
     lateness: str = "10 seconds",
     ids: bool = False,
     slices: int | None = None,
@@ -74,7 +78,7 @@ def run(
 ) -> DataFrame | ResultFrames:
     """Run a query, or several by name, over a DataFrame of events; their rows come as a DataFrame each.
 
-    - `query`, `hierarchy`, `strategy`: as for `seqube.run`.
+    - `query`, `hierarchy`, `strategy`, `params`: as for `seqube.run`.
     - `events`: a DataFrame, batch or streaming, with a column for the type and one for the time.
     - `type`, `time`, `unit`: those columns, and the unit of integer times.
     - `lateness`: on a stream, by how much events may come out of order; results are final when they come.
@@ -96,7 +100,7 @@ def run(
     limits = read_limits(limits, named)
     source = ingest.read_source(events, type, time, unit)
     queries = query if isinstance(query, Mapping) else {"": query}
-    plans = ingest.plan_all_over(queries, source, hierarchy, strategy)
+    plans = ingest.plan_all_over(queries, source, hierarchy, strategy, params=params)
     if events.isStreaming:
         watched = {
             name: stream.watch_stream({name: plan}, source, lateness, with_ids=ids, limits=limits) for name, plan in plans.items()
@@ -118,12 +122,13 @@ def explain(
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
+    params: Params | None = None,
 ) -> Explanation:
     """How Spark runs a query over a DataFrame: how it is split and what that means for scale, what is left out before the shuffle.
 
     Nothing is read for it.
 
-    - `query`, `hierarchy`, `strategy`: as for `seqube.run`.
+    - `query`, `hierarchy`, `strategy`, `params`: as for `seqube.run`.
     - `events`: a DataFrame, batch or streaming, with a column for the type and one for the time.
     - `type`, `time`, `unit`: those columns, and the unit of integer times.
 
@@ -136,7 +141,7 @@ def explain(
 
     source = ingest.read_source(events, type, time, unit)
     queries = query if isinstance(query, Mapping) else {"": query}
-    return explanation.explain_on_spark(ingest.plan_all_over(queries, source, hierarchy, strategy), source)
+    return explanation.explain_on_spark(ingest.plan_all_over(queries, source, hierarchy, strategy, params=params), source)
 
 
 @checked

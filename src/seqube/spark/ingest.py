@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seqube.errors import DataError, SchemaError, warn
 from seqube.events import Hierarchy
@@ -26,7 +27,8 @@ from seqube.events.batch import NO_TYPE
 from seqube.events.schema import TYPE, UNITS, Schema
 from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE, TEXT_TIME
 from seqube.language import Query, check, parse
-from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Comparison, IsNull, IsTrue, Literal, Predicate
+from seqube.language.parameters import Params, fill, refuse_unknown
+from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Call, Comparison, IsNull, IsTrue, Literal, Predicate
 from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan, needs_of, together
 from seqube.plan.optimizer import ALONE, optimize
@@ -44,6 +46,13 @@ MOST_CODED = 16  # types that a row is compared with; with more of them it is qu
 SOME_TYPES = 10_000  # with more of them, nobody can say which one was meant
 LAST_MOMENT_US = 9_151_488_000_000_000  # 2260: what a stream waits for must lie before the last moment that pandas knows
 
+# Tests of texts that mean the same in Spark; LIKE does where nothing is escaped, which Spark reads more strictly.
+_TEXT_TESTS: dict[str, Callable[[Any, str], Any]] = {
+    "STARTS_WITH": lambda place, text: place.startswith(text),
+    "ENDS_WITH": lambda place, text: place.endswith(text),
+    "CONTAINS": lambda place, text: place.contains(text),
+    "LIKE": lambda place, text: place.like(text),
+}
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -122,7 +131,8 @@ def read_source(frame: DataFrame, type: str, time: str, unit: str, checks: Seque
     """Check that the columns can hold events, and mark the rows that do not."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    columns = arrow_columns(frame.schema)
+    zone = session_zone(frame.sparkSession)
+    columns = arrow_columns(frame.schema, zone)
     clash = [name for name in frame.columns if name.startswith("#")]
     if clash:
         raise SchemaError(f"the column {clash[0]!r} begins with '#', which is kept for columns of our own\n  hint: rename it")
@@ -135,7 +145,7 @@ def read_source(frame: DataFrame, type: str, time: str, unit: str, checks: Seque
         parsed = _parse_moment(moment)
         # The text stays beside the time it stands for, so that a rejected row is shown as it came.
         frame = frame.withColumn(TEXT, moment).withColumn(time, parsed)
-        columns = columns.set(columns.get_field_index(time), pa.field(time, pa.timestamp("us", "UTC")))
+        columns = columns.set(columns.get_field_index(time), pa.field(time, pa.timestamp("us", zone)))
         faults = [(F.isnull(column(type)), NO_TYPE), (F.isnull(column(TEXT)), NO_TIME), (F.isnull(column(time)), NOT_TIMESTAMP)]
     elif pa.types.is_floating(kind):
         value = moment.cast("double")
@@ -217,14 +227,24 @@ def load_files(spark: SparkSession, path: str) -> DataFrame:
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".orc": "orc"}
 
 
-def arrow_columns(schema: StructType) -> pa.Schema:
-    """The columns of a DataFrame in Arrow types; times are in UTC, whatever the session shows them in."""
+def session_zone(spark: SparkSession) -> str:
+    """The zone that Spark shows times in, and takes them apart in; UTC where Arrow does not know it."""
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    try:
+        pc.local_timestamp(pa.scalar(0, pa.timestamp("us", zone)))
+    except pa.ArrowInvalid:
+        return "UTC"
+    return zone
+
+
+def arrow_columns(schema: StructType, zone: str = "UTC") -> pa.Schema:
+    """The columns of a DataFrame in Arrow types; times are in this zone."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     fields = []
     for field in schema:
         try:
-            fields.append(pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC")))
+            fields.append(pa.field(field.name, to_arrow_type(field.dataType, timezone=zone)))
         except Exception as error:
             raise SchemaError(
                 f"the column {field.name!r} is of a kind that cannot travel: {field.dataType.simpleString()}"
@@ -250,12 +270,14 @@ def plan_all_over(
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
     measured: Measurements | None = None,
+    params: Params | None = None,
 ) -> dict[str, Plan]:
     """Queries checked against the columns they are for, and planned, each for itself.
 
     Nothing is read for it, so which types there are, and how many events of each, is known only where it is said (`measured`).
     """
-    bound = {name: parse(query) if isinstance(query, str) else query for name, query in queries.items()}
+    refuse_unknown(queries.values(), params or {})
+    bound = {name: fill(parse(query) if isinstance(query, str) else query, params or {}) for name, query in queries.items()}
     for query in bound.values():
         check(query, source.schema)
     return dict(optimize(bound, hierarchy, measured, strategy, shares=False).plans)
@@ -354,7 +376,7 @@ def translate(node: Predicate, source: EventFrame, kinds: dict[str, DataType]) -
         case Comparison(op, Literal(value), Attribute() as right):
             return _compare(_MIRRORED[op], right, value, source, kinds)
         case Among(Attribute() as operand, values, negated):
-            return _among(operand, [literal.value for literal in values], negated, source, kinds)
+            return _among(operand, [literal.value for literal in values if isinstance(literal, Literal)], negated, source, kinds)
         case IsNull(Attribute() as operand, negated):
             from pyspark.sql import functions as F  # noqa: N812
 
@@ -365,6 +387,9 @@ def translate(node: Predicate, source: EventFrame, kinds: dict[str, DataType]) -
         case IsTrue(Attribute() as operand):
             place, kind = _resolve(operand, source, kinds)
             return place if kind == "boolean" else None
+        case IsTrue(Call(name, (Attribute() as operand, Literal(str(text))))) if name in _TEXT_TESTS and "\\" not in text:
+            place, kind = _resolve(operand, source, kinds)
+            return _TEXT_TESTS[name](place, text) if kind == "string" else None
         case _:
             return None
 

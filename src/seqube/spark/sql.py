@@ -4,6 +4,7 @@ The columns of the result follow the query's text, and what is wrong with it is 
 split by a bucket of the query's key, and goes to one task where there is none; `seqube_by` takes the split of the statement:
 
     SELECT * FROM seqube(TABLE(trades), 'SEQ(A a, B b, [id]) WITHIN 5 min', type => 'ticker')
+    SELECT * FROM seqube(TABLE(trades), 'A a WHERE a.x > :limit WITHIN 1 min', params => named_struct('limit', 500))
     SELECT * FROM seqube_by(TABLE(trades) PARTITION BY (region), 'SEQ(A a, B b) WITHIN 5 min')
 
 Spark calls no function over a table without rows, and the total over everything is reported over nothing, too: its events are
@@ -15,7 +16,7 @@ anew for every value of PARTITION BY. Invariant: the rows are those of `seqube.s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,12 @@ from seqube.errors import SchemaError
 from seqube.events import Events
 from seqube.events.schema import Schema
 from seqube.language import check, parse
+from seqube.language.parameters import refuse_unknown
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import needs_of
 from seqube.query import prepare
 from seqube.spark.batch import match_task
-from seqube.spark.ingest import arrow_columns, refuse_clashes
+from seqube.spark.ingest import arrow_columns, refuse_clashes, session_zone
 from seqube.spark.routing import SparkTask
 from seqube.spark.rows import ShippedQuery, ship_query
 from seqube.spark.transport.columns import conform, needed_schema
@@ -50,13 +52,13 @@ def register(spark: SparkSession) -> None:
 
     case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
     for name, split_by_query in (("seqube", True), ("seqube_by", False)):
-        function: Any = udtf(_function(split_by_query, case_sensitive))
+        function: Any = udtf(_function(split_by_query, case_sensitive, session_zone(spark)))
         # Functions over Arrow may not say their columns by `analyze` where they are made, but where they are run it is understood.
         function.evalType = PythonEvalType.SQL_ARROW_UDTF
         spark.udtf.register(name, function)
 
 
-def _function(split_by_query: bool, case_sensitive: bool) -> Any:
+def _function(split_by_query: bool, case_sensitive: bool, zone: str) -> Any:
     from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn, SelectedColumn
 
     @dataclass
@@ -72,17 +74,20 @@ def _function(split_by_query: bool, case_sensitive: bool) -> Any:
         type: AnalyzeArgument | None = None,
         time: AnalyzeArgument | None = None,
         unit: AnalyzeArgument | None = None,
+        params: AnalyzeArgument | None = None,
     ) -> Planned:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         if not events.isTable or not isinstance(query.value, str):
             raise SchemaError("seqube takes a table and the text of a query\n  hint: seqube(TABLE(events), 'PATTERN ...')")
         texts = [given.value if given is not None else default for given, default in ((type, "type"), (time, "ts"), (unit, "ms"))]
-        schema = Schema(arrow_columns(events.dataType), *texts)  # type: ignore[arg-type]
+        schema = Schema(arrow_columns(events.dataType, zone), *texts)  # type: ignore[arg-type]
         refuse_clashes(schema.columns.names, case_sensitive)
         if pa.types.is_string(schema.columns.field(schema.time_column).type):
             raise SchemaError(f"the time column {schema.time_column!r} holds texts\n  hint: CAST it to a timestamp in a sub-query")
-        bound = parse(query.value)
+        given = _params(params.value if params is not None else {})
+        refuse_unknown([query.value], given)
+        bound = parse(query.value, params=given)
         check(bound, schema)
         planned = prepare(bound, None)
         wanted = ship_query(planned, schema, limits=LIMITS)
@@ -111,7 +116,9 @@ def _function(split_by_query: bool, case_sensitive: bool) -> Any:
 
         analyze = staticmethod(plan)
 
-        def eval(self, events: pa.RecordBatch, query: Any, type: Any = None, time: Any = None, unit: Any = None) -> None:
+        def eval(
+            self, events: pa.RecordBatch, query: Any, type: Any = None, time: Any = None, unit: Any = None, params: Any = None
+        ) -> None:
             self._batches.append(events)
 
         def terminate(self) -> Iterator[pa.Table]:
@@ -126,6 +133,14 @@ def _function(split_by_query: bool, case_sensitive: bool) -> Any:
                     yield pa.Table.from_batches([found])
 
     return Function
+
+
+def _params(given: Any) -> dict[str, Any]:
+    """Values for parameters, from a map or a struct of SQL."""
+    found = given.asDict() if hasattr(given, "asDict") else given
+    if not isinstance(found, Mapping):
+        raise SchemaError("params are a struct or a map\n  hint: params => named_struct('limit', 500)")
+    return {str(name): value for name, value in found.items()}
 
 
 def _quoted(name: str) -> str:

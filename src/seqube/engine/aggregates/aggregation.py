@@ -25,11 +25,12 @@ import pyarrow.types as pat
 from seqube.engine.aggregates.measured import Measured
 from seqube.engine.aggregates.measures import Extreme, Means, Moved, Sum, finisher, means
 from seqube.engine.aggregates.state import Reporter, State
+from seqube.engine.bindings import UNBOUND, Bindings, SingleBindings
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.numbers import DIGITS
 from seqube.engine.partitions import NONE_KNOWN, number_events, partition_codes
-from seqube.engine.predicates import UNBOUND, Bindings, Evaluator, Ints, code_columns, normalise, shown, take
+from seqube.engine.predicates import Evaluator, Ints, code_columns, normalise, shown, take
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
@@ -283,7 +284,7 @@ class Groups:
         if size > HIGHEST:
             raise PlanError("GROUP BY has more combinations of values than can be told apart\n  hint: group by fewer attributes")
 
-    def codes(self, bindings: Bindings, size: int) -> Ints:
+    def codes(self, bindings: SingleBindings, size: int) -> Ints:
         """The group of every match (or of every trigger, where it alone decides)."""
         codes = np.zeros(size, np.int64)
         for key, digits, rows in zip(self.keys, self._digits, self._rows, strict=True):
@@ -301,7 +302,7 @@ class Groups:
         return columns[::-1]
 
 
-def _any_row(bindings: Bindings) -> Ints:
+def _any_row(bindings: SingleBindings) -> Ints:
     rows: Ints = np.maximum.reduce(list(bindings.values()))
     return rows
 

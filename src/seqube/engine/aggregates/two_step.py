@@ -28,9 +28,10 @@ import pyarrow as pa
 from seqube.engine.aggregates.aggregation import CELL_BYTES, Answer, Cells, Task, distinct_cells
 from seqube.engine.aggregates.measured import WORD, Measured, whole_numbers
 from seqube.engine.aggregates.measures import Count, Extreme, Sum, means
+from seqube.engine.bindings import UNBOUND, SingleBindings
 from seqube.engine.evaluation import Evaluation
 from seqube.engine.instances import Batch, minus
-from seqube.engine.predicates import UNBOUND, Bindings, Ints, Mask
+from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.plan.aggregates import Measure
 
@@ -129,7 +130,7 @@ def _pieces(task: Task) -> Iterator[_Piece]:
             begin = np.searchsorted(task.moments, ends)
             end = np.searchsorted(task.moments, untils[piece.first_rows])
             fresh = _at(task.moments, begin) == ends
-        yield _piece(task, piece.rows, begin, end, fresh)
+        yield _piece(task, piece.single_rows, begin, end, fresh)
 
 
 def _anew(task: Task) -> Iterator[_Piece]:
@@ -148,7 +149,7 @@ def _anew(task: Task) -> Iterator[_Piece]:
         clocks = batch.clocks[cut] if batch.counts_events else events.times
         for piece in Evaluation(task.plan.matches, Batch(events, batch.window, clocks, partitions, batch.budget)).matches():
             piece = piece.select(untils[piece.first_rows + start] > moment)
-            rows = {name: np.where(column < 0, UNBOUND, column + start) for name, column in piece.rows.items()}
+            rows = {name: np.where(column < 0, UNBOUND, column + start) for name, column in piece.single_rows.items()}
             begin = np.full(len(piece), number)
             yield _piece(task, rows, begin, begin + 1, times[piece.last_rows + start] == moment)
 
@@ -200,7 +201,7 @@ class _Tally:
                 assert_never(row)
         self._needs_count = isinstance(row, Sum) and "COUNT" in row.needs
 
-    def add(self, begin: Ints, end: Ints, rows: Bindings) -> None:
+    def add(self, begin: Ints, end: Ints, rows: SingleBindings) -> None:
         bound = None
         if self._column is not None:
             assert self._argument is not None

@@ -100,7 +100,7 @@ class Sharing:
         return _pieces(self._stack(plan, piece) for piece in Evaluation(plan, self._batch, *self._ends).matches())
 
     def _stack(self, plan: MatchPlan, piece: Instances) -> Ints:
-        return np.stack([piece.rows[name] for name in plan.variables], out=self._room(len(plan.variables), len(piece)))
+        return np.stack([piece.single_rows[name] for name in plan.variables], out=self._room(len(plan.variables), len(piece)))
 
     def _room(self, n_slots: int, n: int) -> Ints:
         self._batch.budget.hold(8 * n_slots * n)

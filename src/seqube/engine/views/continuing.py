@@ -29,9 +29,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from seqube.engine.bindings import UNBOUND
 from seqube.engine.limits import Budget
 from seqube.engine.partitions import KeyCodes
-from seqube.engine.predicates import NULL, UNBOUND, Evaluator, Ints, Unsteady, compared, is_text, steady
+from seqube.engine.predicates import NULL, Evaluator, Ints, Unsteady, compared, steady
 from seqube.engine.sequence import LOWEST
 from seqube.engine.views.intervals import forget_before
 from seqube.engine.views.iterative import PIECE, Loops, check_matches, find_matches
@@ -39,6 +40,7 @@ from seqube.engine.views.loading import Positions
 from seqube.engine.views.program import FIRST, MEMBERS, Store
 from seqube.engine.views.tables import Tables, TestColumn
 from seqube.events import Events
+from seqube.events.schema import is_text
 from seqube.plan.needs import needs_of
 from seqube.plan.physical import MatchPlan
 
@@ -48,7 +50,7 @@ _NOTHING = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class NewEvents:
+class NewPositions:
     """Events of the plan's types as the loops need them: reading them can fail, going on with them cannot."""
 
     times: Ints
@@ -87,7 +89,7 @@ class LiveViews:
 
     # ------------------------------------------------------------ new events
 
-    def read(self, events: Events) -> NewEvents:
+    def read(self, events: Events) -> NewPositions:
         """What the loops need of new events, which are all of the plan's types."""
         evaluator = Evaluator(events)
         rows = []
@@ -105,9 +107,9 @@ class LiveViews:
         for divided, known in zip(self.tables.divided, self._known, strict=True):
             own = of[divided.name]
             codes.append(known.code([evaluator.array(divided.value, {divided.name: own}, len(own))]))
-        return NewEvents(events.times, rows, values, codes)
+        return NewPositions(events.times, rows, values, codes)
 
-    def append(self, new: NewEvents, clocks: Ints) -> None:
+    def append(self, new: NewPositions, clocks: Ints) -> None:
         """Events come behind those that are there, and after all of them."""
         n_new = len(new.times)
         has_values = all(len(known) <= room for known, room in zip(self._known, self._n_values, strict=True))
@@ -195,11 +197,11 @@ class LiveViews:
         self._positions.take_over(old, shift)
         for number, codes in enumerate(renumbered):
             target = self._positions.codes(number)[: n - shift]
-            target[:] = np.where(target >= 0, codes[target], target)
+            target[:] = np.append(codes, -1)[target]  # null stays -1
         self._waiting = np.where(self._waiting >= 0, self._waiting - shift, self._waiting)
         self._base += shift
         self._n_done -= shift
-        return [np.where(codes >= 0, new[codes], codes) for codes, new in zip(new_codes, renumbered, strict=True)]
+        return [np.append(new, -1)[codes] for codes, new in zip(new_codes, renumbered, strict=True)]
 
 
 def _forget_values(known: KeyCodes, used: Ints) -> Ints:

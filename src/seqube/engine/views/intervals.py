@@ -25,7 +25,7 @@ directly or under an earlier overlapping one, every instance inside it that begi
     isEmpty          | two lists of intervals: `add_widest` (empty), `add_narrowest` (not)
     purge            | _collect
     View size        | the register PEAK
-    computed results | the register COMPUTED
+    computed results | the register N_COMPUTED
     Figure 13        | `missing`: the kinds of overlap
 """
 
@@ -35,7 +35,6 @@ from seqube.engine.jit import kernel, kernel_part
 from seqube.engine.predicates import Ints
 from seqube.engine.views.program import (
     CODES,
-    COMPUTED,
     FIRST,
     FLOOR,
     FULL,
@@ -44,6 +43,7 @@ from seqube.engine.views.program import (
     INTERVALS,
     LAST,
     LIVE,
+    N_COMPUTED,
     N_VIEWS,
     PEAK,
     POOL,
@@ -283,7 +283,7 @@ def add_narrowest(w: Ints, intervals: Ints, u: int, low: int, high: int) -> None
 def store_records(w: Ints, arena: Ints, pool: Ints, intervals: Ints, u: int, stride: int, mark: int, low: int, high: int) -> None:
     """Move the records from `mark` on into the view, as those of the interval [low, high), unless an interval has them."""
     end = w[TOP]
-    w[COMPUTED] += (end - mark) // stride
+    w[N_COMPUTED] += (end - mark) // stride
     make_room(w, pool, intervals, (end - mark) // stride * (stride + RECORD))
     half = w[HALF]
     head, tail = -1, -1

@@ -23,10 +23,11 @@ from time import perf_counter
 
 import numpy as np
 
+from seqube.engine.bindings import UNBOUND, is_bound
 from seqube.engine.instances import Batch, Instances
 from seqube.engine.jit import kernel, kernel_part
 from seqube.engine.limits import Budget
-from seqube.engine.predicates import UNBOUND, Evaluator, Ints
+from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.views.compute import compute, narrow_negation
 from seqube.engine.views.frames import (
@@ -74,7 +75,6 @@ from seqube.engine.views.program import (
     BASES,
     CHECKS,
     CHECKS_AT,
-    COMPUTED,
     FIRST,
     FLOOR,
     FRAME,
@@ -88,6 +88,7 @@ from seqube.engine.views.program import (
     LAST,
     MEMBERS,
     MODES,
+    N_COMPUTED,
     N_POSITIONS,
     N_ROOT_CHECKS,
     NEGATED_NODE,
@@ -274,7 +275,7 @@ def _seek_by_flags(p: Ints, w: Ints, pool: Ints, intervals: Ints, f: int, node: 
             _ask_for_missing(p, w, intervals, f, empty, node, low, high, 1)
         return
     found = min(w[RETURNED], 1)
-    w[COMPUTED] += found
+    w[N_COMPUTED] += found
     w[TOP] = w[f + MARK]
     if found == 0 and _ask_for_rest(p, w, f, node, 1):
         return
@@ -399,7 +400,7 @@ class Loops:
     @property
     def n_computed(self) -> int:
         """How many instances were computed for views so far."""
-        return int(self.store.work[COMPUTED])
+        return int(self.store.work[N_COMPUTED])
 
     @property
     def words(self) -> int:
@@ -449,7 +450,7 @@ def passing(rest: Sequence[Guarded], piece: Instances, evaluator: Evaluator) -> 
     for guarded in rest:
         true = evaluator.true([guarded.predicate], piece.rows, len(piece))
         if guarded.when:
-            true |= ~np.logical_or.reduce([piece.rows[name] >= 0 for name in sorted(guarded.when)])
+            true |= ~np.logical_or.reduce([is_bound(piece.rows[name]) for name in sorted(guarded.when)])
         piece = piece.select(true)
     return piece
 

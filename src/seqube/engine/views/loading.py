@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from seqube.engine.bindings import UNBOUND
 from seqube.engine.instances import Batch
 from seqube.engine.jit import kernel
-from seqube.engine.predicates import NULL, UNBOUND, Evaluator, Ints, code_columns, rank
+from seqube.engine.predicates import NULL, Evaluator, Ints, code_columns, rank
 from seqube.engine.views.program import (
     AFTERS,
     BEGINS,

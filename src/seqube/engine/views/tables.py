@@ -25,7 +25,6 @@ from seqube.engine.views.program import (
     ALTERNATIVES,
     BALANCED,
     BOUND,
-    COMPUTED,
     CONJUNCTION,
     FRAME_WORDS,
     FRAMES,
@@ -39,6 +38,7 @@ from seqube.engine.views.program import (
     KID_PLACE,
     KID_WORDS,
     LIVE,
+    N_COMPUTED,
     N_REGISTERS,
     N_VIEWS,
     NEGATED_PLACE,
@@ -70,6 +70,8 @@ from seqube.plan.physical import (
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
+    MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
     Scan,
@@ -191,6 +193,7 @@ class Tables:
         assert own == kids == gaps == number
         slots: Sequence[PlanNode] = ()
         if not isinstance(node, Scan):
+            assert not isinstance(node, MatchRepeat | MatchRun), "lists and runs are for the matcher's own loops"
             slots = node.branches if isinstance(node, MatchAlternatives) else node.slots
         for i, slot in enumerate(slots):
             flags = (IS_FIRST if i == 0 else 0) | (IS_LAST if i == len(slots) - 1 else 0)
@@ -274,7 +277,7 @@ class Tables:
             found += node.filters
             for branch in node.branches:
                 self._predicates(branch, frozenset(branch.binds), in_negation)
-        elif not isinstance(node, Scan):
+        elif not isinstance(node, Scan | MatchRepeat | MatchRun):
             for slot in node.slots:
                 if not isinstance(slot, Scan):
                     self._predicates(slot, taken, in_negation)
@@ -469,7 +472,7 @@ class Tables:
     def moved(self, work: Ints, before: Sequence[int], n_values: Sequence[int], codes: Sequence[Ints]) -> Ints:
         """The same with room for other numbers of values; `codes` has the new code of every old one, -1 where it is gone."""
         new = self.work(n_values)
-        carried = [POOL_TOP, HALF, INTERVAL_TOP, LIVE, PEAK, COMPUTED]
+        carried = [POOL_TOP, HALF, INTERVAL_TOP, LIVE, PEAK, N_COMPUTED]
         new[carried] = work[carried]
         slabs, to = work[work[SLABS] :].reshape(-1, SLAB_WORDS), new[new[SLABS] :].reshape(-1, SLAB_WORDS)
         old_views, new_views = self._number_views(before)[0], self._number_views(n_values)[0]

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from seqube.events import Hierarchy
 from seqube.events.documents import parse_yaml
 from seqube.events.schema import UNITS
 from seqube.language import Query, check, parse, parse_file
+from seqube.language.parameters import fill, read_parameter, refuse_unknown
+from seqube.language.tree import Parameter, query_nodes
 from seqube.predict.rules import Rules
 from seqube.spark.sinks import FORMATS, Sink, is_url, may_be_url
 
@@ -118,7 +121,7 @@ class _Reader:
     # ------------------------------------------------------------ sections
 
     def read(self, document: Mapping[str, Any]) -> Declaration:
-        known = ("source", "schema", "hierarchy", "queries", "rules", "sinks", "trigger", "checkpoint", "limits")
+        known = ("source", "schema", "hierarchy", "queries", "params", "rules", "sinks", "trigger", "checkpoint", "limits")
         self._known(document, known)
         for section in ("source", "sinks", *(() if "rules" in document else ("queries",))):
             if section not in document:
@@ -142,7 +145,9 @@ class _Reader:
         checkpoint = document.get("checkpoint")
         type_column = self._string(source, "type", "type", "source")
         schema, hierarchy = self._schema(document.get("schema") or {}), self._hierarchy(document.get("hierarchy"))
-        queries = self._queries(document.get("queries"))
+        params = self._params(document.get("params"))
+        rules = self._rules(document.get("rules"))
+        queries = self._with_values(self._queries(document.get("queries")), params, rules)
         if type_column in schema and schema[type_column].allowed:
             self._check_types(queries, [*schema[type_column].allowed, *(hierarchy.names if hierarchy else ())])
         return Declaration(
@@ -157,7 +162,7 @@ class _Reader:
             schema,
             hierarchy,
             queries,
-            self._rules(document.get("rules")),
+            rules.filled(params),
             self._sinks(document.get("sinks"), {"matches": "queries" in document, "forecasts": "rules" in document}),
             self._trigger(document.get("trigger", "1 second")),
             None if checkpoint is None else self._path(checkpoint, "checkpoint"),
@@ -228,6 +233,33 @@ class _Reader:
             except QueryError as error:
                 self._fail_query(error, f"in the query {name!r}", "queries", str(name))
         return found
+
+    def _params(self, section: Any) -> dict[str, Any]:
+        if section is not None and not isinstance(section, Mapping):
+            self.fail("params are a mapping of names to values", "params", hint="limit: 500")
+            return {}
+        texts = {str(name): value for name, value in (section or {}).items()}
+        # A length of time is a text in YAML; other texts are what they are.
+        lengths = {name: read_parameter(value) for name, value in texts.items() if isinstance(value, str)}
+        return {name: lengths[name] if isinstance(lengths.get(name), timedelta) else value for name, value in texts.items()}
+
+    def _with_values(self, queries: Mapping[str, Query], params: Mapping[str, Any], rules: Rules) -> dict[str, Query]:
+        """The queries with the values of `params`; each parameter of a query has one, and each value stands somewhere."""
+        filled: dict[str, Query] = {}
+        for name, query in queries.items():
+            try:
+                filled[name] = fill(query, params)
+            except QueryError as error:
+                self._fail_query(error, f"in the query {name!r}", "params")
+            for node in query_nodes(query):
+                if isinstance(node, Parameter) and node.name not in params:
+                    self.fail(f"there is no value for :{node.name}", "queries", name, hint=f"add {node.name} to 'params:'")
+        if not self.problems:
+            try:
+                refuse_unknown([*queries.values(), *rules.conditions], params)
+            except QueryError as error:
+                self.fail(error.problems[0].message, "params", hint=error.hint)
+        return filled
 
     def _check_types(self, queries: Mapping[str, Query], known: list[str]) -> None:
         for name, query in queries.items():
