@@ -118,7 +118,17 @@ def public_names() -> dict[str, list[str]]:
     return found
 
 
-DOORS = {"check", "explain", "explore", "forecast", "generate", "mine", "register", "run"}  # one verb, at several public doors
+DOORS = {
+    "check",
+    "explain",
+    "explore",
+    "forecast",
+    "funnel",
+    "generate",
+    "mine",
+    "register",
+    "run",
+}  # one verb, at several public doors
 SAME = {"Cuboid", "Floats", "Ints", "Mask", "walk"}  # one meaning, in several packages
 # What the engine's loops, the page and the command line call so each for themselves, and what is still to be named apart.
 APART = {

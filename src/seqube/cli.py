@@ -520,6 +520,43 @@ def mine(
 
 
 @program.command()
+def funnel(
+    steps: Annotated[list[str], typer.Argument(metavar="STEP...", help="Event types, in order.")],
+    events: EventsPath,
+    by: Annotated[list[str], typer.Option(metavar="COL", help="Whose events they are; may be given more than once.")],
+    within: Annotated[str, typer.Option(metavar="D", help="How long all steps may take: 30 min, 2 days, ...")],
+    mode: Annotated[
+        str, typer.Option(help="next: the first event that fits; strict: consecutive events; any: some way through.")
+    ] = "next",
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="N=TYPE", help="What must not occur before step N; may be given more than once.")
+    ] = None,
+    breakdown: Annotated[str | None, typer.Option(metavar="COL", help="A funnel for each of its values at the first step.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    type_column: TypeColumn = "type",
+    time_column: TimeColumn = "ts",
+    unit: Unit = "ms",
+    hierarchy: HierarchyPath = None,
+) -> None:
+    """Count how many keys got how far through some steps, and how long they took."""
+    import seqube as sq
+
+    excluded: dict[int, list[str]] = {}
+    for item in without or ():
+        number, _, name = item.partition("=")
+        if not number.isdecimal() or not name:
+            raise PlanError(f"--without {item!r} is not a step and a type\n  hint: --without 2=logout")
+        excluded.setdefault(int(number), []).append(name)
+    columns: dict[str, Any] = {"type": type_column, "time": time_column, "unit": unit, "hierarchy": _read_hierarchy(hierarchy)}
+    with err.status("Reading events"):
+        found = sq.funnel(events, steps, by=by, within=within, mode=mode, without=excluded, breakdown=breakdown, **columns)
+    if as_json:
+        print_json({"funnel": plain(found.table.to_pylist())})
+    else:
+        show("funnel", found.table, len(found))
+
+
+@program.command()
 def generate(
     kind: Annotated[str, typer.Argument(metavar="stock|hospital|transit|traffic")],
     path: Annotated[Path, typer.Option("--out", metavar="FILE", help="Its ending says which kind: .parquet, .csv or .json.")],

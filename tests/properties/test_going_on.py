@@ -117,3 +117,9 @@ def test_long_streams(monkeypatch: pytest.MonkeyPatch, name: str, size: int) -> 
     assert why_replayed(plan) is None
     assert len(whole) > 5
     assert counted(rows(found)) == counted(rows(whole))
+
+
+def test_matches_come_in_the_order_of_the_stream() -> None:
+    events = Events(pa.table({"type": list("AABBC"), "ts": range(5), "row": range(5)}))
+    plan = plan_matches(parse("SEQ(A a, B b, C c) WITHIN 10"))
+    assert rows(feed(Matcher(plan), events, [(0, 3), (3, 5)])) == rows(Matcher(plan).run(events))
