@@ -46,6 +46,7 @@ from seqube.engine.predicates import Ints
 from seqube.engine.sequence import LOWEST
 from seqube.engine.snapshots import adapted
 from seqube.events import Events
+from seqube.events.schema import ANY
 from seqube.events.sources import one_chunk
 from seqube.plan.needs import Needs, needs_of
 from seqube.spark.ingest import IDENTITY, INPUT_ORDER, KEY
@@ -362,8 +363,8 @@ class Watch:
             starting = self._between(held, low, high, store)
         else:
             types = pa.array(sorted(self.needs.ends), pa.string())
-            starting = []
-            for rows, numbers in due:
+            starting = due if ANY in self.needs.ends else []
+            for rows, numbers in due if ANY not in self.needs.ends else ():
                 names = rows.table.column(self.keeping.schema.type_column).take(pa.array(numbers)).cast(pa.string())
                 starting.append((rows, numbers[pc.is_in(names, types).to_numpy().astype(np.bool_)]))
         starting = [(rows, numbers) for rows, numbers in starting if len(numbers)]
