@@ -161,8 +161,8 @@ class Linker:
 
     def _set_roles(self) -> None:
         """Types by the scans that they are of: a type has a role, a role its scans, and a scan what its events must pass."""
-        names = dict.fromkeys(name for scan in self._scans for name in scan.types)  # ANY among them stands for all others
-        by_type = {name: tuple(number for number, scan in enumerate(self._scans) if is_of(name, scan.types)) for name in names}
+        names = frozenset[str]().union(*(scan.types for scan in self._scans))  # ANY among them stands for all others
+        by_type = {name: tuple(n for n, scan in enumerate(self._scans) if is_of(name, scan.types)) for name in sorted(names)}
         roles = list(dict.fromkeys(by_type.values()))
         self._role_of = {name: roles.index(scans) for name, scans in by_type.items()}
         self._other_role = self._role_of.get(ANY, -1)
