@@ -29,34 +29,22 @@ if TYPE_CHECKING:
 Workload = Mapping[str, str | Query]
 
 
+class Options(Named, total=False):
+    """What `run` takes by name."""
+
+    type: str
+    time: str
+    unit: str
+    hierarchy: Hierarchy | None
+    strategy: str
+    params: Params | None
+    limits: Limits | None
+
+
 @overload
-def run(
-    query: str | Query,
-    events: Any,
-    *,
-    type: str = ...,
-    time: str = ...,
-    unit: str = ...,
-    hierarchy: Hierarchy | None = ...,
-    strategy: str = ...,
-    params: Params | None = ...,
-    limits: Limits | None = ...,
-    **named: Unpack[Named],
-) -> Result: ...
+def run(query: str | Query, events: Any, **options: Unpack[Options]) -> Result: ...
 @overload
-def run(
-    query: Workload,
-    events: Any,
-    *,
-    type: str = ...,
-    time: str = ...,
-    unit: str = ...,
-    hierarchy: Hierarchy | None = ...,
-    strategy: str = ...,
-    params: Params | None = ...,
-    limits: Limits | None = ...,
-    **named: Unpack[Named],
-) -> Results: ...
+def run(query: Workload, events: Any, **options: Unpack[Options]) -> Results: ...
 @checked
 def run(
     query: str | Query | Workload,

@@ -154,3 +154,9 @@ def test_negated_subqueries_in_stages(pattern: str, window: str, data: st.DataOb
 )
 def test_other_negated_subqueries_are_replayed(pattern: str) -> None:
     assert why_replayed(plan_matches(parse(f"{pattern} WITHIN 9"))) is not None
+
+
+def test_matches_come_in_the_order_of_the_stream() -> None:
+    events = Events(pa.table({"type": list("AABBC"), "ts": range(5), "row": range(5)}))
+    plan = plan_matches(parse("SEQ(A a, B b, C c) WITHIN 10"))
+    assert rows(feed(Matcher(plan), events, [(0, 3), (3, 5)])) == rows(Matcher(plan).run(events))

@@ -377,11 +377,13 @@ class Linker:
     def matches(self, chains: Chains, edges: Ints, budget: Budget) -> Iterator[Ints]:
         """The rows of matches that end with these entries (begin, where the plan waits), in pieces: an array for each slot.
 
-        A piece is overwritten by the next one.
+        A piece is overwritten by the next one. A walk back finds the latest first, so from the last end to the first: what it gives
+        is in the order of the stream, read from the end.
         """
         if not len(edges):
             return
         entries, cursor = chains.entries, new_walk(self._n_slots)
+        edges = edges if self.shape.waits else edges[::-1].copy()
         while cursor[0] < len(edges):
             if self.shape.waits:
                 count = walk_on(self.shape, entries.data, entries.base, edges, cursor, chains.out)
@@ -389,7 +391,7 @@ class Linker:
                 count = walk_back(self.shape, entries.data, entries.base, entries.head, edges, cursor, chains.out)
             budget.check()
             if count:
-                yield chains.out[:, :count]
+                yield chains.out[:, :count] if self.shape.waits else chains.out[:, :count][:, ::-1]
             if count == chains.out.shape[1] and count < PIECE:  # a buffer that was too small once is not enough for long
                 chains.out = np.empty((self._n_slots, min(4 * count, PIECE)), np.int64)
 

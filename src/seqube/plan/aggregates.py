@@ -104,7 +104,8 @@ def plan_aggregates(query: Query, hierarchy: Hierarchy | None = None) -> Aggrega
     """The plan of a query with AGG, by the strategy that is right for every pattern."""
     assert query.emit is not None, "the binder says when aggregates are reported"
     runs = [type(node).__name__.upper() for node in walk(query.pattern) if isinstance(node, Next | Strict)]
-    for what in (*(f"the repeated part {name!r}" for name in quantifiers(query.pattern)), *runs):
+    clauses = [word for word, given in (("ORDER BY", query.order_by), ("SKIP", query.skip)) if given]
+    for what in (*clauses, *(f"the repeated part {name!r}" for name in quantifiers(query.pattern)), *runs):
         raise PlanError(f"aggregates over {what} cannot be computed yet\n  hint: leave AGG out, and count the rows")
     matches = plan_matches(query, hierarchy)
     trigger = _trigger(query, hierarchy) if query.emit.when == "trigger" else None

@@ -78,7 +78,7 @@ def needs_of(plan: Plan, unit: str) -> Needs:
     common = Needs(
         window=ticks(matches.window, unit),
         key=_key(plan),
-        ends=_types(matches.pattern.may_end),
+        ends=_types(scans(matches.pattern) if matches.keeps_partial else matches.pattern.may_end),
         scans=tuple(scans(matches)),
         columns=_columns(plan),
         every_event=matches.numbers_events,
@@ -118,6 +118,8 @@ def why_replayed(plan: MatchPlan) -> str | None:
             return "a negated sub-query is more than single events, in order or not, with the sequence's key"
     if plan.checks:
         return "a negation is checked match by match"
+    if plan.order_by:
+        return "ORDER BY says what is after what"
     return None
 
 
@@ -183,7 +185,7 @@ def _columns(plan: Plan) -> frozenset[str] | None:
     else:
         return None
     names = {attribute.name for part in (*asked, *named) for attribute in attributes(part)}
-    return frozenset(names | {*plan.matches.partition_by})
+    return frozenset(names | {*plan.matches.partition_by, *plan.matches.order_by})
 
 
 # ---------------------------------------------------------------- the key that splits a stream
