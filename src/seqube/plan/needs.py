@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import assert_never
 
+from seqube.events.schema import ANY
 from seqube.language.tree import Attribute, FirstOf, OfList, Value, attributes
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import (
@@ -81,7 +82,7 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         ends=_types(scans(matches.pattern) if matches.keeps_partial else matches.pattern.may_end),
         scans=tuple(scans(matches)),
         columns=_columns(plan),
-        every_event=matches.numbers_events,
+        every_event=matches.numbers_events or ANY in matches.types,
         by_position=matches.window.counts_events,
     )
     if isinstance(plan, MatchPlan):
