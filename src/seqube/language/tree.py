@@ -531,11 +531,13 @@ def query_nodes(query: Query) -> Iterator[Node]:
 
 def columns_of(query: Query) -> frozenset[str]:
     """The columns that a query names, wherever it does."""
-    nodes = list(query_nodes(query))
-    named = {node.name for node in nodes if isinstance(node, Attribute)} | {
-        node.attribute for node in nodes if isinstance(node, Same)
-    }
-    return frozenset(named | {*query.partition_by, *query.order_by})
+    named = {*query.partition_by, *query.order_by}
+    for node in query_nodes(query):
+        if isinstance(node, Attribute):
+            named.add(node.name)
+        elif isinstance(node, Same):
+            named.add(node.attribute)
+    return frozenset(named)
 
 
 def renaming(names: Mapping[str, str]) -> Callable[[Any], Any]:
