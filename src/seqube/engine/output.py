@@ -21,7 +21,7 @@ from seqube.engine.numbers import whole_if_all
 from seqube.engine.predicates import Evaluator, Ints, gather, take
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
-from seqube.events.schema import value_type
+from seqube.events.schema import ANY, value_type
 from seqube.language.tree import Attribute, Output, attributes
 from seqube.plan.physical import MatchPlan, list_variables, scans
 
@@ -47,7 +47,7 @@ class MatchWriter:
                 f"the variable {min(clash)!r} has the name of a result column\n  hint: call it otherwise, or say what to RETURN"
             )
         # Variables of one single type: their type column is a constant.
-        self._constant = {scan.variable: scan.name for scan in scans(plan.pattern) if scan.types == {scan.name}}
+        self._constant = {scan.variable: scan.name for scan in scans(plan.pattern) if scan.types == {scan.name} != {ANY}}
 
     def over(self, events: Events, evaluator: Evaluator) -> MatchWriter:
         """One for other events with the same columns: what is known of these is known of those."""
