@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -52,3 +52,20 @@ def test_a_stream_on_spark_refuses(spark: SparkSession, events: pa.Table, tmp_pa
     stream = spark.readStream.schema("type string, ts long, id long, x long").parquet(str(tmp_path / "events"))
     with pytest.raises(sq.PlanError, match="NEXT and STRICT cannot be run in a stream on Spark yet"):
         sqs.run(QUERIES["events"], stream, lateness="1 s")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"mode": "strict", "breakdown": "land"},
+        {"mode": "any", "without": {2: "D"}},
+        {"without": {3: "D"}, "breakdown": "land"},
+    ],
+)
+def test_a_funnel_on_spark(spark: SparkSession, events: pa.Table, asked: dict[str, Any]) -> None:
+    given = events.append_column("land", pa.array([None if i % 5 == 4 else "xy"[i % 2] for i in range(len(events))]))
+    given = given.set_column(2, "id", pa.array([i * 7 % 23 for i in range(len(events))]))
+    steps: dict[str, Any] = {"steps": ["A", "B", "C"], "by": "id", "within": 250, **asked}
+    frame = spark.createDataFrame(given.to_pylist(), "type string, ts long, id long, x long, land string")
+    assert sqs.funnel(frame, **steps).table.to_pylist() == sq.funnel(given, **steps).table.to_pylist()
