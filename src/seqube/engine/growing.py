@@ -62,11 +62,6 @@ class Growing:
         data[:live] = self.live
         self.data, self.base = data, self.head
 
-    def append(self, rows: Ints) -> None:
-        self.reserve(len(rows))
-        self.data[self.tail - self.base : self.tail - self.base + len(rows)] = rows
-        self.tail += len(rows)
-
     def drop_upto(self, clock: int, column: int) -> None:
         """Drop the rows up to a clock, where the clocks in a column ascend."""
         self.head = first_after(self.data, column, self.base, self.head, self.tail, clock)
