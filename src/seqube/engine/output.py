@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from seqube.engine.bindings import UNBOUND, Column, Lists, last_rows, nothing
+from seqube.engine.display import flat
 from seqube.engine.instances import Instances
 from seqube.engine.numbers import whole_if_all
 from seqube.engine.predicates import Evaluator, Ints, gather, take
@@ -57,7 +58,7 @@ class MatchWriter:
         columns = {START: gather(time, piece.first_rows), END: gather(time, piece.last_rows)}
         for name in self._plan.variables:
             columns[name] = self._events_of(name, piece.rows[name])
-        return pa.table(columns)
+        return flat(pa.table(columns)) if self._plan.is_flat else pa.table(columns)
 
     def _item(self, item: Output, piece: Instances) -> pa.Array:
         """A column of RETURN. Whole numbers stay whole: a column does not change its type where a result leaves 64 bits."""

@@ -351,6 +351,7 @@ class MatchPlan:
     checks: tuple[Absence, ...] = ()
     partition_by: tuple[str, ...] = ()
     returns: tuple[Output, ...] = ()
+    is_flat: bool = False  # the default columns without structs
     ways: tuple[Way, ...] = ()
 
     @property

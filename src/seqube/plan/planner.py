@@ -90,7 +90,7 @@ def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchP
     repeated = frozenset(quantifiers(pattern))
     built = _Builder(hierarchy, negated_variables(pattern), repeated).build(pattern, (), Scope(), is_root=True)
     assert not built.lifted, "the binder lets no predicate name a variable that nothing binds"
-    return MatchPlan(built.node, query.window, built.checks, query.partition_by, query.returns)
+    return MatchPlan(built.node, query.window, built.checks, query.partition_by, query.returns, is_flat=query.returns_all)
 
 
 def unplanned(query: Query) -> str | None:
