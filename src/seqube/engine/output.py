@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from seqube.engine.bindings import UNBOUND, Column, Lists, last_rows, nothing
+from seqube.engine.display import flat
 from seqube.engine.instances import Instances
 from seqube.engine.numbers import whole_if_all
 from seqube.engine.predicates import Evaluator, Ints, gather, take
@@ -67,7 +68,7 @@ class MatchWriter:
         if self._plan.keeps_partial:
             columns[REACHED] = pa.array(piece.reached if piece.reached is not None else piece.last_rows)
             columns.setdefault(END, gather(time, piece.last_rows))
-        return pa.table(columns)
+        return flat(pa.table(columns)) if self._plan.is_flat else pa.table(columns)
 
     def _together(self, piece: Instances) -> dict[str, pa.StructArray] | None:
         """The events of all variables, gathered at once, because few rows cost less than a call; None with lists or nulls."""
