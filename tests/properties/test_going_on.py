@@ -180,3 +180,22 @@ def test_negated_subqueries_in_stages(pattern: str, window: str, data: st.DataOb
 )
 def test_other_negated_subqueries_are_replayed(pattern: str) -> None:
     assert why_replayed(plan_matches(parse(f"{pattern} WITHIN 9"))) is not None
+
+
+def test_what_is_held_follows_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that never come back are forgotten with their events, and nothing else grows."""
+    monkeypatch.setattr(matching, "SLACK", 100)
+    n, size = 20_000, 100
+    random = np.random.default_rng(3)
+    events = Events(pa.table({"type": random.choice(list("ABC"), n), "ts": np.arange(n), "id": np.arange(n) // 3}))
+    operator = Matcher(plan_matches(parse("SEQ(A a, B b, !C c, [id]) WITHIN 1000")))
+    state, held, n_found = operator.start(), [], 0
+    for start in range(0, n, size):
+        state, found = operator.step(state, events.slice(start, start + size))
+        n_found += len(found)
+        if start > 3_000:
+            held.append(state.n_bytes)
+            assert state.n_kept <= 1_001
+    assert n_found > 0
+    assert max(held) < 2 * np.median(held)
+    assert np.mean(held[-40:]) < 1.2 * np.mean(held[:40])
