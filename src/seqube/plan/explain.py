@@ -15,7 +15,7 @@ from seqube.language.tree import Quantifier, Value, Window
 from seqube.language.writer import duration, write_predicate, write_value
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.chase import SharedPlan
-from seqube.plan.needs import Plan
+from seqube.plan.needs import Plan, why_replayed
 from seqube.plan.optimizer import ALONE, WorkloadPlan
 from seqube.plan.physical import (
     Absence,
@@ -247,6 +247,8 @@ def _aggregates(plan: AggregatePlan, statistics: Statistics | None) -> Step:
     if plan.group_by:
         notes.append(f"grouped by {', '.join(write_value(key) for key in plan.group_by)}")
     notes += [f"having {write_predicate(predicate)}" for predicate in plan.having]
+    if reason := why_replayed(plan):
+        notes.append(f"in a stream, every step replays the window: {reason}")
     title = f"aggregate {', '.join(str(output.name) for output in plan.aggregates)} by {plan.strategy}"
     below = _matches(plan.matches, statistics, is_built=plan.strategy == "two-step")
     return Step(title, tuple(notes), (below,), plan.options)

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from seqube.language.tree import Attribute, FirstOf, OfList, Value, attributes
-from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.aggregates import AggregatePlan, EventChain, chain_of, group_positions
 from seqube.plan.physical import (
     ALL_OF_TIME,
     Absence,
@@ -99,11 +99,14 @@ def needs_of(plan: Plan, unit: str) -> Needs:
     )
 
 
-def why_replayed(plan: MatchPlan) -> str | None:
-    """Why a stream's window is evaluated again at every step; None where matches go on from step to step.
+def why_replayed(plan: Plan) -> str | None:
+    """Why a stream's window is evaluated again at every step; None where matches or counters go on from step to step.
 
-    Flat sequences go on: single events in order, with whatever is asked of them, and single events that must not be there.
+    Flat sequences go on: single events in order, with whatever is asked of them, and single events that must not be there. So do
+    counters, where an event belongs to one of them: its key, partition and group say which.
     """
+    if isinstance(plan, AggregatePlan):
+        return _why_counted_anew(plan)
     pattern = plan.pattern
     if plan.is_nested or not isinstance(pattern, MatchSequence):
         return "it is no sequence of single events"
@@ -111,6 +114,19 @@ def why_replayed(plan: MatchPlan) -> str | None:
         return "its sequence has sub-queries"
     if plan.checks:
         return "a negation is checked match by match"
+    return None
+
+
+def _why_counted_anew(plan: AggregatePlan) -> str | None:
+    chain = chain_of(plan)
+    if not isinstance(chain, EventChain):
+        return chain
+    if plan.strategy == "two-step":
+        return "its matches are built"
+    if group_positions(plan, chain) is None:
+        return "GROUP BY names more of a component than its key"
+    if chain.key and any(gap.key is None for gap in chain.absences):
+        return "a negated event of any key cancels"
     return None
 
 
