@@ -208,26 +208,55 @@ def queries(
     period: str | None = None,
     durations: bool = True,
     repeats: bool = False,
+    clauses: Sequence[str] = (),
 ) -> str:
     """The text of a valid query. `counted` asks for (or excludes) tuple-count windows, `words` names the operators to use.
 
     Times are integers (in ms), or points in time that are some `period`s apart. `durations` excludes the column of these.
 
+    `repeats` adds quantifiers, and `clauses` names further clauses to write.
+
     Without `predicates` (and partitions) the structure alone decides, and far more of the matches live or die by their negations.
     """
+    defined = draw(_definitions(names)) if predicates else []
+    names = (*names, "ANY", *(name for name, _ in defined))
     pattern = draw(_skeletons(tuple(names), depth, tuple(words), repeats))
     positives = _positives(pattern)
     about = About(period, durations, tuple(leaf for leaf in _leaves(pattern) if leaf.times))
     lines = [f"PATTERN {_write(draw, pattern, [], [], predicates and about)}"]
+    if defined:
+        lines.append("DEFINE " + ", ".join(text for _, text in defined))
     if predicates and (where := _predicates(draw, positives, [], about)):
         lines.append("WHERE " + where)
     if predicates and draw(st.integers(0, 4)) == 4:
         lines.append("PARTITION BY " + draw(st.sampled_from(PARTITIONS)))
     lines.append("WITHIN " + draw(windows(counted, period)))
+    if "ORDER BY" in clauses:
+        lines.append(
+            "ORDER BY " + ", ".join(draw(st.lists(st.sampled_from(["x", "s", "f", "y", "c"]), min_size=1, max_size=2, unique=True)))
+        )
+    if "SKIP" in clauses:
+        lines.append(
+            "SKIP "
+            + draw(st.sampled_from(["PAST LAST", "TO NEXT", *(f"TO {w} {v}" for v in positives for w in ("FIRST", "LAST"))]))
+        )
+    if "KEEP PARTIAL" in clauses:
+        lines.append("KEEP PARTIAL")
     if returns:
         items = draw(st.lists(_values(positives, about), min_size=1, max_size=3))
         lines.append("RETURN " + ", ".join(f"{item} AS r{i}" for i, item in enumerate(items)))
     return "\n".join(lines)
+
+
+@st.composite
+def _definitions(draw: st.DrawFn, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Names of types with a condition, and how they are written."""
+    if draw(st.integers(0, 4)) < 4:
+        return []
+    conditions = ["x > 0", "x >= 1 AND f", "s LIKE 'p%' OR id = 0", "COALESCE(y, 0.0) < 1.0", "type IN ('A', 'B')"]
+    first = f"T1 AS {draw(st.sampled_from((*names, 'ANY')))} WHERE {draw(st.sampled_from(conditions))}"
+    second = f"T2 AS {draw(st.sampled_from((*names, 'T1')))} WHERE NOT ({draw(st.sampled_from(conditions))})"
+    return [("T1", first), ("T2", second)]
 
 
 @st.composite

@@ -17,6 +17,7 @@ from seqube.engine.limits import Limits, Named, read_limits
 from seqube.errors import Problem, QueryError
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
+from seqube.language.definitions import spell_out
 from seqube.language.parameters import Params, fill, refuse_unknown
 from seqube.language.spelling import check_types
 from seqube.plan.explain import Explanation, explain_workload
@@ -29,40 +30,28 @@ if TYPE_CHECKING:
 Workload = Mapping[str, str | Query]
 
 
+class Options(Named, total=False):
+    """What `run` takes by name."""
+
+    type: str | None
+    time: str
+    unit: str
+    hierarchy: Hierarchy | None
+    strategy: str
+    params: Params | None
+    limits: Limits | None
+
+
 @overload
-def run(
-    query: str | Query,
-    events: Any,
-    *,
-    type: str = ...,
-    time: str = ...,
-    unit: str = ...,
-    hierarchy: Hierarchy | None = ...,
-    strategy: str = ...,
-    params: Params | None = ...,
-    limits: Limits | None = ...,
-    **named: Unpack[Named],
-) -> Result: ...
+def run(query: str | Query, events: Any, **options: Unpack[Options]) -> Result: ...
 @overload
-def run(
-    query: Workload,
-    events: Any,
-    *,
-    type: str = ...,
-    time: str = ...,
-    unit: str = ...,
-    hierarchy: Hierarchy | None = ...,
-    strategy: str = ...,
-    params: Params | None = ...,
-    limits: Limits | None = ...,
-    **named: Unpack[Named],
-) -> Results: ...
+def run(query: Workload, events: Any, **options: Unpack[Options]) -> Results: ...
 @checked
 def run(
     query: str | Query | Workload,
     events: Any,
     *,
-    type: str = "type",
+    type: str | None = "type",
     time: str = "ts",
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
@@ -101,7 +90,7 @@ def explain(
     query: str | Query | Workload,
     events: Any = None,
     *,
-    type: str = "type",
+    type: str | None = "type",
     time: str = "ts",
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
@@ -153,7 +142,7 @@ def bind(query: str | Query, events: Events | None, hierarchy: Hierarchy | None 
     if not isinstance(query, str | Query):
         raise QueryError(Problem(f"a query is a text or a parsed Query, not a {type(query).__name__}"))
     schema = events.schema if events is not None else None
-    bound = parse(query, schema, params) if isinstance(query, str) else fill(query, params or {})
+    bound = spell_out(parse(query, schema, params) if isinstance(query, str) else fill(query, params or {}))
     if isinstance(query, Query):
         check(bound, schema)
     if events is not None:

@@ -117,3 +117,46 @@ def test_long_streams(monkeypatch: pytest.MonkeyPatch, name: str, size: int) -> 
     assert why_replayed(plan) is None
     assert len(whole) > 5
     assert counted(rows(found)) == counted(rows(whole))
+
+
+def test_matches_come_in_the_order_of_the_stream() -> None:
+    events = Events(pa.table({"type": list("AABBC"), "ts": range(5), "row": range(5)}))
+    plan = plan_matches(parse("SEQ(A a, B b, C c) WITHIN 10"))
+    assert rows(feed(Matcher(plan), events, [(0, 3), (3, 5)])) == rows(Matcher(plan).run(events))
+
+
+# ---------------------------------------------------------------- negated sub-queries: the latest start, in stages
+
+NEGATED = (
+    "SEQ(A a, !SEQ(B b, C c), D d)",
+    "SEQ(A a, !AND(B b, C c), D d)",
+    "SEQ(!SEQ(B b, C c), A a, D d)",
+    "SEQ(!AND(B b, C c, b.x > 1), A a, !SEQ(B e, B f), D d)",
+    "SEQ(A a, !SEQ(B b, C c, A e), D d, [id])",
+    "SEQ(A a, !AND(B b, C c), D d, [id])",
+    "SEQ(A a, !SEQ(B b, C c, b.x = 2 OR b.x IS NULL), B e, !SEQ(C f, A g), D d)",
+    "SEQ(A a, !SEQ(B b, C c), D d, !B e, [id])",
+)
+
+
+@pytest.mark.parametrize("window", ["WITHIN 9", "WITHIN 7 EVENTS", "WITHIN 9 PARTITION BY k"])
+@pytest.mark.parametrize("pattern", NEGATED)
+@given(data=st.data(), events=streams(max_time=12))
+def test_negated_subqueries_in_stages(pattern: str, window: str, data: st.DataObject, events: list[oracle.Event]) -> None:
+    text = f"{pattern} {window}"
+    assert why_replayed(plan_matches(parse(text))) is None
+    assert_goes_on(data, text, events)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "SEQ(A a, !SEQ(B b, !C c, D e), D d)",  # a negation inside
+        "SEQ(A a, !SEQ(B b, C c, b.x < c.x), D d)",  # more than keys between its parts
+        "SEQ(A a, !SEQ(B b, C c, b.id = c.id), D d)",  # a key of its own
+        "SEQ(A a, !AND(B b, B c), D d)",  # one event could be two parts
+        "SEQ(A a, D d, !SEQ(B b, C c))",  # the earliest end is asked, not the latest start
+    ],
+)
+def test_other_negated_subqueries_are_replayed(pattern: str) -> None:
+    assert why_replayed(plan_matches(parse(f"{pattern} WITHIN 9"))) is not None

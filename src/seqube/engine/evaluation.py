@@ -21,7 +21,7 @@ from typing import assert_never
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.bindings import Bindings, Lists, is_bound, last_rows, nothing
+from seqube.engine.bindings import UNBOUND, Bindings, Column, Lists, is_bound, last_rows, nothing, offsets_of
 from seqube.engine.conjunction import Members, enumerate_combinations, latest_combinations, members_of
 from seqube.engine.instances import (
     Batch,
@@ -51,6 +51,7 @@ from seqube.engine.sequence import (
     link,
     new_cursor,
 )
+from seqube.events.schema import ANY
 from seqube.language.tree import Value, attributes
 from seqube.plan.physical import (
     Absence,
@@ -101,6 +102,9 @@ class Evaluation:
         """The matches, in pieces."""
         plan = self._plan
         after, upto = self._ends
+        if plan.cut_at is not None:
+            yield self._kept_runs(plan.cut_at)
+            return
         for piece in self._pieces(plan.pattern, is_root=True):
             if (after, upto) != (LOWEST, HIGHEST) and len(piece):
                 ends = self._batch.events.times[piece.last_rows]
@@ -110,6 +114,28 @@ class Evaluation:
                     piece = piece.select(~self._cancelled(check, piece.rows, len(piece), self._root_reach(piece)))
             if len(piece):
                 yield piece
+
+    def _kept_runs(self, cut_at: Sequence[int]) -> Instances:
+        """Every run of a NEXT, as far as it got: up to the last part before the first negation that cancels it."""
+        node = self._plan.pattern
+        assert isinstance(node, MatchRun)
+        runs = find_runs(node, self._batch, self.evaluator, lambda scan: self._scan(scan).last_rows, partial=True)
+        rows, reached = dict(runs.instances.rows), runs.reached
+        names = [[scan.variable for scan in step.scans] for step in node.steps]
+        left = np.ones(len(runs.instances), np.bool_)  # not cancelled so far
+        for check, position in zip(self._plan.checks, cut_at, strict=True):
+            further = [is_bound(rows[name]) for step in names[position:] for name in step]
+            asked = np.flatnonzero(left & np.logical_or.reduce([runs.are_matches, *further]))
+            found = runs.instances.select(asked)
+            cancelled = asked[self._cancelled(check, found.rows, len(found), self._root_reach(found))]
+            left[cancelled] = False
+            for step in names[position:]:
+                rows |= {name: _unbind(rows[name], cancelled) for name in step}
+            for number, step in enumerate(names[:position], 1):
+                bound = np.logical_or.reduce([is_bound(rows[name]) for name in step])[cancelled]
+                reached = reached.copy()
+                reached[cancelled[bound]] = number
+        return replace(spanning(rows), reached=reached)
 
     # ------------------------------------------------------------ nodes
 
@@ -583,6 +609,18 @@ def _taken(when: frozenset[str], rows: Bindings) -> Mask:
     return taken
 
 
+def _unbind(column: Column, which: Ints) -> Column:
+    """The column without what these instances are bound to."""
+    if isinstance(column, Lists):
+        counts = column.counts
+        kept = np.ones(len(column), np.bool_)
+        kept[which] = False
+        return Lists(column.rows[np.repeat(kept, counts)], offsets_of(np.where(kept, counts, 0)), column.single)
+    result = column.copy()
+    result[which] = UNBOUND
+    return result
+
+
 def _with_others(piece: Instances, node: MatchAlternatives) -> Instances:
     """The instances of a branch with the variables of the others, which they do not bind."""
     others = nothing((name for name in node.binds if name not in piece.rows), list_variables(node), len(piece))
@@ -620,4 +658,4 @@ def _latest_tells(node: MatchSequence | MatchConjunction, tied: Sequence[Value],
 def _may_share(nodes: Sequence[PlanNode]) -> bool:
     """Whether two slots can hold the same event."""
     types = [frozenset().union(*(scan.types for scan in scans(node) if scan.variable in node.binds)) for node in nodes]
-    return any(types[i] & types[j] for i in range(len(types)) for j in range(i))
+    return any(types[i] & types[j] or ANY in types[i] | types[j] for i in range(len(types)) for j in range(i))

@@ -168,11 +168,18 @@ class Kept:
             pieces.append(self._chunks[number].take(pa.array(rows[begin:end] - self._firsts[number])))
         return self._events(pieces, self._rows.data[rows - self._rows.base])
 
+    def between(self, first: int, last: int) -> Events:
+        """The events from one row to another, both included."""
+        low, high = (bisect_right(self._firsts, row) - 1 for row in (first, last))
+        pieces = self._chunks[low : high + 1]
+        pieces[-1] = pieces[-1].slice(0, last + 1 - self._firsts[high])
+        pieces[0] = pieces[0].slice(first - self._firsts[low])
+        return self._events(pieces, self._rows.data[first - self._rows.base : last + 1 - self._rows.base])
+
     @property
     def events(self) -> Events:
         """All of them as one batch."""
-        dead = max(0, self._rows.head - self._firsts[0])
-        return self._events([self._chunks[0].slice(dead), *self._chunks[1:]], self._rows.live)
+        return self.between(self._rows.head, self._rows.tail - 1) if len(self) else self._none
 
     def _events(self, pieces: list[pa.Table], beside: Ints) -> Events:
         table = pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces)

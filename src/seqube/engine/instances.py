@@ -31,6 +31,7 @@ class Instances:
     rows: Mapping[str, Column]
     first_rows: Ints
     last_rows: Ints
+    reached: Ints | None = None  # of runs that are kept though unfinished: how far they got
 
     def __len__(self) -> int:
         return len(self.last_rows)
@@ -39,7 +40,8 @@ class Instances:
         # Single events have one column in all three places; it is read once.
         ends = self.last_rows[which]
         rows = {name: ends if column is self.last_rows else column[which] for name, column in self.rows.items()}
-        return Instances(rows, ends if self.first_rows is self.last_rows else self.first_rows[which], ends)
+        reached = None if self.reached is None else self.reached[which]
+        return Instances(rows, ends if self.first_rows is self.last_rows else self.first_rows[which], ends, reached)
 
     @property
     def are_events(self) -> bool:

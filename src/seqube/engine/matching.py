@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,32 +29,41 @@ from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.linking import NONE_FOUND, Chains, Linker
 from seqube.engine.operator import Operator
+from seqube.engine.order import order_events, rank_events, skip_matches
 from seqube.engine.output import MatchWriter, read_by_return
 from seqube.engine.partitions import Partitions, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, Mask, Unsteady
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state, write_state
-from seqube.engine.views.iterative import NestedEvaluation
+from seqube.engine.views.continuing import LiveViews
+from seqube.engine.views.iterative import NestedEvaluation, passing
+from seqube.engine.views.program import FIRST, LAST, MEMBERS
+from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.plan.needs import needs_of, why_replayed
 from seqube.plan.physical import MatchPlan, MatchSequence
 
+CLOSE_ROWS = 1 << 10  # rows that are taken as they stand, where matches lie between them
 SLACK = 1 << 14  # keys, or events of a partition, that may be held in vain before all that is kept is linked anew
 
 
 class Prepared:
     """What follows from a plan and from what its events look like: made once, for every step."""
 
-    __slots__ = ("empty", "linker", "needs", "none")
+    __slots__ = ("empty", "goes_on", "linker", "needs", "none", "writer")
 
     def __init__(self, plan: MatchPlan, none: Events) -> None:
         self.none = none
         self.needs = needs_of(plan, none.unit)
-        self.empty = MatchWriter(plan, none, Evaluator(none)).empty()
-        try:
-            self.linker = Linker(plan, none) if why_replayed(plan) is None else None
-        except Unsteady:
-            self.linker = None
+        self.writer = MatchWriter(plan, none, Evaluator(none))
+        self.empty = self.writer.empty()
+        self.goes_on = why_replayed(plan) is None
+        self.linker: Linker | None = None
+        if self.goes_on and not plan.is_nested:
+            try:
+                self.linker = Linker(plan, none)
+            except Unsteady:
+                self.goes_on = False
 
 
 @dataclass(slots=True)
@@ -65,8 +75,10 @@ class State:
     waiting: list[Events] = field(default_factory=list)  # not decided yet, in order
     decided: int = LOWEST  # all matches that end up to here (or whose window ends here) are out
     counted: Partitions | None = None  # where events are numbered: how many there were, up to what is decided
-    linker: Linker | None = None  # None: what is kept is replayed
+    goes_on: bool = False  # else what is kept is replayed
+    linker: Linker | None = None  # of a flat sequence
     chains: Chains | None = None  # None: what is kept is still to be linked
+    views: LiveViews | None = None  # of a nested query; None: what is kept is still to be loaded
     n_live: int = 0  # events kept when those of every partition were last looked through
 
     @property
@@ -83,7 +95,7 @@ class State:
 
     @property
     def n_bytes(self) -> int:
-        live = (0 if each is None else each.n_bytes for each in (self.kept, self.chains))
+        live = (0 if each is None else each.n_bytes for each in (self.kept, self.chains, self.views))
         return sum(live) + sum(int(events.table.nbytes) for events in self.waiting)
 
     @property
@@ -101,8 +113,8 @@ class State:
         seen = self.counted.counts[self.counted.code(self.kept.events)] if self.counted.keys.names else self.counted.counts
         return write_state(events, numbers, about, pa.table({"seen": seen}))
 
-    def due(self, upto: int) -> Events | None:
-        """Those of the waiting events that are decided now."""
+    def due(self, upto: int) -> list[Events]:
+        """Those of the waiting events that are decided now, in pieces: most are all of a batch but its last."""
         waiting, n_due = self.waiting, 0
         while n_due < len(waiting) and waiting[n_due].times[-1] <= upto:
             n_due += 1
@@ -112,7 +124,7 @@ class State:
             due.append(rest[0].slice(0, cut))
             rest[0] = rest[0].slice(cut, len(rest[0]))
         self.waiting = rest
-        return Events.concat(due) if due else None
+        return due
 
 
 class Matcher(Operator[State, pa.Table]):
@@ -124,6 +136,8 @@ class Matcher(Operator[State, pa.Table]):
         self._known: Prepared | None = None  # of the last stream: mostly all look alike
 
     def start(self) -> State:
+        if self._plan.skip is not None:
+            raise PlanError("SKIP leaves out matches by all that end before them: it needs the whole stream\n  hint: use sq.run")
         return State()
 
     def restore(self, data: bytes) -> State:
@@ -146,17 +160,24 @@ class Matcher(Operator[State, pa.Table]):
     def _begin(self, state: State, batch: Events) -> State:
         if self._known is None or self._known.none.schema != batch.schema:
             self._known = Prepared(self._plan, batch.slice(0, 0))
-        state.known, state.linker, state.kept = self._known, self._known.linker, Kept(self._known.none)
+        state.known, state.kept = self._known, Kept(self._known.none)
+        state.goes_on, state.linker = self._known.goes_on, self._known.linker
         if self._plan.numbers_events:
             state.counted = Partitions(self._plan.partition_by)
         return state
 
+    @property
+    def goes_on(self) -> bool:
+        return why_replayed(self._plan) is None
+
     def wake(self, state: State) -> int | None:
         if state.kept is None or state.known is None or not self._plan.waits or self._plan.window.counts_events:
             return None
-        window, chains = state.known.needs.window, self._linked(state)
+        window, chains, views = state.known.needs.window, self._linked(state), self._viewed(state)
         firsts = [int(state.waiting[0].times[0])] if state.waiting else []
-        if chains is None or state.linker is None:
+        if views is not None:
+            firsts += views.next_due
+        elif chains is None or state.linker is None:
             times = state.kept.times
             firsts += times[plus(times, window) - 1 > state.decided][:1].tolist()
         elif (first := state.linker.next_due(chains)) is not None:
@@ -182,19 +203,25 @@ class Matcher(Operator[State, pa.Table]):
         The events must reach back a window from there and, where the plan waits, a window ahead. With a tuple-count window
         `numbers` are those of the events in the whole stream.
         """
+        if self._plan.order_by:
+            events = order_events(events, self._plan.order_by)
         if self._plan.numbers_events and numbers is None:
             counted = Partitions(self._plan.partition_by)
             numbers = counted.number(counted.code(events))
         batch = self._batch(events, numbers, budget or self._limits.budget())
         evaluation = self._evaluation(batch, after, upto)
         writer = MatchWriter(self._plan, events, evaluation.evaluator)
-        for piece in evaluation.matches():
+        pieces = evaluation.matches()
+        if self._plan.skip is not None:
+            pieces = iter([skip_matches(self._plan.skip, pieces, self._plan, batch)])
+        for piece in pieces:
             yield writer.write(piece)
 
     def _batch(self, events: Events, numbers: Ints | None, budget: Budget) -> Batch:
         clocks = numbers if self._plan.window.counts_events and numbers is not None else events.times
         window, partitions = needs_of(self._plan, events.unit).window, partition_codes(events, self._plan.partition_by)
-        return Batch(events, window, clocks, partitions, budget, numbers)
+        ranks = rank_events(events, self._plan.order_by) if self._plan.order_by else None
+        return Batch(events, window, clocks, partitions, budget, numbers, ranks)
 
     def _evaluation(self, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> Evaluation | NestedEvaluation:
         if self._plan.is_nested:
@@ -219,19 +246,16 @@ class Matcher(Operator[State, pa.Table]):
         assert state.known is not None
         budget = self._limits.budget()
         self._linked(state)  # before anything is counted that is not linked
-        new = state.due(upto)
-        parts = clocks = None
-        if new is not None:
-            clocks = new.times
-            if state.counted is not None:
-                parts = state.counted.code(new)
-                clocks = state.counted.number(parts)
-        step = _Step(upto, final, new, clocks, parts)
-        found = self._go_on(state, step, budget)
+        self._viewed(state)
+        due = state.due(upto)
+        if due and self._plan.order_by:  # what has one time may lie in several pieces
+            due = [order_events(Events.concat(due), self._plan.order_by)]
+        step = _Step(upto, final, [_numbered(events, state.counted) for events in due])
+        found = self._go_on_with_views(state, step, budget) if self._plan.is_nested else self._go_on(state, step, budget)
         tables = list(self._replay(state, step, budget) if found is None else found)
         state.decided = upto
         if final:
-            state.kept, state.chains, state.waiting = Kept(state.known.none), None, []
+            state.kept, state.chains, state.views, state.waiting = Kept(state.known.none), None, None, []
         else:
             self._purge(state)
         return state, pa.concat_tables(tables) if tables else state.known.empty
@@ -240,7 +264,7 @@ class Matcher(Operator[State, pa.Table]):
 
     def _linked(self, state: State) -> Chains | None:
         """The chains of what is kept, linked anew where they are missing; None where it is replayed."""
-        if state.linker is None or state.kept is None:
+        if not state.goes_on or state.linker is None or state.kept is None:
             return None
         if state.chains is None:
             linker, events = state.linker, state.kept.events
@@ -249,63 +273,109 @@ class Matcher(Operator[State, pa.Table]):
             try:
                 new = linker.read(chains, events, parts)
             except Unsteady:
-                state.linker = None
+                state.goes_on = False
                 return None
             linker.link(chains, new.in_place(), state.kept.head, events.times, clocks)
             state.chains = chains
             if self._plan.waits:  # what was due before is out already
-                self._due(state, linker, chains, _Step(state.decided, parts=parts))
+                self._due(state, linker, chains, _Step(state.decided, False, [_New(events, clocks, parts)]))
         return state.chains
 
     def _go_on(self, state: State, step: _Step, budget: Budget) -> list[pa.Table] | None:
         """Link what is new, and write the matches that it, or the time that has passed, makes final; None where it is replayed."""
-        chains, linker, edges = self._linked(state), state.linker, NONE_FOUND
-        if chains is None or linker is None or state.kept is None:
+        chains, linker, kept = self._linked(state), state.linker, state.kept
+        if chains is None or linker is None or kept is None or state.known is None:
             return None
-        if step.new is not None and step.clocks is not None:
+        ends = []
+        for number, (events, clocks, parts) in enumerate(step.new):
             try:
-                read = linker.read(chains, step.new, step.parts)
+                read = linker.read(chains, events, parts)
             except Unsteady:
-                state.linker = state.chains = None
+                state.goes_on, state.chains, step.n_kept = False, None, number
                 return None
             if len(read.kept):
-                is_all = len(read.kept) == len(step.new)
-                first = state.kept.append(step.new if is_all else step.new.take(read.kept), step.clocks[read.kept])
-                edges = linker.link(chains, read, first, step.new.times, step.clocks)
+                is_all = len(read.kept) == len(events)
+                first = kept.append(events if is_all else events.take(read.kept), clocks[read.kept])
+                ends.append(linker.link(chains, read, first, events.times, clocks))
         if self._plan.waits:
             edges = self._due(state, linker, chains, step)
-        tables = []
-        for rows in linker.matches(chains, edges, budget):
-            table = self._write(state.kept, rows)
-            budget.find(len(table))
-            budget.hold(table.nbytes)
-            tables.append(table)
-        return tables
+        else:
+            edges = ends[0] if len(ends) == 1 else np.concatenate([NONE_FOUND, *ends])
+        writer = state.known.writer
+        tables = [_counted(self._write(kept, rows, writer), budget) for rows in linker.matches(chains, edges, budget)]
+        return tables if self._plan.waits else tables[::-1]
+
+    def _viewed(self, state: State) -> LiveViews | None:
+        """The views of what is kept, loaded anew where they are missing; None where it is replayed, or flat."""
+        if not state.goes_on or not self._plan.is_nested or state.kept is None or state.known is None:
+            return None
+        if state.views is None:
+            kept = state.kept
+            try:
+                views = LiveViews(self._plan, state.known.none, kept.head)
+                new = views.read(kept.events)
+            except Unsteady:
+                state.goes_on = False
+                return None
+            views.append(new, kept.clocks)
+            views.catch_up(self._due_clock(state, _Step(state.decided, False, [])), self._limits.budget())
+            state.views = views
+        return state.views
+
+    def _go_on_with_views(self, state: State, step: _Step, budget: Budget) -> list[pa.Table] | None:
+        """The same for a nested query, which goes on with its views."""
+        views, kept = self._viewed(state), state.kept
+        if views is None or kept is None or state.known is None:
+            return None
+        for number, (every, all_clocks, _) in enumerate(step.new):
+            rows = every.rows_of(state.known.needs.types)
+            events, clocks = every.take(rows), all_clocks[rows]
+            try:
+                new = views.read(events)
+            except Unsteady:
+                state.goes_on, state.views, step.n_kept = False, None, number
+                return None
+            kept.append(events, clocks)
+            views.append(new, clocks)
+        found = views.matches(self._due_clock(state, step), budget)
+        return [_counted(self._write_nested(kept, views, rows), budget) for rows in found]
+
+    def _due_clock(self, state: State, step: _Step) -> int:
+        """Matches that begin up to this clock wait no longer; without partitions."""
+        assert state.known is not None
+        if step.final:
+            return HIGHEST
+        counted = state.counted if self._plan.window.counts_events else None
+        newest = step.upto + 1 if counted is None else int(counted.counts[0])
+        return max(newest - state.known.needs.window, LOWEST)
 
     def _due(self, state: State, linker: Linker, chains: Chains, step: _Step) -> Ints:
         """The entries that begin matches whose window is over now."""
-        window, counted = linker.shape.window, state.counted
-        if counted is None:
-            return linker.due(chains, HIGHEST if step.final else max(step.upto - window + 1, LOWEST))
-        if not self._plan.partition_by:
-            return linker.due(chains, HIGHEST if step.final else max(int(counted.counts[0]) - window, LOWEST))
+        counted = state.counted
+        if counted is None or not self._plan.partition_by:
+            return linker.due(chains, self._due_clock(state, step))
         if step.final:
             return linker.due_in(chains, np.arange(len(chains.parts)), np.full(len(chains.parts), HIGHEST))
-        return NONE_FOUND if step.parts is None else linker.due_in(chains, np.unique(step.parts), counted.counts)
+        return linker.due_in(chains, np.unique(step.parts), counted.counts)
 
-    def _write(self, kept: Kept, rows: Ints) -> pa.Table:
+    def _write(self, kept: Kept, rows: Ints, writer: MatchWriter) -> pa.Table:
         """Matches as a table, from the numbers of their rows; their events alone are put together."""
         pattern = self._plan.pattern
-        distinct, places = np.unique(rows, return_inverse=True)
-        places = places.reshape(rows.shape)
-        events = kept.take(distinct)
+        events, places = _placed(kept, rows)
         evaluator = Evaluator(events)
         piece = Instances(dict(zip(pattern.binds, places, strict=True)), places[0], places[-1])
         assert isinstance(pattern, MatchSequence)
         if pattern.filters:
             asked = [guarded.predicate for guarded in pattern.filters]
             piece = piece.select(evaluator.true(asked, piece.rows, len(piece)))
-        return MatchWriter(self._plan, events, evaluator).write(piece)
+        return writer.over(events, evaluator).write(piece)
+
+    def _write_nested(self, kept: Kept, views: LiveViews, rows: Ints) -> pa.Table:
+        """The same from first and last row, and one for each variable, which may be not bound."""
+        events, places = _placed(kept, rows)
+        evaluator = Evaluator(events)
+        piece = Instances(dict(zip(self._plan.variables, places[MEMBERS:], strict=True)), places[FIRST], places[LAST])
+        return MatchWriter(self._plan, events, evaluator).write(passing(views.tables.rest, piece, evaluator))
 
     # ------------------------------------------------------------ replaying
 
@@ -314,11 +384,11 @@ class Matcher(Operator[State, pa.Table]):
         assert state.kept is not None
         assert state.known is not None
         plan = self._plan
-        if step.new is not None and step.clocks is not None:
-            rows = step.new.rows_of(state.known.needs.types)
-            if step.parts is not None and plan.partition_by:
-                rows = rows[step.parts[rows] >= 0]
-            state.kept.append(step.new.take(rows), step.clocks[rows])
+        for new, clocks, parts in step.new[step.n_kept :]:
+            rows = new.rows_of(state.known.needs.types)
+            if parts is not None:
+                rows = rows[parts[rows] >= 0]
+            state.kept.append(new.take(rows), clocks[rows])
         events = state.kept.events
         batch = self._batch(events, None if state.counted is None else state.kept.clocks, budget)
         # Where matches wait, their end does not tell when they are final: all are found, and those that are ready now are taken.
@@ -349,6 +419,8 @@ class Matcher(Operator[State, pa.Table]):
             return
         newest = int(counted.counts[0]) if by_number and counted is not None else state.decided
         kept.drop_upto(max(newest - needs.back, LOWEST), not by_number)
+        if state.views is not None:
+            state.views.drop(max(newest - needs.back, LOWEST))
         if counted is not None and len(counted.keys) > 2 * len(kept) + SLACK:
             counted.keep(np.unique(counted.code(kept.events)))
         if chains is not None:
@@ -373,15 +445,34 @@ class Matcher(Operator[State, pa.Table]):
         counted.keep(np.unique(codes[live]))
 
 
-@dataclass(frozen=True, slots=True)
+class _New(NamedTuple):
+    """New events with their clocks and, where events are counted, their partitions."""
+
+    events: Events
+    clocks: Ints
+    parts: Ints | None
+
+
+def _numbered(events: Events, counted: Partitions | None) -> _New:
+    if counted is None:
+        return _New(events, events.times, None)
+    parts = counted.code(events)
+    return _New(events, counted.number(parts), parts)
+
+
+@dataclass(slots=True)
 class _Step:
-    """What a step decides, and the events that are new in it, with their clocks and, where these are counted, their partitions."""
+    """What a step decides, and the events that are new in it, of which the first may be kept already."""
 
     upto: int
-    final: bool = False
-    new: Events | None = None
-    clocks: Ints | None = None
-    parts: Ints | None = None
+    final: bool
+    new: list[_New]
+    n_kept: int = 0
+
+    @property
+    def parts(self) -> Ints:
+        """The partitions of all new events, where events are counted."""
+        return np.concatenate([NONE_FOUND, *(parts for _, _, parts in self.new if parts is not None)])
 
 
 def _resumed(state: State, kept: Events, clocks: Ints, waiting: Events, decided: int) -> State:
@@ -389,6 +480,22 @@ def _resumed(state: State, kept: Events, clocks: Ints, waiting: Events, decided:
     state.kept.append(kept, clocks)
     state.waiting, state.decided = [waiting] if len(waiting) else [], decided
     return state
+
+
+def _placed(kept: Kept, rows: Ints) -> tuple[Events, Ints]:
+    """The events of these rows, or of all between where these lie close together; and where each row stands; UNBOUND stays."""
+    first, last = int(rows[0].min()), int(rows.max())
+    if last - first < max(CLOSE_ROWS, 4 * rows.size):
+        return kept.between(first, last), np.where(rows < 0, rows, rows - first)
+    distinct, places = np.unique(rows, return_inverse=True)
+    n_unbound = int(np.searchsorted(distinct, 0))
+    return kept.take(distinct[n_unbound:]), places.reshape(rows.shape) - n_unbound
+
+
+def _counted(table: pa.Table, budget: Budget) -> pa.Table:
+    budget.find(len(table))
+    budget.hold(table.nbytes)
+    return table
 
 
 def _held(pieces: Iterator[pa.Table], budget: Budget) -> pa.Table:
@@ -401,12 +508,12 @@ def _held(pieces: Iterator[pa.Table], budget: Budget) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _counts(counted: Partitions | None, events: Events, new: Ints | None) -> tuple[Ints, Ints]:
+def _counts(counted: Partitions | None, events: Events, new: Ints) -> tuple[Ints, Ints]:
     """How many events of its partition there were for every event kept: now, and at the last decision."""
     if counted is None:
         return NONE_FOUND, NONE_FOUND
     codes, counts = counted.code(events), counted.counts
-    before = counts - np.bincount(NONE_FOUND if new is None else new[new >= 0], minlength=len(counts))
+    before = counts - np.bincount(new[new >= 0], minlength=len(counts))
     return counts[codes], before[codes]
 
 

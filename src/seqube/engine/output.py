@@ -8,6 +8,7 @@ Cost: one gather per column and variable.
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -20,11 +21,11 @@ from seqube.engine.numbers import whole_if_all
 from seqube.engine.predicates import Evaluator, Ints, gather, take
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
-from seqube.events.schema import value_type
+from seqube.events.schema import ANY, value_type
 from seqube.language.tree import Attribute, Output, attributes
 from seqube.plan.physical import MatchPlan, list_variables, scans
 
-START, END = "start", "end"
+START, END, REACHED = "start", "end", "reached"
 
 
 def read_by_return(plan: MatchPlan) -> frozenset[str]:
@@ -46,17 +47,24 @@ class MatchWriter:
                 f"the variable {min(clash)!r} has the name of a result column\n  hint: call it otherwise, or say what to RETURN"
             )
         # Variables of one single type: their type column is a constant.
-        self._constant = {scan.variable: scan.name for scan in scans(plan.pattern) if scan.types == {scan.name}}
+        self._constant = {scan.variable: scan.name for scan in scans(plan.pattern) if scan.types == {scan.name} != {ANY}}
+
+    def over(self, events: Events, evaluator: Evaluator) -> MatchWriter:
+        """One for other events with the same columns: what is known of these is known of those."""
+        writer = copy(self)
+        writer._events, writer._evaluator = events, evaluator
+        return writer
 
     def write(self, piece: Instances) -> pa.Table:
-        if self._plan.returns:
-            return pa.table(
-                [self._item(item, piece) for item in self._plan.returns], [item.name or "" for item in self._plan.returns]
-            )
         time = self._events.column("ts")
-        columns = {START: gather(time, piece.first_rows), END: gather(time, piece.last_rows)}
-        for name in self._plan.variables:
-            columns[name] = self._events_of(name, piece.rows[name])
+        if self._plan.returns:
+            columns = {item.name or "": self._item(item, piece) for item in self._plan.returns}
+        else:
+            columns = {START: gather(time, piece.first_rows), END: gather(time, piece.last_rows)}
+            columns |= {name: self._events_of(name, piece.rows[name]) for name in self._plan.variables}
+        if self._plan.keeps_partial:
+            columns[REACHED] = pa.array(piece.reached if piece.reached is not None else piece.last_rows)
+            columns.setdefault(END, gather(time, piece.last_rows))
         return pa.table(columns)
 
     def _item(self, item: Output, piece: Instances) -> pa.Array:

@@ -50,8 +50,8 @@ class Runs:
 def find_runs(node: MatchRun, batch: Batch, evaluator: Evaluator, scan: Callable[[Scan], Ints], partial: bool = False) -> Runs:
     """The matches of a NEXT or STRICT, ascending by last row; with `partial`, all its runs."""
     found = [scan(each) for step in node.steps for each in step.scans]
-    if not node.is_strict and node.is_plain and not partial:
-        return _plain_next(node, batch, evaluator, found)
+    if not node.is_strict and node.is_plain:
+        return _plain_next(node, batch, evaluator, found, partial)
     if node.is_strict and node.is_plain and not node.key:
         return _plain_strict(node, batch, found)
     runner = _Runner(node, batch, evaluator, found)
@@ -63,31 +63,40 @@ def find_runs(node: MatchRun, batch: Batch, evaluator: Evaluator, scan: Callable
 # ---------------------------------------------------------------- parts of one event each, tied by nothing but a key
 
 
-def _plain_next(node: MatchRun, batch: Batch, evaluator: Evaluator, found: list[Ints]) -> Runs:
+def _plain_next(node: MatchRun, batch: Batch, evaluator: Evaluator, found: list[Ints], partial: bool) -> Runs:
     """For every start the first event of the next part after it, and so on: all starts at once."""
-    names = node.binds
     codes = _codes(node, batch, evaluator, found)
-    rows = [found[0]]
-    if codes is None:
-        for other in found[1:]:
-            following = next_after(batch.times, rows[-1], other)
-            kept = following >= 0
-            rows = [column[kept] for column in rows] if not kept.all() else rows
-            rows.append(following[kept])
-    else:
-        size = len(batch.times) + 1
-        code = codes[0]
-        for other, other_codes in zip(found[1:], codes[1:], strict=True):
-            keys = np.sort(other_codes * size + other)
-            later = np.searchsorted(batch.times, batch.times[rows[-1]], "right")
-            at = np.searchsorted(keys, code * size + later)
-            following = keys[np.minimum(at, max(len(keys) - 1, 0))] if len(keys) else np.zeros(len(at), np.int64)
-            kept = (at < len(keys)) & (following // size == code)
-            rows = [column[kept] for column in (*rows, following % size)]
-            code = code[kept]
-    kept = batch.clocks[rows[-1]] < plus(batch.clocks[rows[0]], batch.window)
-    rows = rows if kept.all() else [column[kept] for column in rows]
-    return _matches(dict(zip(names, rows, strict=True)), rows[0], rows[-1], len(node.steps))
+    closed = plus(batch.clocks[found[0]], batch.window)
+    rows = [found[0], *(np.full(len(found[0]), UNBOUND, np.int64) for _ in found[1:])]
+    going = np.arange(len(found[0]))  # the starts that have come this far
+    reached = np.ones(len(found[0]), np.int64)
+    for n in range(1, len(found)):
+        here = rows[n - 1][going]
+        if codes is None:
+            following = next_after(batch.times, here, found[n])
+        else:
+            following = _next_of_code(batch.times, here, codes[0][going], found[n], codes[n])
+        kept = (following >= 0) & (batch.clocks[following] < closed[going])
+        going = going[kept]
+        rows[n][going] = following[kept]
+        reached[going] = n + 1
+    if partial:
+        last = np.maximum.reduce(rows)
+        order = np.argsort(last, kind="stable")
+        runs = Instances(dict(zip(node.binds, rows, strict=True)), rows[0], last).select(order)
+        return Runs(runs, (reached == len(found))[order], reached[order])
+    rows = [column[going] for column in rows] if len(going) < len(rows[0]) else rows
+    by_end = np.argsort(rows[-1], kind="stable") if codes is not None else None
+    instances = Instances(dict(zip(node.binds, rows, strict=True)), rows[0], rows[-1])
+    return Runs(instances if by_end is None else instances.select(by_end), np.ones(len(going), np.bool_), reached[going])
+
+
+def _next_of_code(times: Ints, starts: Ints, code: Ints, others: Ints, other_codes: Ints) -> Ints:
+    """For every start the first of the others that is after it and has its code; -1 where there is none."""
+    size = len(times) + 1
+    keys = np.append(np.sort(other_codes * size + others), np.iinfo(np.int64).max)
+    following = keys[np.searchsorted(keys, code * size + np.searchsorted(times, times[starts], "right"))]
+    return np.where(following // size == code, following % size, -1)
 
 
 @kernel
@@ -124,9 +133,10 @@ def _plain_strict(node: MatchRun, batch: Batch, found: list[Ints]) -> Runs:
         rows = [column[kept] for column in (*rows, following)]
     kept = batch.clocks[rows[-1]] < plus(batch.clocks[rows[0]], batch.window)
     rows = [column[kept] for column in rows]
-    runs = _matches(dict(zip(node.binds, rows, strict=True)), rows[0], rows[-1], len(node.steps))
+    found_rows = Instances(dict(zip(node.binds, rows, strict=True)), rows[0], rows[-1])
+    n_found = len(rows[0])
     by_end = np.argsort(rows[-1], kind="stable")
-    return Runs(runs.instances.select(by_end), runs.are_matches, runs.reached)
+    return Runs(found_rows.select(by_end), np.ones(n_found, np.bool_), np.full(n_found, len(node.steps)))
 
 
 def _in_order(batch: Batch) -> tuple[Ints, Ints]:
@@ -138,10 +148,6 @@ def _in_order(batch: Batch) -> tuple[Ints, Ints]:
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return order, place
-
-
-def _matches(rows: dict[str, Ints], first: Ints, last: Ints, n_parts: int) -> Runs:
-    return Runs(Instances(rows, first, last), np.ones(len(first), np.bool_), np.full(len(first), n_parts))
 
 
 def _codes(node: MatchRun, batch: Batch, evaluator: Evaluator, found: list[Ints]) -> list[Ints] | None:

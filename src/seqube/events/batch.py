@@ -24,7 +24,7 @@ import pyarrow.types as pat
 from seqube.arguments import checked
 from seqube.errors import SchemaError, did_you_mean, warn
 from seqube.events.files import Malformed
-from seqube.events.schema import TIME, TYPE, Schema
+from seqube.events.schema import ANY, TIME, TYPE, Schema
 from seqube.events.sources import load, one_chunk
 from seqube.events.statistics import Distinct, Statistics
 from seqube.events.times import Ints, Mask, doubt_unit, read_times
@@ -54,7 +54,8 @@ class Events:
     """Events in time order, with coded types: made once, and used by any number of queries. `len(events)` is their number.
 
     - `data`: a PyArrow table, a pandas or polars frame, a path of CSV, JSON lines or Parquet files, or other `Events`.
-    - `type`, `time`: the columns that hold the event type and the time.
+    - `type`, `time`: the columns that hold the event type and the time. Where `type` is None every event is of the type ANY, and
+      DEFINE gives it kinds.
     - `unit`: the unit of integer times: "ns", "us", "ms", "s", ...; timestamps have their own.
 
     Rows without a type or a time are rejected: `rejected` has them, with the reasons.
@@ -71,9 +72,12 @@ class Events:
     schema: Schema
 
     @checked
-    def __init__(self, data: Any, type: str = "type", time: str = "ts", unit: str = "ms") -> None:
+    def __init__(self, data: Any, type: str | None = "type", time: str = "ts", unit: str = "ms") -> None:
         if isinstance(data, Events):
             self.__dict__.update(data.__dict__)
+        elif type is None:
+            raw, malformed = load(data, TYPE)
+            self._read(_with_one_type(raw), malformed, TYPE, time, unit)
         else:
             self._read(*load(data, type), type, time, unit)
 
@@ -199,6 +203,8 @@ class Events:
     def rows_of(self, names: str | Iterable[str]) -> Ints:
         """Ascending numbers of the rows whose type is one of these names; a name that no event has adds none."""
         wanted = {names} if isinstance(names, str) else set(names)
+        if ANY in wanted:
+            return np.arange(len(self))
         codes = [self._codes[name] for name in wanted if name in self._codes]
         rows, starts = self._by_type
         groups = [rows[starts[code] : starts[code + 1]] for code in codes]
@@ -257,16 +263,28 @@ class Events:
         return Events._of(table, self.times, self.types, self.type_names, schema, self.__dict__.get("rejected"))
 
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> Events:
-        """The events of these row numbers, which must ascend."""
-        assert bool(np.all(rows[1:] >= rows[:-1]))
-        return Events._of(self.table.take(pa.array(rows)), self.times[rows], self.types[rows], self.type_names, self.schema)
+        """The events of these row numbers, whose times must ascend."""
+        times = self.times[rows]
+        assert bool(np.all(times[1:] >= times[:-1]))
+        return self._part(self.table.take(pa.array(rows)), times, self.types[rows])
 
     def slice(self, start: int, stop: int) -> Events:
         """The events of rows start, start + 1 .. stop - 1, without a copy."""
         start, stop, _ = slice(start, stop).indices(len(self))
         length = max(0, stop - start)
+        if length == len(self) and "rejected" not in self.__dict__:
+            return self
         cut = slice(start, start + length)
-        return Events._of(self.table.slice(start, length), self.times[cut], self.types[cut], self.type_names, self.schema)
+        return self._part(self.table.slice(start, length), self.times[cut], self.types[cut])
+
+    def _part(self, table: pa.Table, times: Ints, types: Codes) -> Events:
+        """Some of these events. Their columns are in one chunk, as ours are; only those of none may be in no chunk."""
+        if not len(times):
+            return Events._of(table, times, types, self.type_names, self.schema)
+        times.flags.writeable = types.flags.writeable = False
+        events = Events.__new__(Events)
+        events.__dict__.update(table=table, times=times, types=types, type_names=self.type_names, schema=self.schema)
+        return events
 
     def like(self, table: pa.Table, times: Ints, types: Codes, names: tuple[str, ...]) -> Events:
         """Other events with the same columns, in time order, of which all that makes them events is known."""
@@ -389,3 +407,12 @@ def _join_rejected(pieces: Sequence[Events]) -> Rejected | None:
     # Only pieces with broken lines have a column of texts; the widest table has every column in its place.
     widest = max(tables, key=lambda table: table.num_columns)
     return _summarize(pa.concat_tables(tables, promote_options="permissive").select(widest.column_names))
+
+
+def _with_one_type(table: pa.Table) -> pa.Table:
+    """A table whose rows have no type, with a column that says they are of any."""
+    if TYPE in table.column_names:
+        raise SchemaError(
+            f"there is a column {TYPE!r}, so its events have types\n  hint: leave out type=None, or rename the column"
+        )
+    return one_chunk(table.append_column(TYPE, pa.repeat(pa.scalar(ANY), len(table)).dictionary_encode()))

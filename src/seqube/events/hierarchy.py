@@ -19,7 +19,7 @@ from seqube.arguments import checked
 from seqube.errors import SchemaError, did_you_mean
 from seqube.events.documents import read_yaml
 
-MAX_DEPTH = 100
+MAX_LEVELS = 100
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,6 +93,16 @@ class Hierarchy:
         """The types whose events `name` matches: itself and all below it. A name outside the hierarchy covers itself alone."""
         return frozenset((name, *(self.descendants(name) if name in self._parents else ())))
 
+    def below(self, parents: Mapping[str, str]) -> Hierarchy:
+        """The same with more names, each below another one that is there, or is a root then."""
+        more: dict[str, str | None] = dict(self._parents)
+        for name, above in parents.items():
+            if name in more:
+                raise SchemaError(f"{name!r} is a name of the hierarchy already\n  hint: define it under another name")
+            more.setdefault(above, None)
+            more[name] = above
+        return Hierarchy(more)
+
     def parent(self, name: str) -> str | None:
         """The name one step above; None for a root."""
         return self._parents[self._known(name)]
@@ -159,9 +169,9 @@ class Hierarchy:
 
 def _walk(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Every name below a node, each with the names above it, from the outside in."""
-    if len(path) > MAX_DEPTH:
+    if len(path) > MAX_LEVELS:
         raise SchemaError(
-            f"the hierarchy is more than {MAX_DEPTH} levels deep, below {_show(path[:4])} ...\n  hint: is it a tree of types?"
+            f"the hierarchy is more than {MAX_LEVELS} levels deep, below {_show(path[:4])} ...\n  hint: is it a tree of types?"
         )
     if node is None:
         return

@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import TypeGuard, assert_never
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
+from seqube.events.schema import ANY
 from seqube.language import tree
 from seqube.language.functions import AGGREGATES, OF_LISTS
 from seqube.language.names import column_name, default_variables
@@ -29,6 +30,7 @@ from seqube.language.tree import (
     TIME_ATTRIBUTE,
     Aggregate,
     Attribute,
+    Definition,
     Emit,
     Node,
     Output,
@@ -99,6 +101,7 @@ class _Binder:
             where=where,
             partition_by=self._names("partition_by", draft.partition_by),
             order_by=self._names("order_by", draft.order_by),
+            definitions=self._definitions(),
             skip=self._skip(),
             keeps_partial=self._keeps_partial(),
             group_by=self._group_by(),
@@ -349,6 +352,33 @@ class _Binder:
 
     # ---------------------------------------------------------------- clauses
 
+    def _definitions(self) -> tuple[Definition, ...]:
+        """Each stands for a type that is no name of a later one, with conditions on bare attributes, which are the event's own."""
+        found: list[Definition] = []
+        names = [definition.name for definition in self.draft.definitions]
+        for number, definition in enumerate(self.draft.definitions):
+            own = {definition.name, definition.type}
+
+            def resolve(leaf: _Named, own: set[str] = own) -> Value:
+                if not isinstance(leaf, Attribute):
+                    self.fail("a condition of DEFINE is about one event", leaf.at, "compare attributes of the event")
+                elif leaf.variable is not None and leaf.variable not in own:
+                    self.fail(f"DEFINE knows no variable {leaf.variable!r}", leaf.at, f"write the attribute alone: {leaf.name}")
+                return replace(leaf, variable=None) if isinstance(leaf, Attribute) else leaf
+
+            if definition.name in names[:number]:
+                self.fail(f"{definition.name!r} is defined twice", definition.at, "give one of them another name")
+            elif definition.name == ANY:
+                self.fail(f"{ANY} is every event", definition.at, "give it another name")
+            if definition.type in names[number:]:
+                self.fail(f"{definition.name!r} is made of {definition.type!r}, which is not defined before it", definition.at)
+            for part in (node for condition in definition.where for node in tree.walk(condition)):
+                if isinstance(part, tree.Same):
+                    self.fail(f"[{part.attribute}] has no meaning in DEFINE", part.at, "put it into WHERE")
+            where = tuple(_rewrite(conjunct, resolve) for condition in definition.where for conjunct in _split(condition))
+            found.append(replace(definition, where=where))
+        return tuple(found)
+
     def _window(self) -> Window:
         window = self.draft.window
         if window is None:
@@ -383,6 +413,15 @@ class _Binder:
                 self.fail("KEEP PARTIAL is for a NEXT that is the whole pattern", at, "write PATTERN NEXT(A a, B b)")
             if self.draft.skip is not None:
                 self.fail("KEEP PARTIAL and SKIP do not go together", at, "leave one of them out")
+            parts = () if not isinstance(self.pattern, tree.Next) else self.pattern.parts
+            surely = [n for n, part in enumerate(parts) if not isinstance(part, tree.Not) and not _may_be_absent(part)]
+            for part in parts[: surely[0]] if surely else parts:
+                if isinstance(part, tree.Not):
+                    self.fail(
+                        "KEEP PARTIAL with a negation that no part surely stands before",
+                        part.at,
+                        "how far a run got is told by the parts before the negation that cancels it",
+                    )
             if self.draft.aggregates:
                 self.fail("KEEP PARTIAL and AGG do not go together", at, "leave AGG out, and count the rows by reached")
         return self.draft.keep
@@ -528,6 +567,10 @@ _COLUMNS = {"partition_by": "key", "order_by": "column"}
 def _is_step(part: Part) -> bool:
     """Whether NEXT and STRICT can take it: a type, an OR of types, or anything negated."""
     return isinstance(part, Type | tree.Not) or (isinstance(part, tree.Or) and all(isinstance(p, Type) for p in part.parts))
+
+
+def _may_be_absent(part: Part) -> bool:
+    return isinstance(part, Type) and part.is_optional
 
 
 def _first(at: Span | None) -> str:

@@ -56,6 +56,7 @@ class Draft:
     where: Predicate | None = None
     partition_by: tuple[Attribute, ...] = ()
     order_by: tuple[Attribute, ...] = ()
+    definitions: tuple[tree.Definition, ...] = ()
     skip: tree.Skip | None = None
     keep: bool = False
     group_by: tuple[Attribute, ...] = ()
@@ -131,6 +132,7 @@ def _check_limits(query: Draft) -> None:
     """Walk the whole draft with a stack of its own, since before this check nobody may recurse."""
     roots: list[Any] = [query.pattern, query.where, query.having]
     roots += [output.value for output in (*query.aggregates, *query.returns)]
+    roots += [condition for definition in query.definitions for condition in definition.where]
     stack = [(root, 1) for root in roots if root is not None]
     while stack:
         node, depth = stack.pop()
@@ -465,6 +467,13 @@ class _Builder:
     def partition_by(self, children: list[Any]) -> tuple[str, Span, object]:
         return "partition_by", _at(children[0]), tuple(children[1:])
 
+    def definition(self, children: list[Any]) -> tree.Definition:
+        name, base, _, condition = children
+        return tree.Definition(_name(name), _name(base), (_predicate(condition),), _at(name))
+
+    def definitions(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "definitions", _at(children[0]), tuple(children[1:])
+
     def order_by(self, children: list[Any]) -> tuple[str, Span, object]:
         return "order_by", _at(children[0]), tuple(children[1:])
 
@@ -537,6 +546,7 @@ CLAUSES = {
     "where": "WHERE",
     "partition_by": "PARTITION BY",
     "order_by": "ORDER BY",
+    "definitions": "DEFINE",
     "skip": "SKIP",
     "keep": "KEEP PARTIAL",
     "group_by": "GROUP BY",

@@ -31,7 +31,7 @@ from typing import assert_never
 
 from seqube.errors import PlanError
 from seqube.events.schema import UNITS
-from seqube.language.tree import Attribute, Comparison, ComparisonOp, Output, Predicate, Value, Window
+from seqube.language.tree import Attribute, Comparison, ComparisonOp, Output, Predicate, Skip, Value, Window
 
 ALL_OF_TIME = 2**63 - 1  # ticks: all of time
 
@@ -430,6 +430,14 @@ class MatchPlan:
     partition_by: tuple[str, ...] = ()
     returns: tuple[Output, ...] = ()
     ways: tuple[Way, ...] = ()
+    order_by: tuple[str, ...] = ()  # columns that say what is after what among equal times
+    skip: Skip | None = None
+    # Of KEEP PARTIAL: for each check, how many parts of the run stand before that negation. None: only matches are kept.
+    cut_at: tuple[int, ...] | None = None
+
+    @property
+    def keeps_partial(self) -> bool:
+        return self.cut_at is not None
 
     @property
     def matches(self) -> MatchPlan:
@@ -447,12 +455,13 @@ class MatchPlan:
 
     @property
     def waits(self) -> bool:
-        """A trailing negation: a match is final only when the window that began with it is over."""
+        """A trailing negation, or a run that may go on: a match is final only when the window that began with it is over."""
         trailing_gap = isinstance(self.pattern, MatchSequence) and any(
             gap.position == len(self.pattern.slots) for gap in self.pattern.gaps
         )
         return (
             trailing_gap
+            or self.keeps_partial
             or self.has_runs_that_wait
             or any(
                 (check.scope.before is None or check.scope.before_may_inherit) and check.scope.around is None

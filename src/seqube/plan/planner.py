@@ -87,18 +87,23 @@ def plan_nested(query: Query, hierarchy: Hierarchy | None = None) -> MatchPlan:
 
 
 def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchPlan:
-    if (new := unplanned(query)) is not None:
-        raise PlanError(f"{new} cannot be run yet\n  hint: write it with SEQ, AND, OR and negations")
     repeated = frozenset(quantifiers(pattern))
     built = _Builder(hierarchy, negated_variables(pattern), repeated).build(pattern, (), Scope(), is_root=True)
     assert not built.lifted, "the binder lets no predicate name a variable that nothing binds"
-    return MatchPlan(built.node, query.window, built.checks, query.partition_by, query.returns)
-
-
-def unplanned(query: Query) -> str | None:
-    """What a query asks for that no plan is known for."""
-    clauses = {"ORDER BY": query.order_by, "SKIP": query.skip, "KEEP PARTIAL": query.keeps_partial}
-    return next((word for word, given in clauses.items() if given), None)
+    cut_at = None
+    if query.keeps_partial:
+        assert isinstance(pattern, Next), "the binder lets nothing else keep its runs"
+        cut_at = tuple(_position(pattern, part) for part in pattern.parts if isinstance(part, Not))
+    return MatchPlan(
+        built.node,
+        query.window,
+        built.checks,
+        query.partition_by,
+        query.returns,
+        order_by=query.order_by,
+        skip=query.skip,
+        cut_at=cut_at,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +238,10 @@ class _Builder:
         # Downwards first; what the slots then lift is settled here, also where it names a single slot: that slot is planned
         # already.
         placed = self._sort(own, components, negations, names)
+        optional = [i for i, component in enumerate(components) if isinstance(component, Type) and component.is_optional]
+        for i in optional:  # what is asked of its list as a whole is asked of an absent part too
+            placed.here += [Guarded(predicate) for predicate in placed.into_slot[i] if not named_by_event(predicate)]
+            placed.into_slot[i] = [predicate for predicate in placed.into_slot[i] if named_by_event(predicate)]
         own_lists = frozenset(part.variable or "" for part in components if isinstance(part, Type) and part.quantifier is not None)
         for predicate in [same for guarded in placed.here for same in _same_in_lists(guarded, own_lists)]:
             placed.into_slot[next(i for i, each in enumerate(names) if variables_of(predicate) <= each)].append(predicate)
@@ -247,7 +256,6 @@ class _Builder:
             )
             for number, negation in enumerate(negations)
         ]
-        optional = [i for i, component in enumerate(components) if isinstance(component, Type) and component.is_optional]
         if optional:
             assert isinstance(part, Seq), "a part that may be absent is one of a sequence"
             checks = [*(check for slot in slots for check in slot.checks), *absences]

@@ -59,6 +59,7 @@ INVERSE_OP: dict[ComparisonOp, ComparisonOp] = {"=": "!=", "!=": "=", "<": ">=",
 
 def rooted(query: Query) -> Pattern:
     """The pattern with WHERE at its root, rewritten; what the planner works on."""
+    assert not query.definitions, "defined types are written out before a query is planned"
     pattern = query.pattern
     if query.where:
         if isinstance(pattern, Type):

@@ -181,6 +181,8 @@ def _always(_: Case) -> str | None:
 def _by_loops(case: Case) -> str | None:
     if any(isinstance(node, MatchRepeat | MatchRun) for node in walk(case.matches)):
         return "it has repeated parts, or a NEXT or STRICT, which are found by themselves"
+    if case.matches.order_by:
+        return "ORDER BY says what is after what, and its loops go by time"
     predicate = case.untestable
     return None if predicate is None else f"{write_predicate(predicate)}, under a negation, computes with several events"
 

@@ -30,7 +30,7 @@ def run(
     query: str | Query,
     events: DataFrame,
     *,
-    type: str = ...,
+    type: str | None = ...,
     time: str = ...,
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
@@ -47,7 +47,7 @@ def run(
     query: Mapping[str, str | Query],
     events: DataFrame,
     *,
-    type: str = ...,
+    type: str | None = ...,
     time: str = ...,
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
@@ -64,7 +64,7 @@ def run(
     query: str | Query | Mapping[str, str | Query],
     events: DataFrame,
     *,
-    type: str = "type",
+    type: str | None = "type",
     time: str = "ts",
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
@@ -100,14 +100,15 @@ def run(
     limits = read_limits(limits, named)
     source = ingest.read_source(events, type, time, unit)
     queries = query if isinstance(query, Mapping) else {"": query}
-    plans = ingest.plan_all_over(queries, source, hierarchy, strategy, params=params)
+    bound = ingest.bind_all(queries, source, params)
     if events.isStreaming:
+        plans = ingest.plan_all_over(bound, source, hierarchy, strategy)
         watched = {
             name: stream.watch_stream({name: plan}, source, lateness, with_ids=ids, limits=limits) for name, plan in plans.items()
         }
         tables = batch.ResultFrames({name: each.matches(name) for name, each in watched.items()})
         return tables if isinstance(query, Mapping) else tables[""]
-    source.warn()
+    plans = ingest.plan_batch(bound, source, hierarchy, strategy, warns=True)
     tables = batch.find(plans, source, with_ids=ids, slices=slices, limits=limits)
     return tables if isinstance(query, Mapping) else tables[""]
 
@@ -117,7 +118,7 @@ def explain(
     query: str | Query | Mapping[str, str | Query],
     events: DataFrame,
     *,
-    type: str = "type",
+    type: str | None = "type",
     time: str = "ts",
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
@@ -126,7 +127,7 @@ def explain(
 ) -> Explanation:
     """How Spark runs a query over a DataFrame: how it is split and what that means for scale, what is left out before the shuffle.
 
-    Nothing is read for it.
+    Nothing is read for it. A batch looks at a sample of its events where they decide which strategy is cheapest; that is said.
 
     - `query`, `hierarchy`, `strategy`, `params`: as for `seqube.run`.
     - `events`: a DataFrame, batch or streaming, with a column for the type and one for the time.
@@ -137,11 +138,14 @@ def explain(
     on Spark, as a batch
     │   split by a hash of id...
     """
+    from seqube.plan.optimizer import undecided
     from seqube.spark import explanation, ingest
 
     source = ingest.read_source(events, type, time, unit)
     queries = query if isinstance(query, Mapping) else {"": query}
-    return explanation.explain_on_spark(ingest.plan_all_over(queries, source, hierarchy, strategy, params=params), source)
+    bound = ingest.bind_all(queries, source, params)
+    plans = ingest.plan_all_over(bound, source, hierarchy, strategy)
+    return explanation.explain_on_spark(plans, source, undecided(bound, hierarchy, strategy))
 
 
 @checked

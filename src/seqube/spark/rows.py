@@ -11,14 +11,14 @@ import pyarrow as pa
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.operator import Operator, open_plan
 from seqube.engine.predicates import Ints
-from seqube.errors import DataError
+from seqube.errors import DataError, PlanError
 from seqube.events import Events
 from seqube.events.schema import Schema
 from seqube.events.sources import one_chunk
 from seqube.language.tree import Attribute, Output
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan
-from seqube.plan.physical import MatchPlan
+from seqube.plan.physical import MatchPlan, MatchRepeat, MatchRun, walk
 from seqube.spark.ingest import IDENTITY
 from seqube.spark.transport.columns import conform, mix
 
@@ -82,8 +82,20 @@ def _returning_ids(plan: MatchPlan) -> MatchPlan:
     return replace(plan, returns=(*plan.returns, *more))
 
 
+def _unknown_here(plan: Plan) -> str | None:
+    """What a plan asks for that no task is known to do rightly: rows that are lists, and an order beyond that of time."""
+    nodes = list(walk(plan.matches))
+    if any(isinstance(node, MatchRun) for node in nodes):
+        return "NEXT and STRICT"
+    if plan.matches.order_by or plan.matches.skip is not None:
+        return "ORDER BY" if plan.matches.order_by else "SKIP"
+    return "a repeated part" if any(isinstance(node, MatchRepeat) for node in nodes) else None
+
+
 def ship_query(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = NO_LIMITS) -> ShippedQuery:
     """The rows a plan will give, known without a row of input; running it on none also compiles what workers will load."""
+    if (new := _unknown_here(plan)) is not None:
+        raise PlanError(f"{new} cannot be run on Spark yet\n  hint: run it in this process, with sq.run or without --spark")
     nothing = Events(schema.columns.empty_table(), type=schema.type_column, time=schema.time_column, unit=schema.unit)
     aggregates = isinstance(plan, AggregatePlan)
     fields = []

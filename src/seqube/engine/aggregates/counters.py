@@ -53,7 +53,7 @@ ONE_LANE, N_OF_LANES, OFFSET, WIDTH, IS_FRESH, FRESH = range(6)
 CLOCK_NOW, FIRST_WAITING, LAST_WAITING = range(3)
 
 # Where a stream stands within a batch, and how much there is of everything: places in `at`, the first WITHIN_BATCH of a batch.
-OPEN, NOW, TICK, MAP, SAMPLE, GROUP, N_OUT = range(7)
+IS_OPEN, NOW, NEXT_TICK, NEXT_MAP, NEXT_SAMPLE, GROUP, N_OUT = range(7)
 WITHIN_BATCH = 7
 FLUSHED, N_DIRTY, N_FRESH, FREE_ROWS, FREE_MAPS, FREE_WAITING, BACK_STARTS = range(7, 14)
 N_LANES, N_GROUPS, N_DOMAINS, N_TREES = range(14, 18)

@@ -58,7 +58,7 @@ from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import DataError
 
-FEW = 1_024  # of anything, below which it is not worth forgetting
+FEWEST = 1_024  # of anything, below which it is not worth forgetting
 
 _ZERO, _ONE = np.array([HIGHEST, LOWEST], np.int64).view(np.float64)  # of smallest ones, which are compared by their bits
 _PRIMES = (67108859, 67108837, 67108819, 67108777, 67108763, 67108757, 67108753, 67108747, 67108739, 67108729, 67108721)
@@ -221,7 +221,7 @@ class Ledger:
         trees[_spans(offsets + widths, old_widths)] = trees[_spans(old_leaves, old_widths)]
         groups[full, OFFSET], groups[full, WIDTH] = offsets, widths
         self._add_up(offsets, widths)
-        if self.at[N_TREES] > 16 * self.at[N_LANES] + FEW:
+        if self.at[N_TREES] > 16 * self.at[N_LANES] + FEWEST:
             self._plant()
 
     def _add_up(self, offsets: Ints, widths: Ints) -> None:
@@ -343,7 +343,7 @@ class Ledger:
 
     def shrink(self, share: float) -> None:
         """Give back the free nodes of pools in which they are more than this share, and more than a few."""
-        c, few = self.columns, FEW if share else 0
+        c, few = self.columns, FEWEST if share else 0
         if self.at[FREE_ROWS] > few + share * len(c.rows):
             rows, entries, places = self._without_free(c.rows, c.entries, FREE_ROWS)
             c.lanes[:, FIRST_ROW] = places[c.lanes[:, FIRST_ROW]]

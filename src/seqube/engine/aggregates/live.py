@@ -30,7 +30,7 @@ from seqube.engine.aggregates.counters import (
     How,
 )
 from seqube.engine.aggregates.lanes import gather
-from seqube.engine.aggregates.ledger import FEW, Ledger
+from seqube.engine.aggregates.ledger import FEWEST, Ledger
 from seqube.engine.aggregates.progress import ALL_TAKEN, DUE_AT, NO_MORE_ROOM, OF_GROUP, Arrived, Sampled, go_on, leave, pass_time
 from seqube.engine.aggregates.state import LiveCounts, Pending
 from seqube.engine.aggregates.tracks import Weighing, why_not
@@ -40,6 +40,7 @@ from seqube.engine.partitions import KeyCodes
 from seqube.engine.predicates import Evaluator, Ints, shown
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events import Events
+from seqube.events.schema import is_of
 from seqube.language.tree import Attribute, Value
 from seqube.plan.aggregates import AggregatePlan, EventChain, chain_of, group_positions
 from seqube.plan.needs import needs_of, why_replayed
@@ -184,7 +185,7 @@ class Course:
         weights = self._weighing.weigh(events, ranks, rows, ledger)
         ledger.reserve(len(ranks), int(counts[2 * n - 1]), int(counts[2 * n]))
         batch = Arrived(np.stack([events.times[rows], ranks, lanes, rows], 1), weights, ticks, np.stack(samples, 1))
-        size = max(len(samples[0]), int(counts[1]) if self.how.news else 0) + (FEW if self.plan.group_by else 0)
+        size = max(len(samples[0]), int(counts[1]) if self.how.news else 0) + (FEWEST if self.plan.group_by else 0)
         out, pieces = Sampled(np.empty((size, 2), np.int64), ledger.nothing(size)), []
         ledger.at[:WITHIN_BATCH] = 0
         while (why := go_on(ledger.columns, batch, self.how, ledger.exact, ledger.room, ledger.starts, out)) != ALL_TAKEN:
@@ -246,13 +247,16 @@ class Course:
         """The ranks of every type, which ranks ask for more than a type, and which types trigger a report."""
         if names not in self._tables:
             ranks = sorted({rank for rank, _, _ in self._places})
-            of = [[rank for rank in ranks if any(name in scan.types for r, scan, _ in self._places if r == rank)] for name in names]
+            of = [
+                [rank for rank in ranks if any(is_of(name, scan.types) for r, scan, _ in self._places if r == rank)]
+                for name in names
+            ]
             table = np.full((len(of), max(1, *map(len, of)) if of else 1), -1, np.int8)
             for code, known in enumerate(of):
                 table[code, : len(known)] = known
             filtered = sorted({rank for rank, scan, _ in self._places if scan.filters})
             trigger = self.plan.trigger
-            triggers = np.array([trigger is not None and name in trigger.types for name in names], np.bool_)
+            triggers = np.array([trigger is not None and is_of(name, trigger.types) for name in names], np.bool_)
             self._tables = {names: (table, filtered, triggers)}
         return self._tables[names]
 

@@ -34,6 +34,7 @@ from seqube.engine.aggregates.counters import (
     GROUP_OF,
     IS_DIRTY,
     IS_FRESH,
+    IS_OPEN,
     KIND,
     LANE,
     LAST_LEAVES,
@@ -41,7 +42,6 @@ from seqube.engine.aggregates.counters import (
     LEAF,
     LEAVES_AT,
     LINK,
-    MAP,
     N_DIRTY,
     N_FRESH,
     N_GROUPS,
@@ -49,14 +49,14 @@ from seqube.engine.aggregates.counters import (
     N_STARTS,
     NEGATION_LEAVES,
     NEXT_LEAVES,
+    NEXT_MAP,
+    NEXT_SAMPLE,
+    NEXT_TICK,
     NOW,
     OFFSET,
     ONE_LANE,
-    OPEN,
     RANK,
-    SAMPLE,
     START_LEAVES,
-    TICK,
     WIDTH,
     Array,
     Counters,
@@ -424,33 +424,33 @@ def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, star
     """Take what is new, and fill the cells that are due, in the order of time; why it came back. Called again, it goes on."""
     at, maps, ticks, samples = c.at, batch.maps, batch.ticks, batch.samples
     while True:
-        if at[OPEN] == 0:
+        if at[IS_OPEN] == 0:
             now, is_over = HIGHEST, True
-            if at[MAP] < len(maps):
-                now, is_over = maps[at[MAP], AT_TIME], False
-            if at[SAMPLE] < len(samples):
-                now, is_over = min(now, samples[at[SAMPLE], DUE_AT]), False
-            if at[TICK] < len(ticks):
-                now, is_over = min(now, ticks[at[TICK], AT_TICK]), False
+            if at[NEXT_MAP] < len(maps):
+                now, is_over = maps[at[NEXT_MAP], AT_TIME], False
+            if at[NEXT_SAMPLE] < len(samples):
+                now, is_over = min(now, samples[at[NEXT_SAMPLE], DUE_AT]), False
+            if at[NEXT_TICK] < len(ticks):
+                now, is_over = min(now, ticks[at[NEXT_TICK], AT_TICK]), False
             if is_over:
                 return ALL_TAKEN
-            at[OPEN], at[NOW] = 1, now
+            at[IS_OPEN], at[NOW] = 1, now
             if not how.by_position:
                 c.domains[0, CLOCK_NOW] = now
         now = at[NOW]
-        while at[TICK] < len(ticks) and ticks[at[TICK], AT_TICK] == now:
-            domain = ticks[at[TICK], IN_DOMAIN]
+        while at[NEXT_TICK] < len(ticks) and ticks[at[NEXT_TICK], AT_TICK] == now:
+            domain = ticks[at[NEXT_TICK], IN_DOMAIN]
             if domain >= 0:
                 c.domains[domain, CLOCK_NOW] += 1
-                ticks[at[TICK], NUMBERED] = c.domains[domain, CLOCK_NOW]
+                ticks[at[NEXT_TICK], NUMBERED] = c.domains[domain, CLOCK_NOW]
                 pass_time(c, domain, how, exact, room, starts)  # no leading negation looks back over events
-            at[TICK] += 1
+            at[NEXT_TICK] += 1
         if not how.by_position and not pass_time(c, 0, how, exact, room, starts):
             return TOO_NARROW
-        while at[MAP] < len(maps) and maps[at[MAP], AT_TIME] == now:
-            if not take_map(c, batch, at[MAP], how, exact, room, starts):
+        while at[NEXT_MAP] < len(maps) and maps[at[NEXT_MAP], AT_TIME] == now:
+            if not take_map(c, batch, at[NEXT_MAP], how, exact, room, starts):
                 return TOO_NARROW
-            at[MAP] += 1
+            at[NEXT_MAP] += 1
         while at[N_FRESH] > 0:
             group = c.groups[at[N_FRESH] - 1, FRESH]
             if at[N_OUT] == len(out.cells):
@@ -462,10 +462,10 @@ def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, star
             c.groups[group, IS_FRESH] = 0
             at[N_OUT] += 1
             at[N_FRESH] -= 1
-        while at[SAMPLE] < len(samples) and samples[at[SAMPLE], DUE_AT] == now:
+        while at[NEXT_SAMPLE] < len(samples) and samples[at[NEXT_SAMPLE], DUE_AT] == now:
             if not flush(c, how, exact, room, starts):
                 return TOO_NARROW
-            one = samples[at[SAMPLE], OF_GROUP]
+            one = samples[at[NEXT_SAMPLE], OF_GROUP]
             while at[GROUP] < (1 if one >= 0 else at[N_GROUPS]):
                 group = one if one >= 0 else at[GROUP]
                 if at[N_OUT] == len(out.cells):
@@ -478,8 +478,8 @@ def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, star
                     at[N_OUT] += 1
                 at[GROUP] += 1
             at[GROUP] = 0
-            at[SAMPLE] += 1
-        at[OPEN] = 0
+            at[NEXT_SAMPLE] += 1
+        at[IS_OPEN] = 0
 
 
 @kernel

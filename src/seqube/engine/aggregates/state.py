@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from seqube.engine.aggregates.counters import DOMAIN_OF, GROUP_OF, N_DOMAINS, N_GROUPS, N_LANES, Counters
-from seqube.engine.aggregates.ledger import FEW, Ledger
+from seqube.engine.aggregates.ledger import FEWEST, Ledger
 from seqube.engine.aggregates.progress import leave
 from seqube.engine.operator import Operator, Rows
 from seqube.engine.partitions import KeyCodes
@@ -164,7 +164,7 @@ class LiveCounts:
 
     def tidy(self) -> None:
         """Forget what is dead, where it is as much as what is alive."""
-        if self._most > 2 * self.alive + FEW:
+        if self._most > 2 * self.alive + FEWEST:
             self.forget()
         self.ledger.shrink(0.75)
 

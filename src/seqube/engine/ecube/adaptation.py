@@ -48,11 +48,11 @@ from seqube.plan.physical import ticks
 from seqube.plan.planner import plan_matches
 
 HORIZON = 8  # windows after which the running estimates have half forgotten
-FEW = 16  # events of a type below which its rate says nothing
+RARE = 16  # events of a type below which its rate says nothing
 
 NONE = Matches()  # at the beginning of a stream
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Pace:
         """Whether the rate of a type that is not rare has changed by more than the threshold."""
         for name in {*self.counts, *since.counts}:
             now, then = (pace.counts.get(name, 0.0) / max(pace.span, 1.0) for pace in (self, since))
-            if max(now, then) * self.span >= FEW and abs(now - then) > threshold * then:
+            if max(now, then) * self.span >= RARE and abs(now - then) > threshold * then:
                 return True
         return False
 
@@ -357,7 +357,7 @@ def _texts(queries: Mapping[str, Query]) -> dict[str, str]:
     return {name: str(query) for name, query in queries.items()}
 
 
-def _without(of: Mapping[str, Value], name: str) -> dict[str, Value]:
+def _without(of: Mapping[str, _Value], name: str) -> dict[str, _Value]:
     return {other: value for other, value in of.items() if other != name}
 
 

@@ -95,6 +95,7 @@ def run_once(declared: Declaration) -> Counts:
             ingest.refuse_unknown_types(query, types, declared.hierarchy)
         found = {}
         if plans:
+            plans = ingest.plan_batch(declared.queries, source, declared.hierarchy)
             tables = batch.find(plans, source, with_ids=True, limits=declared.limits)
             for name in plans:
                 found[name] = _write_once(tables[name], declared.sinks["matches"], name)
