@@ -224,10 +224,8 @@ def _piece(piece: SlotPattern) -> str:
 
 def explain_plan(plan: Plan, statistics: Statistics | None = None) -> Explanation:
     """How one query is evaluated by itself."""
-    if isinstance(plan, AggregatePlan):
-        return Explanation(_aggregates(plan, statistics))
-    step, why = _matches(plan, statistics), why_replayed(plan)
-    if why is not None:
+    step = _aggregates(plan, statistics) if isinstance(plan, AggregatePlan) else _matches(plan, statistics)
+    if (why := why_replayed(plan)) is not None:
         step = replace(step, notes=(*step.notes, f"on a stream, the window is evaluated again at every step: {why}"))
     return Explanation(step)
 
@@ -263,8 +261,6 @@ def _aggregates(plan: AggregatePlan, statistics: Statistics | None) -> Step:
     if plan.group_by:
         notes.append(f"grouped by {', '.join(write_value(key) for key in plan.group_by)}")
     notes += [f"having {write_predicate(predicate)}" for predicate in plan.having]
-    if reason := why_replayed(plan):
-        notes.append(f"in a stream, every step replays the window: {reason}")
     title = f"aggregate {', '.join(str(output.name) for output in plan.aggregates)} by {plan.strategy}"
     below = _matches(plan.matches, statistics, is_built=plan.strategy == "two-step")
     return Step(title, tuple(notes), (below,), plan.options)
