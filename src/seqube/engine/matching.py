@@ -291,8 +291,7 @@ class Matcher(Operator[State, pa.Table]):
             try:
                 read = linker.read(chains, events, parts)
             except Unsteady:
-                state.goes_on, state.chains = False, None
-                step.n_kept = number
+                state.goes_on, state.chains, step.n_kept = False, None, number
                 return None
             if len(read.kept):
                 is_all = len(read.kept) == len(events)
@@ -302,7 +301,8 @@ class Matcher(Operator[State, pa.Table]):
             edges = self._due(state, linker, chains, step)
         else:
             edges = ends[0] if len(ends) == 1 else np.concatenate([NONE_FOUND, *ends])
-        tables = [_counted(self._write(kept, rows, state.known.writer), budget) for rows in linker.matches(chains, edges, budget)]
+        writer = state.known.writer
+        tables = [_counted(self._write(kept, rows, writer), budget) for rows in linker.matches(chains, edges, budget)]
         return tables if self._plan.waits else tables[::-1]
 
     def _viewed(self, state: State) -> LiveViews | None:
@@ -347,7 +347,8 @@ class Matcher(Operator[State, pa.Table]):
         assert state.known is not None
         if step.final:
             return HIGHEST
-        newest = step.upto + 1 if state.counted is None else int(state.counted.counts[0])
+        counted = state.counted if self._plan.window.counts_events else None
+        newest = step.upto + 1 if counted is None else int(counted.counts[0])
         return max(newest - state.known.needs.window, LOWEST)
 
     def _due(self, state: State, linker: Linker, chains: Chains, step: _Step) -> Ints:
@@ -362,12 +363,7 @@ class Matcher(Operator[State, pa.Table]):
     def _write(self, kept: Kept, rows: Ints, writer: MatchWriter) -> pa.Table:
         """Matches as a table, from the numbers of their rows; their events alone are put together."""
         pattern = self._plan.pattern
-        first, last = int(rows[0].min()), int(rows[-1].max())
-        if last - first < max(CLOSE_ROWS, 4 * rows.size):
-            events, places = kept.between(first, last), rows - first
-        else:
-            distinct, found = np.unique(rows, return_inverse=True)
-            events, places = kept.take(distinct), found.reshape(rows.shape)
+        events, places = _placed(kept, rows)
         evaluator = Evaluator(events)
         piece = Instances(dict(zip(pattern.binds, places, strict=True)), places[0], places[-1])
         assert isinstance(pattern, MatchSequence)
@@ -378,9 +374,7 @@ class Matcher(Operator[State, pa.Table]):
 
     def _write_nested(self, kept: Kept, views: LiveViews, rows: Ints, writer: MatchWriter) -> pa.Table:
         """The same from first and last row, and one for each variable, which may be not bound."""
-        distinct, found = np.unique(rows, return_inverse=True)
-        n_unbound = int(np.searchsorted(distinct, 0))
-        events, places = kept.take(distinct[n_unbound:]), found.reshape(rows.shape) - n_unbound
+        events, places = _placed(kept, rows)
         evaluator = Evaluator(events)
         piece = Instances(dict(zip(self._plan.variables, places[MEMBERS:], strict=True)), places[FIRST], places[LAST])
         return writer.over(events, evaluator).write(passing(views.tables.rest, piece, evaluator))
@@ -488,6 +482,16 @@ def _resumed(state: State, kept: Events, clocks: Ints, waiting: Events, decided:
     state.kept.append(kept, clocks)
     state.waiting, state.decided = [waiting] if len(waiting) else [], decided
     return state
+
+
+def _placed(kept: Kept, rows: Ints) -> tuple[Events, Ints]:
+    """The events of these rows, or of all between where these lie close together; and where each row stands; UNBOUND stays."""
+    first, last = int(rows[0].min()), int(rows.max())
+    if last - first < max(CLOSE_ROWS, 4 * rows.size):
+        return kept.between(first, last), np.where(rows < 0, rows, rows - first)
+    distinct, places = np.unique(rows, return_inverse=True)
+    n_unbound = int(np.searchsorted(distinct, 0))
+    return kept.take(distinct[n_unbound:]), places.reshape(rows.shape) - n_unbound
 
 
 def _counted(table: pa.Table, budget: Budget) -> pa.Table:
