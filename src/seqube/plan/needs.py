@@ -155,7 +155,7 @@ def has_stages(gap: Gap) -> bool:
         return False
     if isinstance(inner, MatchConjunction):
         types = [name for slot in inner.slots for name in _types((slot,) if isinstance(slot, Scan) else ())]
-        if len(types) != len(set(types)):  # one event could be two of its parts
+        if ANY in types or len(types) != len(set(types)):  # one event could be two of its parts
             return False
     # Tied by its whole key, or by nothing: then what is known of a key is known of all of its parts.
     asked = gap.key or ()
