@@ -74,7 +74,7 @@ def put_sources(commit: str, folder: Path) -> Path:
 def contender(sources: Path, n_events: int, folder: str) -> Iterator[Callable[[str], dict[str, Any]]]:
     """A process that runs what it is told by these sources."""
     paths = os.pathsep.join([str(sources), str(ROOT)])
-    settings = os.environ | {"PYTHONPATH": paths, "SEQUBE_CACHE": str(sources.parent / ".cache")}
+    settings = os.environ | {"PYTHONPATH": paths, "SEQUBE_CACHE": str(ROOT / "build" / "against" / "cache")}
     command = [sys.executable, "-m", "bench.against", "--work", folder, "--events", str(n_events)]
     process = subprocess.Popen(command, env=settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None

@@ -12,7 +12,6 @@ from seqube.engine.sequence import LOWEST
 from seqube.events import Events
 from seqube.events.schema import is_of
 from seqube.language import parse
-from seqube.language.definitions import spell_out
 from seqube.plan.physical import ticks
 from seqube.plan.planner import plan_matches
 from steps import feed, rows
@@ -23,7 +22,7 @@ from strategies import cuts, queries, streams, table
 def test_any_cutting_equals_whole(data: st.DataObject, text: str, events: list[oracle.Event], watermarks: bool) -> None:
     show(text, events)
     stream = Events(table(events))
-    plan = plan_matches(spell_out(parse(text)))
+    plan = plan_matches(parse(text))
     whole = rows(Matcher(plan).run(stream))
     assert counted(rows(feed(Matcher(plan), stream, data.draw(cuts(len(events))), watermarks))) == counted(whole)
 
@@ -32,7 +31,7 @@ def test_any_cutting_equals_whole(data: st.DataObject, text: str, events: list[o
 def test_state_keeps_to_the_window(text: str, events: list[oracle.Event]) -> None:
     show(text, events)
     stream = Events(table(events))
-    plan = plan_matches(spell_out(parse(text)))
+    plan = plan_matches(parse(text))
     matcher, state = Matcher(plan), State()
     for row in range(len(stream)):
         state, _ = matcher.step(state, stream.slice(row, row + 1))

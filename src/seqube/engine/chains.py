@@ -53,7 +53,7 @@ NO_ENTRY = -1  # an entry that is not there
 # gap, `STAGED` ones, then the first and the last entry of the first slot that was not reported yet. Of a stage: the time at which
 # it was last reached, the latest start of what reached it (and its clock), the same of what had reached it before that time; and
 # the newest entry that waits for it.
-REACHED, LATEST, LATEST_CLOCK, SOONER, SOONER_CLOCK, WAITING = range(6)
+ARRIVED, LATEST, LATEST_CLOCK, SOONER, SOONER_CLOCK, WAITING = range(6)
 STAGED = 6
 GAP_POSITION, GAP_IS_KEYED, GAP_TRAILING, GAP_STAGE = range(4)
 STAGE_GAP, STAGE_AFTER, STAGE_FIRST = range(3)
@@ -229,16 +229,16 @@ def link_entries(
 def start_column(shape: ChainShape, stage: int, key: Ints, time: int) -> int:
     """The column with the latest start of what reached a stage before this time; the next one has its clock."""
     at = 2 * shape.n_slots + STAGED * stage
-    return at + (LATEST if key[at + REACHED] < time else SOONER)
+    return at + (LATEST if key[at + ARRIVED] < time else SOONER)
 
 
 @kernel_part
 def note_stage(shape: ChainShape, stage: int, key: Ints, time: int, start: int, clock: int) -> None:
     """What starts then has reached a stage."""
     at = 2 * shape.n_slots + STAGED * stage
-    if key[at + REACHED] != time:
+    if key[at + ARRIVED] != time:
         key[at + SOONER], key[at + SOONER_CLOCK] = key[at + LATEST], key[at + LATEST_CLOCK]
-        key[at + REACHED] = time
+        key[at + ARRIVED] = time
     key[at + LATEST], key[at + LATEST_CLOCK] = max(key[at + LATEST], start), max(key[at + LATEST_CLOCK], clock)
 
 
@@ -254,7 +254,7 @@ def reach_stage(shape: ChainShape, stage: int, key: Ints, time: int, clock: int,
         if start == LOWEST:
             return
     at = 2 * shape.n_slots + STAGED * last
-    is_told = key[at + REACHED] == time  # what came earlier was told by the first one of this time
+    is_told = key[at + ARRIVED] == time  # what came earlier was told by the first one of this time
     note_stage(shape, stage, key, time, start, start_clock)
     if first >= 0:  # one of several in any order: what is whole now starts with the one that was reached first
         for other in range(first, last):

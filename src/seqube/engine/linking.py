@@ -43,7 +43,7 @@ from seqube.engine.partitions import KeyCodes
 from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, Unsteady, compared, steady
 from seqube.engine.sequence import OPS
 from seqube.events import Events
-from seqube.events.schema import TIME, TYPE
+from seqube.events.schema import ANY, TIME, TYPE, is_of
 from seqube.language.tree import AnyOf, Attribute, Predicate, Value
 from seqube.plan.needs import needs_of, staged_key, staged_scans
 from seqube.plan.physical import Atom, Clause, MatchConjunction, MatchPlan, MatchSequence, Scan
@@ -161,12 +161,11 @@ class Linker:
 
     def _set_roles(self) -> None:
         """Types by the scans that they are of: a type has a role, a role its scans, and a scan what its events must pass."""
-        by_type: dict[str, list[int]] = {}
-        for number, scan in enumerate(self._scans):
-            for name in scan.types:
-                by_type.setdefault(name, []).append(number)
-        roles = list(dict.fromkeys(tuple(scans) for scans in by_type.values()))
-        self._role_of = {name: roles.index(tuple(scans)) for name, scans in by_type.items()}
+        names = frozenset[str]().union(*(scan.types for scan in self._scans))  # ANY among them stands for all others
+        by_type = {name: tuple(n for n, scan in enumerate(self._scans) if is_of(name, scan.types)) for name in sorted(names)}
+        roles = list(dict.fromkeys(by_type.values()))
+        self._role_of = {name: roles.index(scans) for name, scans in by_type.items()}
+        self._other_role = self._role_of.get(ANY, -1)
         self._role_starts = np.cumsum([0, *map(len, roles)])
         self._role_scans = np.array([scan for role in roles for scan in role], np.int64)
         asked: list[list[Predicate]] = [list(scan.filters) for scan in self._scans]
@@ -274,7 +273,7 @@ class Linker:
 
     def read(self, chains: Chains, events: Events, parts: Ints | None) -> NewEvents:
         """Find what takes part among new events; `parts` are their partitions, where the stream counts the events of each."""
-        named = [self._role_of.get(name, -1) for name in events.type_names]
+        named = [self._role_of.get(name, self._other_role) for name in events.type_names]
         if max(named, default=-1) < 0:
             return NO_NEWS
         roles = np.array(named, np.int64)
@@ -295,7 +294,7 @@ class Linker:
         passes = np.ones((len(self._scans), len(events)), np.bool_)
         for number, predicates in self._asked.items():
             scan = self._scans[number]
-            of_type = np.array([name in scan.types for name in events.type_names], np.bool_)
+            of_type = np.array([is_of(name, scan.types) for name in events.type_names], np.bool_)
             rows = np.flatnonzero(of_type[events.types]) if len(of_type) else NONE_FOUND
             if len(rows):
                 passes[number, rows] = evaluator.true(predicates, {scan.variable: rows}, len(rows))

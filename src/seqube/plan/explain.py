@@ -15,7 +15,7 @@ from seqube.language.tree import Quantifier, Value, Window
 from seqube.language.writer import duration, write_predicate, write_value
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.chase import SharedPlan
-from seqube.plan.needs import Plan
+from seqube.plan.needs import Plan, why_replayed
 from seqube.plan.optimizer import ALONE, WorkloadPlan
 from seqube.plan.physical import (
     Absence,
@@ -224,7 +224,12 @@ def _piece(piece: SlotPattern) -> str:
 
 def explain_plan(plan: Plan, statistics: Statistics | None = None) -> Explanation:
     """How one query is evaluated by itself."""
-    return Explanation(_aggregates(plan, statistics) if isinstance(plan, AggregatePlan) else _matches(plan, statistics))
+    if isinstance(plan, AggregatePlan):
+        return Explanation(_aggregates(plan, statistics))
+    step, why = _matches(plan, statistics), why_replayed(plan)
+    if why is not None:
+        step = replace(step, notes=(*step.notes, f"on a stream, the window is evaluated again at every step: {why}"))
+    return Explanation(step)
 
 
 def _matches(plan: MatchPlan, statistics: Statistics | None, is_built: bool = True) -> Step:
@@ -320,7 +325,7 @@ def _plain_step(node: PlanNode, known: _Known) -> Step:
             times = Quantifier(node.least, node.most)
             notes = [f"key: {write_value(value)} on all of a list" for value in node.key]
             notes += [*(f"as it grows: {write_predicate(step)}" for step in node.steps), *map(_filter, node.filters)]
-            what = "one event, or none" if node.is_single else f"every list of {times}"
+            what = f"{node.item.name}?, where it is there" if node.is_single else f"every list of {node.item.name}{times}"
             return Step(what, tuple(notes), (_step(node.item, known),))
         case _:
             assert_never(node)
@@ -330,8 +335,8 @@ def _run_step(step: RunStep, known: _Known) -> Step:
     scans = tuple(_step(scan, known) for scan in step.scans)
     if len(scans) == 1 and not step.is_repeated:
         return scans[0]
-    times = f"{Quantifier(step.least, step.most, step.is_reluctant)} of" if step.is_repeated else "any of"
-    return Step(times, (), scans)
+    times = Quantifier(step.least, step.most, step.is_reluctant)
+    return Step(f"repeated, {step.scans[0].name}{times}" if step.is_repeated else "any of", (), scans)
 
 
 def _absence(absence: Absence, known: _Known) -> Step:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from seqube.events import Hierarchy
+    from seqube.funnel import Funnel
     from seqube.language import Query
     from seqube.language.tree import Window
     from seqube.plan.explain import Explanation
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from seqube.spark.batch import ResultFrames
     from seqube.spark.streaming.workloads import Workload
 
-__all__ = ["Workload", "explain", "forecast", "mine", "quarantine", "register", "run", "session"]
+__all__ = ["Workload", "explain", "forecast", "funnel", "mine", "quarantine", "register", "run", "session"]
 
 
 def __getattr__(name: str) -> Any:
@@ -224,6 +225,50 @@ def forecast(
 
     shares = forecasting.share_rules(known, source.schema, hierarchy, strategy, limits)
     return watch_stream({}, source, lateness, shares=shares).forecasts()
+
+
+@checked
+def funnel(
+    events: DataFrame,
+    steps: Sequence[str],
+    *,
+    by: str | Sequence[str],
+    within: str | int,
+    mode: str = "next",
+    without: Mapping[int, str | Sequence[str]] | None = None,
+    breakdown: str | None = None,
+    type: str = "type",
+    time: str = "ts",
+    unit: str = "ms",
+    hierarchy: Hierarchy | None = None,
+    limits: Limits | None = None,
+    **named: Unpack[Named],
+) -> Funnel:
+    """How many keys got how far through some steps, over a DataFrame of events: what `sq.funnel` gives.
+
+    - `events`: a batch DataFrame.
+    - `steps`: event types, in order.
+    - `by`: the column, or columns, that tell whose events they are; each of their values is a key.
+    - `within`: how long all steps may take: "30 min", or a number in the unit of the time column.
+    - `mode`: "next" takes the first event that fits, "strict" consecutive events of a key, "any" some way through the steps.
+    - `without`: types that must not occur before a step, since the step before: `{2: "logout"}`.
+    - `breakdown`: a column; the funnel is told for each of its values at the first step.
+    - `type`, `time`, `unit`, `hierarchy`: as for `run`.
+    - `limits`, `named`: what a task may use, as for `run`.
+
+    >>> events = spark.createDataFrame([(1, "view", 0), (1, "pay", 90), (2, "view", 0)], "user long, type string, ts long")
+    >>> print(sqs.funnel(events, ["view", "pay"], by="user", within="30 min", unit="s"))
+    1 view: 2 (100.0%)
+    2 pay: 1 (50.0%)
+    """
+    from seqube.funnel import ask_funnel
+    from seqube.spark.funnels import tell_funnel
+
+    asked = ask_funnel(steps, by, within, mode, without, breakdown)
+    allowed = read_limits(limits, named)
+    given: dict[str, Any] = {"type": type, "time": time, "unit": unit, "hierarchy": hierarchy, "limits": allowed}
+    frames = [run(asked.query(n, moments=True), events, **given) for n in asked.lengths]
+    return tell_funnel(asked, frames, unit)
 
 
 @checked

@@ -33,7 +33,7 @@ from seqube.spark import ingest
 from seqube.spark.batch import in_worker, keep_loaded
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import IDENTITY, INPUT_ORDER, KEY, REASON, TEXT, EventFrame
-from seqube.spark.rows import ship_query
+from seqube.spark.rows import refuse_in_streams, ship_query
 from seqube.spark.streaming.foresight import RULES, Predictions, RuleWatch
 from seqube.spark.streaming.watch import FIRST_TAKER, Held, Watch, adapt
 from seqube.spark.streaming.workloads import ChangingWatches, Workload, as_json, row_schema
@@ -377,6 +377,7 @@ def _place_watches(
             raise PlanError(
                 "EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT EVERY 1 hour, or a batch"
             )
+        refuse_in_streams(plan)
         needs = needs_of(plan, schema.unit)
         own = [INPUT_ORDER] if needs.by_position else [KEY] if needs.key else []
         own += [IDENTITY] if with_ids and not isinstance(plan, AggregatePlan) else []
