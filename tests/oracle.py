@@ -317,8 +317,17 @@ class Partition:
             yield from (env for env in partial if env)
 
     def _of_type(self, node: tree.Type) -> list[Event]:
-        names = _at_or_below(node.name, self.hierarchy)
-        return [event for event in self.events if event.type in names]
+        return [event for event in self.events if self.is_of(event, node.name)]
+
+    def is_of(self, event: Event, name: str) -> bool:
+        """Whether an event is of a type: ANY, a defined one, or a name at or above the event's own."""
+        if name == "ANY":
+            return True
+        for definition in self.query.definitions:
+            if definition.name == name:
+                conditions = (tree.transform(condition, _of_one) for condition in definition.where)
+                return self.is_of(event, definition.type) and all(self.holds(each, {"": (event,)}) for each in conditions)
+        return event.type in _at_or_below(name, self.hierarchy)
 
     def _lists(self, node: tree.Type) -> Iterator[Env]:
         """Every list of events of a type, each after the one before."""
@@ -352,7 +361,7 @@ class Partition:
         runner = Runner(
             parts,
             self.events,
-            takes=lambda leaf, event: event.type in _at_or_below(leaf.name, self.hierarchy),
+            takes=lambda leaf, event: self.is_of(event, leaf.name),
             after=self.after,
             in_window=lambda first, last: self._fits_window([first, last]),
             asks=lambda groups, over: self._asks(node, parts, groups, over),
@@ -466,7 +475,7 @@ class Partition:
         whole = [p for p in self.owned.get(pattern, ()) if not isinstance(p, SameAs)]
         own = [p for p in whole if _by_event(p) == {last} and not _by_list(p) and not _asks_before(p)]
         types = [leaf for leaf in tree.positives(pattern) if leaf.variable == last]
-        return event.type in _at_or_below(types[0].name, self.hierarchy) and all(self.holds(p, {last: (event,)}) for p in own)
+        return self.is_of(event, types[0].name) and all(self.holds(p, {last: (event,)}) for p in own)
 
     def holds(self, predicate: tree.Predicate | SameAs, env: Env) -> bool:
         """Whether a predicate is true of every event of the lists it names; where it asks for the one before, but the first."""
@@ -684,6 +693,11 @@ def _is_disjoint(env: Env, x: Env) -> bool:
 
 def _variables(query: tree.Query) -> list[str]:
     return [leaf.variable for leaf in tree.positives(query.pattern) if leaf.variable is not None]
+
+
+def _of_one(node: Any) -> Any:
+    """A bare attribute as one of the only event there is."""
+    return tree.Attribute("", node.name) if isinstance(node, tree.Attribute) else node
 
 
 def _at_or_below(name: str, hierarchy: Any) -> set[str]:

@@ -218,10 +218,14 @@ def queries(
 
     Without `predicates` (and partitions) the structure alone decides, and far more of the matches live or die by their negations.
     """
+    defined = draw(_definitions(names)) if predicates else []
+    names = (*names, "ANY", *(name for name, _ in defined))
     pattern = draw(_skeletons(tuple(names), depth, tuple(words), repeats))
     positives = _positives(pattern)
     about = About(period, durations, tuple(leaf for leaf in _leaves(pattern) if leaf.times))
     lines = [f"PATTERN {_write(draw, pattern, [], [], predicates and about)}"]
+    if defined:
+        lines.append("DEFINE " + ", ".join(text for _, text in defined))
     if predicates and (where := _predicates(draw, positives, [], about)):
         lines.append("WHERE " + where)
     if predicates and draw(st.integers(0, 4)) == 4:
@@ -242,6 +246,17 @@ def queries(
         items = draw(st.lists(_values(positives, about), min_size=1, max_size=3))
         lines.append("RETURN " + ", ".join(f"{item} AS r{i}" for i, item in enumerate(items)))
     return "\n".join(lines)
+
+
+@st.composite
+def _definitions(draw: st.DrawFn, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Names of types with a condition, and how they are written."""
+    if draw(st.integers(0, 4)) < 4:
+        return []
+    conditions = ["x > 0", "x >= 1 AND f", "s LIKE 'p%' OR id = 0", "COALESCE(y, 0.0) < 1.0", "type IN ('A', 'B')"]
+    first = f"T1 AS {draw(st.sampled_from((*names, 'ANY')))} WHERE {draw(st.sampled_from(conditions))}"
+    second = f"T2 AS {draw(st.sampled_from((*names, 'T1')))} WHERE NOT ({draw(st.sampled_from(conditions))})"
+    return [("T1", first), ("T2", second)]
 
 
 @st.composite

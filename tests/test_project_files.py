@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,9 @@ def test_no_function_is_too_long() -> None:
                 if length > 80 and not kernels:
                     long[f"{path.name}: {node.name}"] = length
     assert long == {}
+
+
+def test_no_two_test_modules_have_one_name() -> None:
+    """Folders of tests are no packages: of two modules of one name only the first would be found."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert [name for name, times in Counter(names).items() if times > 1] == []

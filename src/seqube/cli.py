@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.progress import Progress
 
+from seqube.engine.jsonable import plain
 from seqube.engine.limits import LIMITS, Limits
 from seqube.errors import DataError, LimitError, PlanError, QueryError, SequbeError, SequbeWarning
-from seqube.output import Format, err, note, out, places_for, plain, print_json, print_table, show, write
+from seqube.output import Format, err, note, out, places_for, print_json, print_table, show, write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -595,6 +596,7 @@ def pipeline(
 ) -> None:
     """Run a declared pipeline on Spark: source, checks, queries, sinks. A stream goes on where it stopped; Ctrl-C stops it."""
     import seqube.spark as sqs
+    from seqube.spark.streaming.changes import WorkloadChange
     from seqube.spark.streaming.declaration import read_declaration
     from seqube.spark.streaming.pipeline import Counts, run_once, run_stream
 
@@ -604,9 +606,12 @@ def pipeline(
         if not as_json:
             err.print(f"batch {number}: {_counted(counts)}", highlight=False, soft_wrap=True, markup=False)
 
+    def tell(change: WorkloadChange) -> None:
+        note(f"{path}: {change}")
+
     with err.status(f"Running {path}; Ctrl-C stops it"):
         sqs.session(**settings)  # the session that the pipeline finds
-        counts = run_once(declared) if once else run_stream(declared, report)
+        counts = run_once(declared) if once else run_stream(declared, report, tell=tell)
     if as_json:
         print_json(asdict(counts))
     else:

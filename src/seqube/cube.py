@@ -77,15 +77,15 @@ class Cube:
         query: str | Query,
         hierarchy: Hierarchy | None = None,
         *,
-        type: str = "type",
+        type: str | None = "type",
         time: str = "ts",
         unit: str = "ms",
         params: Params | None = None,
     ) -> None:
         self.events = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-        self.hierarchy = hierarchy
         refuse_unknown([query], params or {})
         self.query = _flat(fill(parse(query) if isinstance(query, str) else query, params or {}))
+        self.hierarchy = _with_definitions(hierarchy, self.query)
         self.move = ""  # what led here
         prepare(self.query, self.events, hierarchy)  # so that a wrong query is told at once
 
@@ -288,10 +288,11 @@ class Cube:
         if self.hierarchy is None or part.name not in self.hierarchy:
             return part, {part.name: frozenset({part.name})}
         groups: dict[str, frozenset[str]] = {}
+        defined = {definition.name for definition in self.query.definitions}
 
         def walk(name: str, left: int) -> None:
             assert self.hierarchy is not None
-            below = self.hierarchy.children(name)
+            below = tuple(child for child in self.hierarchy.children(name) if child not in defined)
             if not left or not below:
                 groups[name] = self.hierarchy.covers(name)
                 return
@@ -410,3 +411,10 @@ def _pattern(parts: Iterable[Part]) -> str:
 def _written(concept: Sequence[ConceptMove], pattern: Sequence[PatternMove], verb: str) -> str:
     moves = [f"{old} -> {new} at {position}" for old, new, position in concept]
     return ", ".join([*moves, *(f"{verb} {name} at {position}" for name, position in pattern)])
+
+
+def _with_definitions(hierarchy: Hierarchy | None, query: Query) -> Hierarchy | None:
+    """The hierarchy with what a query defines: each such type stands below the one it is made of."""
+    if not query.definitions:
+        return hierarchy
+    return (hierarchy or Hierarchy({})).below({definition.name: definition.type for definition in query.definitions})

@@ -17,6 +17,7 @@ from seqube.engine.limits import Limits, Named, read_limits
 from seqube.errors import Problem, QueryError
 from seqube.events import Events, Hierarchy
 from seqube.language import Query, check, parse
+from seqube.language.definitions import spell_out
 from seqube.language.parameters import Params, fill, refuse_unknown
 from seqube.language.spelling import check_types
 from seqube.plan.explain import Explanation, explain_workload
@@ -26,13 +27,13 @@ from seqube.plan.optimizer import ALONE, WorkloadPlan, optimize
 if TYPE_CHECKING:
     from seqube.engine.results import Result, Results
 
-Workload = Mapping[str, str | Query]
+QueriesByName = Mapping[str, str | Query]
 
 
 class Options(Named, total=False):
     """What `run` takes by name."""
 
-    type: str
+    type: str | None
     time: str
     unit: str
     hierarchy: Hierarchy | None
@@ -44,13 +45,13 @@ class Options(Named, total=False):
 @overload
 def run(query: str | Query, events: Any, **options: Unpack[Options]) -> Result: ...
 @overload
-def run(query: Workload, events: Any, **options: Unpack[Options]) -> Results: ...
+def run(query: QueriesByName, events: Any, **options: Unpack[Options]) -> Results: ...
 @checked
 def run(
-    query: str | Query | Workload,
+    query: str | Query | QueriesByName,
     events: Any,
     *,
-    type: str = "type",
+    type: str | None = "type",
     time: str = "ts",
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
@@ -86,10 +87,10 @@ def run(
 
 @checked
 def explain(
-    query: str | Query | Workload,
+    query: str | Query | QueriesByName,
     events: Any = None,
     *,
-    type: str = "type",
+    type: str | None = "type",
     time: str = "ts",
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
@@ -114,7 +115,7 @@ def explain(
 
 
 def plan(
-    query: str | Query | Workload,
+    query: str | Query | QueriesByName,
     events: Events | None,
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
@@ -141,7 +142,7 @@ def bind(query: str | Query, events: Events | None, hierarchy: Hierarchy | None 
     if not isinstance(query, str | Query):
         raise QueryError(Problem(f"a query is a text or a parsed Query, not a {type(query).__name__}"))
     schema = events.schema if events is not None else None
-    bound = parse(query, schema, params) if isinstance(query, str) else fill(query, params or {})
+    bound = spell_out(parse(query, schema, params) if isinstance(query, str) else fill(query, params or {}))
     if isinstance(query, Query):
         check(bound, schema)
     if events is not None:

@@ -14,6 +14,7 @@ from seqube.engine import growing, matching
 from seqube.engine.matching import Matcher
 from seqube.events import Events
 from seqube.language import parse
+from seqube.language.definitions import spell_out
 from seqube.plan.needs import why_replayed
 from seqube.plan.planner import plan_matches
 from steps import feed, rows
@@ -27,7 +28,7 @@ def assert_goes_on(data: st.DataObject, text: str, events: list[oracle.Event]) -
     show(text, events)
     pieces = data.draw(cuts(len(events)))
     saved = data.draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
-    found = feed(Matcher(plan_matches(parse(text))), Events(table(events)), pieces, data.draw(st.booleans()), saved)
+    found = feed(Matcher(plan_matches(spell_out(parse(text)))), Events(table(events)), pieces, data.draw(st.booleans()), saved)
     assert counted(rows(found)) == counted(oracle.matches(parse(text), events))
 
 
@@ -49,6 +50,24 @@ def test_windows_of_events(data: st.DataObject, text: str, events: list[oracle.E
 @given(data=st.data(), text=queries(), events=streams())
 def test_any_query(data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
     assert_goes_on(data, text, events)
+
+
+@given(data=st.data(), text=queries(depth=1, words=("SEQ",), counted=False), events=streams(max_size=9))
+def test_events_in_any_order_as_long_as_they_are_not_decided(data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
+    """Each by itself, with a watermark that waits for all that is still to come."""
+    show(text, events)
+    stream, operator = Events(table(events)), Matcher(plan_matches(spell_out(parse(text))))
+    order = data.draw(st.permutations(range(len(events))))
+    state, found = operator.start(), []
+    for number, row in enumerate(order):
+        watermark = min((events[other].ts for other in order[number + 1 :]), default=None)
+        state, matches = operator.step(state, stream.slice(row, row + 1), watermark)
+        found += rows(matches)
+        if data.draw(st.booleans()):
+            state = operator.restore(state.to_bytes())
+    last = operator.finish(state)[1]
+    found += [] if last is None else rows(last)
+    assert counted(found) == counted(oracle.matches(parse(text), events))
 
 
 @given(data=st.data(), text=flat, events=streams())
@@ -81,6 +100,7 @@ LONG = {
     "events of a partition": "PATTERN SEQ(A a, B b, C c) PARTITION BY id WITHIN 6 EVENTS",
     "events of a partition, waiting": "PATTERN SEQ(A a, B b, !D d) PARTITION BY id WITHIN 6 EVENTS",
     "keys in partitions": "PATTERN SEQ(A a, B b, !D d, !E e, a.x = b.x = d.x) PARTITION BY id WITHIN 8 EVENTS",
+    "any type": "SEQ(A a, ANY b, C c, [id], b.x > 4) WITHIN 100",
     "one": "SEQ(A a, !B b, [id]) WITHIN 200",
 }
 
@@ -123,3 +143,40 @@ def test_matches_come_in_the_order_of_the_stream() -> None:
     events = Events(pa.table({"type": list("AABBC"), "ts": range(5), "row": range(5)}))
     plan = plan_matches(parse("SEQ(A a, B b, C c) WITHIN 10"))
     assert rows(feed(Matcher(plan), events, [(0, 3), (3, 5)])) == rows(Matcher(plan).run(events))
+
+
+# ---------------------------------------------------------------- negated sub-queries: the latest start, in stages
+
+NEGATED = (
+    "SEQ(A a, !SEQ(B b, C c), D d)",
+    "SEQ(A a, !AND(B b, C c), D d)",
+    "SEQ(!SEQ(B b, C c), A a, D d)",
+    "SEQ(!AND(B b, C c, b.x > 1), A a, !SEQ(B e, B f), D d)",
+    "SEQ(A a, !SEQ(B b, C c, A e), D d, [id])",
+    "SEQ(A a, !AND(B b, C c), D d, [id])",
+    "SEQ(A a, !SEQ(B b, C c, b.x = 2 OR b.x IS NULL), B e, !SEQ(C f, A g), D d)",
+    "SEQ(A a, !SEQ(B b, C c), D d, !B e, [id])",
+)
+
+
+@pytest.mark.parametrize("window", ["WITHIN 9", "WITHIN 7 EVENTS", "WITHIN 9 PARTITION BY k"])
+@pytest.mark.parametrize("pattern", NEGATED)
+@given(data=st.data(), events=streams(max_time=12))
+def test_negated_subqueries_in_stages(pattern: str, window: str, data: st.DataObject, events: list[oracle.Event]) -> None:
+    text = f"{pattern} {window}"
+    assert why_replayed(plan_matches(parse(text))) is None
+    assert_goes_on(data, text, events)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "SEQ(A a, !SEQ(B b, !C c, D e), D d)",  # a negation inside
+        "SEQ(A a, !SEQ(B b, C c, b.x < c.x), D d)",  # more than keys between its parts
+        "SEQ(A a, !SEQ(B b, C c, b.id = c.id), D d)",  # a key of its own
+        "SEQ(A a, !AND(B b, B c), D d)",  # one event could be two parts
+        "SEQ(A a, D d, !SEQ(B b, C c))",  # the earliest end is asked, not the latest start
+    ],
+)
+def test_other_negated_subqueries_are_replayed(pattern: str) -> None:
+    assert why_replayed(plan_matches(parse(f"{pattern} WITHIN 9"))) is not None

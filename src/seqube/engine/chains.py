@@ -14,6 +14,8 @@ pointers run forwards: SAME is the entry after, ACROSS the first of the next slo
 
 A forbidden event needs no entry. Before a slot it leaves its time in the table of keys, and an entry takes the latest along as its
 barrier: what precedes must not have come before that. After the last slot it writes a limit to the entries that wait for it.
+What is forbidden may be several events (a negated sub-query). Then each of its parts is a *stage*, and what the table has of a
+stage is the latest start of what got as far: one number for each part and key, and the last one is the barrier.
 
 `REACH` is the latest start of a chain of events that ends here or earlier in the SAME chain. It never falls, so a walk that meets
 one outside of the window can stop, and no dead branch is walked again and again.
@@ -47,10 +49,14 @@ FIELDS = 12
 
 NO_ENTRY = -1  # an entry that is not there
 
-# The columns of a key: newest entry and newest entry that waits for its follower, for every slot; behind them, for every gap, those
-# of `GAP`, then the first and the last entry of the first slot that was not reported yet.
-LATEST, LATEST_CLOCK, SOONER, SOONER_CLOCK, WAITING = range(5)
-GAP = 5
+# The columns of a key: newest entry and newest entry that waits for its follower, for every slot; behind them, for every stage of a
+# gap, `STAGED` ones, then the first and the last entry of the first slot that was not reported yet. Of a stage: the time at which
+# it was last reached, the latest start of what reached it (and its clock), the same of what had reached it before that time; and
+# the newest entry that waits for it.
+ARRIVED, LATEST, LATEST_CLOCK, SOONER, SOONER_CLOCK, WAITING = range(6)
+STAGED = 6
+GAP_POSITION, GAP_IS_KEYED, GAP_TRAILING, GAP_STAGE = range(4)
+STAGE_GAP, STAGE_AFTER, STAGE_FIRST = range(3)
 
 
 class ChainShape(NamedTuple):
@@ -60,14 +66,15 @@ class ChainShape(NamedTuple):
     window: int
     waits: bool
     values: int  # the first column of an entry's values
-    gaps: Ints  # (n_gaps, 3): its position, whether it is of the key, its place among the trailing ones
+    gaps: Ints  # (n_gaps, 4): its position, whether it is of the key, its place among the trailing ones, its last stage
+    stages: Ints  # (n_stages, 3): its gap, the stage before it (-1: none), the first of those that all must be reached (-1: none)
     at: Ints  # n_slots + 1: clauses at[i] .. at[i + 1] - 1 are checked when slot i has been chosen
     bounds: Ints  # clause c is tests[bounds[c]] .. tests[bounds[c + 1] - 1], true if any of them is
     tests: Ints  # (n_tests, 5): op, left slot, its column of values, right slot, its column
 
 
 class Linkable(NamedTuple):
-    """New events that are of a slot (its number) or a gap (-1 minus its number), in order."""
+    """New events that are of a slot (its number) or a stage of a gap (-1 minus its number), in order."""
 
     kinds: Ints
     places: Ints  # in the batch
@@ -76,15 +83,11 @@ class Linkable(NamedTuple):
     parts: Ints  # of their partition
 
 
-def key_width(n_slots: int, n_gaps: int) -> int:
-    return 2 * n_slots + GAP * n_gaps + 2
-
-
-def new_key(n_slots: int, n_gaps: int) -> Ints:
+def new_key(n_slots: int, n_stages: int) -> Ints:
     """The row of a key that nothing is known of."""
-    row = np.full(key_width(n_slots, n_gaps), NO_ENTRY, np.int64)
-    for gap in range(n_gaps):
-        begin = 2 * n_slots + GAP * gap
+    row = np.full(2 * n_slots + STAGED * n_stages + 2, NO_ENTRY, np.int64)
+    for stage in range(n_stages):
+        begin = 2 * n_slots + STAGED * stage
         row[begin : begin + WAITING] = LOWEST
     return row
 
@@ -151,19 +154,19 @@ def link_entries(
         kind, place, code, part = found.kinds[n], found.places[n], found.codes[n], found.parts[n]
         time, clock = times[place], clocks[place]
         if kind < 0:
-            gap = -1 - kind
-            table, key = (keys, code) if gaps[gap, 1] else (parts, part)
+            stage = -1 - kind
+            table, key = (keys, code) if gaps[shape.stages[stage, STAGE_GAP], GAP_IS_KEYED] else (parts, part)
             if key >= 0:
-                note_absence(shape, gap, table[key], time, clock, entries, base, head)
+                reach_stage(shape, stage, table[key], time, clock, entries, base, head)
             continue
         if code < 0 and n_slots > 1:
             continue  # without a key it joins nothing
         barrier = LOWEST
         for gap in range(len(gaps)):
-            if gaps[gap, 0] == kind:
-                table, key = (keys, code) if gaps[gap, 1] else (parts, part)
+            if gaps[gap, GAP_POSITION] == kind:
+                table, key = (keys, code) if gaps[gap, GAP_IS_KEYED] else (parts, part)
                 if key >= 0:
-                    at = 2 * n_slots + GAP * gap + (LATEST if table[key, 2 * n_slots + GAP * gap + LATEST] < time else SOONER)
+                    at = start_column(shape, gaps[gap, GAP_STAGE], table[key], time)
                     barrier = max(barrier, table[key, at + (1 if kind == 0 else 0)])
         before, reach = NO_ENTRY, clock
         if kind > 0:
@@ -205,12 +208,12 @@ def link_entries(
             ends[n_ends] = number
             n_ends += 1
             for gap in range(len(gaps)):
-                if gaps[gap, 0] == n_slots:
-                    table, key = (keys, code) if gaps[gap, 1] else (parts, part)
-                    entry[FIELDS + gaps[gap, 2]] = NO_ENTRY
+                if gaps[gap, GAP_POSITION] == n_slots:
+                    table, key = (keys, code) if gaps[gap, GAP_IS_KEYED] else (parts, part)
+                    entry[FIELDS + gaps[gap, GAP_TRAILING]] = NO_ENTRY
                     if key >= 0:
-                        at = 2 * n_slots + GAP * gap + WAITING
-                        entry[FIELDS + gaps[gap, 2]] = table[key, at]
+                        at = 2 * n_slots + STAGED * gaps[gap, GAP_STAGE] + WAITING
+                        entry[FIELDS + gaps[gap, GAP_TRAILING]] = table[key, at]
                         table[key, at] = number
         if shape.waits and kind == 0:
             at = parts.shape[1] - 2
@@ -223,16 +226,45 @@ def link_entries(
 
 
 @kernel_part
-def note_absence(shape: ChainShape, gap: int, key: Ints, time: int, clock: int, entries: Ints, base: int, head: int) -> None:
-    """A forbidden event: entries to come find it in their key, entries that wait for it get their limit."""
-    at = 2 * shape.n_slots + GAP * gap
-    if key[at + LATEST] == time:
-        key[at + LATEST_CLOCK] = max(key[at + LATEST_CLOCK], clock)
-        return  # what came earlier was told by the first one of this time
-    key[at + SOONER], key[at + SOONER_CLOCK] = key[at + LATEST], key[at + LATEST_CLOCK]
-    key[at + LATEST], key[at + LATEST_CLOCK] = time, clock
-    if shape.gaps[gap, 0] == shape.n_slots:
-        column = FIELDS + shape.gaps[gap, 2]
+def start_column(shape: ChainShape, stage: int, key: Ints, time: int) -> int:
+    """The column with the latest start of what reached a stage before this time; the next one has its clock."""
+    at = 2 * shape.n_slots + STAGED * stage
+    return at + (LATEST if key[at + ARRIVED] < time else SOONER)
+
+
+@kernel_part
+def note_stage(shape: ChainShape, stage: int, key: Ints, time: int, start: int, clock: int) -> None:
+    """What starts then has reached a stage."""
+    at = 2 * shape.n_slots + STAGED * stage
+    if key[at + ARRIVED] != time:
+        key[at + SOONER], key[at + SOONER_CLOCK] = key[at + LATEST], key[at + LATEST_CLOCK]
+        key[at + ARRIVED] = time
+    key[at + LATEST], key[at + LATEST_CLOCK] = max(key[at + LATEST], start), max(key[at + LATEST_CLOCK], clock)
+
+
+@kernel_part
+def reach_stage(shape: ChainShape, stage: int, key: Ints, time: int, clock: int, entries: Ints, base: int, head: int) -> None:
+    """A forbidden event, or one of several: entries to come find it in their key, entries that wait for it get their limit."""
+    gap, before, first = shape.stages[stage, STAGE_GAP], shape.stages[stage, STAGE_AFTER], shape.stages[stage, STAGE_FIRST]
+    last = shape.gaps[gap, GAP_STAGE]
+    start, start_clock = time, clock
+    if before >= 0:
+        at = start_column(shape, before, key, time)
+        start, start_clock = key[at], key[at + 1]
+        if start == LOWEST:
+            return
+    at = 2 * shape.n_slots + STAGED * last
+    is_told = key[at + ARRIVED] == time  # what came earlier was told by the first one of this time
+    note_stage(shape, stage, key, time, start, start_clock)
+    if first >= 0:  # one of several in any order: what is whole now starts with the one that was reached first
+        for other in range(first, last):
+            at = 2 * shape.n_slots + STAGED * other
+            start, start_clock = min(start, key[at + LATEST]), min(start_clock, key[at + LATEST_CLOCK])
+        if start > LOWEST:
+            note_stage(shape, last, key, time, start, start_clock)
+        return
+    if stage == last and shape.gaps[gap, GAP_POSITION] == shape.n_slots and not is_told:
+        column = FIELDS + shape.gaps[gap, GAP_TRAILING]
         number, kept = key[at + WAITING], NO_ENTRY
         while number >= head and entries[number - base, MOMENT] >= time:
             kept, number = number, entries[number - base, column]

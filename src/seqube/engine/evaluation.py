@@ -51,6 +51,7 @@ from seqube.engine.sequence import (
     link,
     new_cursor,
 )
+from seqube.events.schema import ANY
 from seqube.language.tree import Value, attributes
 from seqube.plan.physical import (
     Absence,
@@ -657,4 +658,4 @@ def _latest_tells(node: MatchSequence | MatchConjunction, tied: Sequence[Value],
 def _may_share(nodes: Sequence[PlanNode]) -> bool:
     """Whether two slots can hold the same event."""
     types = [frozenset().union(*(scan.types for scan in scans(node) if scan.variable in node.binds)) for node in nodes]
-    return any(types[i] & types[j] for i in range(len(types)) for j in range(i))
+    return any(types[i] & types[j] or ANY in types[i] | types[j] for i in range(len(types)) for j in range(i))

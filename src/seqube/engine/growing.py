@@ -22,6 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pat
 
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints
@@ -94,10 +95,11 @@ _CLOCK, _MOMENT, _TYPE = range(3)  # the columns that stand beside kept events
 class Kept:
     """Events in time order, in chunks, with the clock of each (its time, or its number in the stream) beside it."""
 
-    __slots__ = ("_chunks", "_codes", "_firsts", "_none", "_rows", "schema")
+    __slots__ = ("_chunks", "_codes", "_firsts", "_has_dictionaries", "_none", "_rows", "schema")
 
     def __init__(self, none: Events) -> None:
         self.schema, self._none = none.schema, none
+        self._has_dictionaries = any(map(pat.is_dictionary, none.table.schema.types))
         self._chunks = [none.table]  # at least one, which tells the columns
         self._firsts = [0]  # the number of each chunk's first row
         self._rows = Growing(3)
@@ -164,8 +166,10 @@ class Kept:
         cuts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(rows)]
         pieces = []
         for begin, end in pairwise(cuts):
-            number = numbers[begin]
-            pieces.append(self._chunks[number].take(pa.array(rows[begin:end] - self._firsts[number])))
+            chunk, first = self._chunks[numbers[begin]], self._firsts[numbers[begin]]
+            # One row by itself is looked at where it stands: a few matches are mostly in as many chunks as they have events.
+            alone = end == begin + 1
+            pieces.append(chunk.slice(rows[begin] - first, 1) if alone else chunk.take(pa.array(rows[begin:end] - first)))
         return self._events(pieces, self._rows.data[rows - self._rows.base])
 
     def between(self, first: int, last: int) -> Events:
@@ -183,6 +187,8 @@ class Kept:
 
     def _events(self, pieces: list[pa.Table], beside: Ints) -> Events:
         table = pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces)
+        if not self._has_dictionaries:  # of which each chunk has its own
+            table = table.combine_chunks()
         return self._none.like(table, beside[:, _MOMENT].copy(), beside[:, _TYPE].astype(np.int32), tuple(self._codes))
 
     @property

@@ -40,13 +40,13 @@ from seqube.engine.growing import Growing
 from seqube.engine.limits import Budget
 from seqube.engine.numbers import is_number
 from seqube.engine.partitions import KeyCodes
-from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, Unsteady, steady
+from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, Unsteady, compared, steady
 from seqube.engine.sequence import OPS
 from seqube.events import Events
-from seqube.events.schema import TIME, TYPE
+from seqube.events.schema import ANY, TIME, TYPE, is_of
 from seqube.language.tree import AnyOf, Attribute, Predicate, Value
-from seqube.plan.needs import needs_of
-from seqube.plan.physical import Atom, Clause, MatchPlan, MatchSequence, Scan
+from seqube.plan.needs import needs_of, staged_key, staged_scans
+from seqube.plan.physical import Atom, Clause, MatchConjunction, MatchPlan, MatchSequence, Scan
 
 NONE_FOUND = np.empty(0, np.int64)
 _ALL = np.empty((0, 0), np.bool_)  # where nothing is asked of single events
@@ -125,38 +125,59 @@ class Linker:
         node = plan.pattern
         assert isinstance(node, MatchSequence)
         self._plan, self._node, self._none = plan, node, none
-        self._scans = [part for part in (*node.slots, *(gap.instance for gap in node.gaps)) if isinstance(part, Scan)]
         self._n_slots = len(node.slots)
-        self._kinds = np.array([*range(self._n_slots), *(-1 - gap for gap in range(len(node.gaps)))], np.int64)
-        self._new_key = new_key(self._n_slots, len(node.gaps))
+        self._set_stages()
+        self._new_key = new_key(self._n_slots, len(self._stages))
         self._set_roles()
         self._set_keys()
         self._set_shape()
 
     # ------------------------------------------------------------ prepared once
 
+    def _set_stages(self) -> None:
+        """All scans: those of slots, then those of gaps, each of which is a stage; and what a scan is asked beside its filters."""
+        node = self._node
+        self._scans = [slot for slot in node.slots if isinstance(slot, Scan)]
+        kinds = list(range(self._n_slots))
+        self._key_values: list[tuple[Value, ...]] = [tuple(column[slot] for column in node.key) for slot in kinds]
+        self._local = [(0, clause) for clause in node.clauses if len(_slots_of(clause)) == 1]
+        self._stages: list[tuple[int, int, int]] = []
+        self._last_stages: list[int] = []
+        for number, gap in enumerate(node.gaps):
+            inner, first = gap.instance, len(self._stages)
+            scans = staged_scans(inner)
+            if isinstance(inner, MatchSequence | MatchConjunction):
+                self._local += [(len(self._scans), clause) for clause in inner.clauses]
+            for i in range(len(scans)):
+                in_any_order = isinstance(inner, MatchConjunction)
+                self._stages.append((number, -1 if in_any_order or i == 0 else first + i - 1, first if in_any_order else -1))
+                kinds.append(-first - i - 1)
+                self._key_values.append(staged_key(gap, i))
+            self._scans += scans
+            if isinstance(inner, MatchConjunction):
+                self._stages.append((number, -1, -1))  # reached when all others are
+            self._last_stages.append(len(self._stages) - 1)
+        self._kinds = np.array(kinds, np.int64)
+
     def _set_roles(self) -> None:
         """Types by the scans that they are of: a type has a role, a role its scans, and a scan what its events must pass."""
-        by_type: dict[str, list[int]] = {}
-        for number, scan in enumerate(self._scans):
-            for name in scan.types:
-                by_type.setdefault(name, []).append(number)
-        roles = list(dict.fromkeys(tuple(scans) for scans in by_type.values()))
-        self._role_of = {name: roles.index(tuple(scans)) for name, scans in by_type.items()}
+        names = frozenset[str]().union(*(scan.types for scan in self._scans))  # ANY among them stands for all others
+        by_type = {name: tuple(n for n, scan in enumerate(self._scans) if is_of(name, scan.types)) for name in sorted(names)}
+        roles = list(dict.fromkeys(by_type.values()))
+        self._role_of = {name: roles.index(scans) for name, scans in by_type.items()}
+        self._other_role = self._role_of.get(ANY, -1)
         self._role_starts = np.cumsum([0, *map(len, roles)])
         self._role_scans = np.array([scan for role in roles for scan in role], np.int64)
         asked: list[list[Predicate]] = [list(scan.filters) for scan in self._scans]
-        for clause in self._node.clauses:
-            if len(slots := _slots_of(clause)) == 1:
-                tests = tuple(atom.predicate for atom in clause)
-                asked[slots.pop()].append(tests[0] if len(tests) == 1 else AnyOf(tests))
+        for first, clause in self._local:
+            (slot,) = _slots_of(clause)
+            tests = tuple(atom.predicate for atom in clause)
+            asked[first + slot].append(tests[0] if len(tests) == 1 else AnyOf(tests))
         self._asked = {number: predicates for number, predicates in enumerate(asked) if predicates}
 
     def _set_keys(self) -> None:
         """The values of the key for each scan; none for those that cancel whatever the key."""
         node = self._node
-        slots = [tuple(column[slot] for column in node.key) for slot in range(self._n_slots)]
-        self._key_values = [*slots, *(gap.key or () for gap in node.gaps)]
         self._has_doubles: list[bool] = []
         evaluator = Evaluator(self._none)
         for number in range(len(node.key)):
@@ -209,13 +230,17 @@ class Linker:
             bounds.append(len(tests))
         self._sides, self._n_values, self._n_texts = sides, max(n_columns), n_texts
         trailing = [gap.position == n_slots for gap in node.gaps]
-        gaps = [(gap.position, gap.key is not None, sum(trailing[:number])) for number, gap in enumerate(node.gaps)]
+        gaps = [
+            (gap.position, gap.key is not None, sum(trailing[:number]), self._last_stages[number])
+            for number, gap in enumerate(node.gaps)
+        ]
         self.shape = ChainShape(
             n_slots,
             needs_of(self._plan, self._none.unit).window,
             waits,
             FIELDS + sum(trailing),
-            np.array(gaps, np.int64).reshape(-1, 3),
+            np.array(gaps, np.int64).reshape(-1, 4),
+            np.array(self._stages, np.int64).reshape(-1, 3),
             np.searchsorted(np.sort(levels), np.arange(n_slots + 1)).astype(np.int64),
             np.array(bounds, np.int64),
             np.array(tests, np.int64).reshape(-1, 5),
@@ -226,13 +251,7 @@ class Linker:
         evaluator = Evaluator(self._none)
         sides = ((atom.left_slot, atom.left), (atom.right_slot, atom.right))
         kinds = {self._type_of(value, self._scans[slot], evaluator) for slot, value in sides}
-        families = {_family(kind) for kind in kinds} - {"null"}
-        if len(families) > 1 or any(map(_is_exact, kinds)):
-            raise Unsteady
-        family = families.pop() if families else "whole"
-        if family == "text" and atom.op not in ("=", "!="):
-            raise Unsteady
-        return "double" if any(map(pat.is_floating, kinds)) else "text" if family == "text" else "whole"
+        return compared(kinds, atom.op)
 
     # ------------------------------------------------------------ chains
 
@@ -254,7 +273,7 @@ class Linker:
 
     def read(self, chains: Chains, events: Events, parts: Ints | None) -> NewEvents:
         """Find what takes part among new events; `parts` are their partitions, where the stream counts the events of each."""
-        named = [self._role_of.get(name, -1) for name in events.type_names]
+        named = [self._role_of.get(name, self._other_role) for name in events.type_names]
         if max(named, default=-1) < 0:
             return NO_NEWS
         roles = np.array(named, np.int64)
@@ -275,7 +294,7 @@ class Linker:
         passes = np.ones((len(self._scans), len(events)), np.bool_)
         for number, predicates in self._asked.items():
             scan = self._scans[number]
-            of_type = np.array([name in scan.types for name in events.type_names], np.bool_)
+            of_type = np.array([is_of(name, scan.types) for name in events.type_names], np.bool_)
             rows = np.flatnonzero(of_type[events.types]) if len(of_type) else NONE_FOUND
             if len(rows):
                 passes[number, rows] = evaluator.true(predicates, {scan.variable: rows}, len(rows))

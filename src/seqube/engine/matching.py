@@ -35,7 +35,9 @@ from seqube.engine.partitions import Partitions, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, Mask, Unsteady
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state, write_state
-from seqube.engine.views.iterative import NestedEvaluation
+from seqube.engine.views.continuing import LiveViews
+from seqube.engine.views.iterative import NestedEvaluation, passing
+from seqube.engine.views.program import FIRST, LAST, MEMBERS
 from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.plan.needs import needs_of, why_replayed
@@ -48,17 +50,20 @@ SLACK = 1 << 14  # keys, or events of a partition, that may be held in vain befo
 class Prepared:
     """What follows from a plan and from what its events look like: made once, for every step."""
 
-    __slots__ = ("empty", "linker", "needs", "none", "writer")
+    __slots__ = ("empty", "goes_on", "linker", "needs", "none", "writer")
 
     def __init__(self, plan: MatchPlan, none: Events) -> None:
         self.none = none
         self.needs = needs_of(plan, none.unit)
         self.writer = MatchWriter(plan, none, Evaluator(none))
         self.empty = self.writer.empty()
-        try:
-            self.linker = Linker(plan, none) if why_replayed(plan) is None else None
-        except Unsteady:
-            self.linker = None
+        self.goes_on = why_replayed(plan) is None
+        self.linker: Linker | None = None
+        if self.goes_on and not plan.is_nested:
+            try:
+                self.linker = Linker(plan, none)
+            except Unsteady:
+                self.goes_on = False
 
 
 @dataclass(slots=True)
@@ -70,8 +75,10 @@ class State:
     waiting: list[Events] = field(default_factory=list)  # not decided yet, in order
     decided: int = LOWEST  # all matches that end up to here (or whose window ends here) are out
     counted: Partitions | None = None  # where events are numbered: how many there were, up to what is decided
-    linker: Linker | None = None  # None: what is kept is replayed
+    goes_on: bool = False  # else what is kept is replayed
+    linker: Linker | None = None  # of a flat sequence
     chains: Chains | None = None  # None: what is kept is still to be linked
+    views: LiveViews | None = None  # of a nested query; None: what is kept is still to be loaded
     n_live: int = 0  # events kept when those of every partition were last looked through
 
     @property
@@ -88,7 +95,7 @@ class State:
 
     @property
     def n_bytes(self) -> int:
-        live = (0 if each is None else each.n_bytes for each in (self.kept, self.chains))
+        live = (0 if each is None else each.n_bytes for each in (self.kept, self.chains, self.views))
         return sum(live) + sum(int(events.table.nbytes) for events in self.waiting)
 
     @property
@@ -153,7 +160,8 @@ class Matcher(Operator[State, pa.Table]):
     def _begin(self, state: State, batch: Events) -> State:
         if self._known is None or self._known.none.schema != batch.schema:
             self._known = Prepared(self._plan, batch.slice(0, 0))
-        state.known, state.linker, state.kept = self._known, self._known.linker, Kept(self._known.none)
+        state.known, state.kept = self._known, Kept(self._known.none)
+        state.goes_on, state.linker = self._known.goes_on, self._known.linker
         if self._plan.numbers_events:
             state.counted = Partitions(self._plan.partition_by)
         return state
@@ -165,9 +173,11 @@ class Matcher(Operator[State, pa.Table]):
     def wake(self, state: State) -> int | None:
         if state.kept is None or state.known is None or not self._plan.waits or self._plan.window.counts_events:
             return None
-        window, chains = state.known.needs.window, self._linked(state)
+        window, chains, views = state.known.needs.window, self._linked(state), self._viewed(state)
         firsts = [int(state.waiting[0].times[0])] if state.waiting else []
-        if chains is None or state.linker is None:
+        if views is not None:
+            firsts += views.next_due
+        elif chains is None or state.linker is None:
             times = state.kept.times
             firsts += times[plus(times, window) - 1 > state.decided][:1].tolist()
         elif (first := state.linker.next_due(chains)) is not None:
@@ -236,15 +246,16 @@ class Matcher(Operator[State, pa.Table]):
         assert state.known is not None
         budget = self._limits.budget()
         self._linked(state)  # before anything is counted that is not linked
+        self._viewed(state)
         due = state.due(upto)
         if due and self._plan.order_by:  # what has one time may lie in several pieces
             due = [order_events(Events.concat(due), self._plan.order_by)]
         step = _Step(upto, final, [_numbered(events, state.counted) for events in due])
-        found = self._go_on(state, step, budget)
+        found = self._go_on_with_views(state, step, budget) if self._plan.is_nested else self._go_on(state, step, budget)
         tables = list(self._replay(state, step, budget) if found is None else found)
         state.decided = upto
         if final:
-            state.kept, state.chains, state.waiting = Kept(state.known.none), None, []
+            state.kept, state.chains, state.views, state.waiting = Kept(state.known.none), None, None, []
         else:
             self._purge(state)
         return state, pa.concat_tables(tables) if tables else state.known.empty
@@ -253,7 +264,7 @@ class Matcher(Operator[State, pa.Table]):
 
     def _linked(self, state: State) -> Chains | None:
         """The chains of what is kept, linked anew where they are missing; None where it is replayed."""
-        if state.linker is None or state.kept is None:
+        if not state.goes_on or state.linker is None or state.kept is None:
             return None
         if state.chains is None:
             linker, events = state.linker, state.kept.events
@@ -262,7 +273,7 @@ class Matcher(Operator[State, pa.Table]):
             try:
                 new = linker.read(chains, events, parts)
             except Unsteady:
-                state.linker = None
+                state.goes_on = False
                 return None
             linker.link(chains, new.in_place(), state.kept.head, events.times, clocks)
             state.chains = chains
@@ -280,8 +291,7 @@ class Matcher(Operator[State, pa.Table]):
             try:
                 read = linker.read(chains, events, parts)
             except Unsteady:
-                state.linker = state.chains = None
-                step.n_kept = number
+                state.goes_on, state.chains, step.n_kept = False, None, number
                 return None
             if len(read.kept):
                 is_all = len(read.kept) == len(events)
@@ -291,21 +301,61 @@ class Matcher(Operator[State, pa.Table]):
             edges = self._due(state, linker, chains, step)
         else:
             edges = ends[0] if len(ends) == 1 else np.concatenate([NONE_FOUND, *ends])
-        tables = []
-        for rows in linker.matches(chains, edges, budget):
-            table = self._write(kept, rows, state.known.writer)
-            budget.find(len(table))
-            budget.hold(table.nbytes)
-            tables.append(table)
+        writer = state.known.writer
+        tables = [_counted(self._write(kept, rows, writer), budget) for rows in linker.matches(chains, edges, budget)]
         return tables if self._plan.waits else tables[::-1]
+
+    def _viewed(self, state: State) -> LiveViews | None:
+        """The views of what is kept, loaded anew where they are missing; None where it is replayed, or flat."""
+        if not state.goes_on or not self._plan.is_nested or state.kept is None or state.known is None:
+            return None
+        if state.views is None:
+            kept = state.kept
+            try:
+                views = LiveViews(self._plan, state.known.none, kept.head)
+                new = views.read(kept.events)
+            except Unsteady:
+                state.goes_on = False
+                return None
+            views.append(new, kept.clocks)
+            views.catch_up(self._due_clock(state, _Step(state.decided, False, [])), self._limits.budget())
+            state.views = views
+        return state.views
+
+    def _go_on_with_views(self, state: State, step: _Step, budget: Budget) -> list[pa.Table] | None:
+        """The same for a nested query, which goes on with its views."""
+        views, kept = self._viewed(state), state.kept
+        if views is None or kept is None or state.known is None:
+            return None
+        if step.new:  # as one, because what has one time may lie in several pieces
+            events = Events.concat([events for events, _, _ in step.new])
+            rows = events.rows_of(state.known.needs.types)
+            events, clocks = events.take(rows), np.concatenate([clocks for _, clocks, _ in step.new])[rows]
+            try:
+                new = views.read(events)
+            except Unsteady:
+                state.goes_on, state.views = False, None
+                return None
+            kept.append(events, clocks)
+            views.append(new, clocks)
+        writer = state.known.writer
+        found = views.matches(self._due_clock(state, step), budget)
+        return [_counted(self._write_nested(kept, views, rows, writer), budget) for rows in found]
+
+    def _due_clock(self, state: State, step: _Step) -> int:
+        """Matches that begin up to this clock wait no longer; without partitions."""
+        assert state.known is not None
+        if step.final:
+            return HIGHEST
+        counted = state.counted if self._plan.window.counts_events else None
+        newest = step.upto + 1 if counted is None else int(counted.counts[0])
+        return max(newest - state.known.needs.window, LOWEST)
 
     def _due(self, state: State, linker: Linker, chains: Chains, step: _Step) -> Ints:
         """The entries that begin matches whose window is over now."""
-        window, counted = linker.shape.window, state.counted
-        if counted is None:
-            return linker.due(chains, HIGHEST if step.final else max(step.upto - window + 1, LOWEST))
-        if not self._plan.partition_by:
-            return linker.due(chains, HIGHEST if step.final else max(int(counted.counts[0]) - window, LOWEST))
+        counted = state.counted
+        if counted is None or not self._plan.partition_by:
+            return linker.due(chains, self._due_clock(state, step))
         if step.final:
             return linker.due_in(chains, np.arange(len(chains.parts)), np.full(len(chains.parts), HIGHEST))
         return linker.due_in(chains, np.unique(step.parts), counted.counts)
@@ -313,12 +363,7 @@ class Matcher(Operator[State, pa.Table]):
     def _write(self, kept: Kept, rows: Ints, writer: MatchWriter) -> pa.Table:
         """Matches as a table, from the numbers of their rows; their events alone are put together."""
         pattern = self._plan.pattern
-        first, last = int(rows[0].min()), int(rows[-1].max())
-        if last - first < max(CLOSE_ROWS, 4 * rows.size):
-            events, places = kept.between(first, last), rows - first
-        else:
-            distinct, found = np.unique(rows, return_inverse=True)
-            events, places = kept.take(distinct), found.reshape(rows.shape)
+        events, places = _placed(kept, rows)
         evaluator = Evaluator(events)
         piece = Instances(dict(zip(pattern.binds, places, strict=True)), places[0], places[-1])
         assert isinstance(pattern, MatchSequence)
@@ -326,6 +371,15 @@ class Matcher(Operator[State, pa.Table]):
             asked = [guarded.predicate for guarded in pattern.filters]
             piece = piece.select(evaluator.true(asked, piece.rows, len(piece)))
         return writer.over(events, evaluator).write(piece)
+
+    def _write_nested(self, kept: Kept, views: LiveViews, rows: Ints, writer: MatchWriter) -> pa.Table:
+        """The same from first and last row, and one for each variable, which may be not bound."""
+        distinct, found = np.unique(rows, return_inverse=True)
+        n_unbound = int(np.searchsorted(distinct, 0))
+        events, places = kept.take(distinct[n_unbound:]), found.reshape(rows.shape) - n_unbound
+        evaluator = Evaluator(events)
+        piece = Instances(dict(zip(self._plan.variables, places[MEMBERS:], strict=True)), places[FIRST], places[LAST])
+        return writer.over(events, evaluator).write(passing(views.tables.rest, piece, evaluator))
 
     # ------------------------------------------------------------ replaying
 
@@ -369,6 +423,8 @@ class Matcher(Operator[State, pa.Table]):
             return
         newest = int(counted.counts[0]) if by_number and counted is not None else state.decided
         kept.drop_upto(max(newest - needs.back, LOWEST), not by_number)
+        if state.views is not None:
+            state.views.drop(max(newest - needs.back, LOWEST))
         if counted is not None and len(counted.keys) > 2 * len(kept) + SLACK:
             counted.keep(np.unique(counted.code(kept.events)))
         if chains is not None:
@@ -428,6 +484,22 @@ def _resumed(state: State, kept: Events, clocks: Ints, waiting: Events, decided:
     state.kept.append(kept, clocks)
     state.waiting, state.decided = [waiting] if len(waiting) else [], decided
     return state
+
+
+def _placed(kept: Kept, rows: Ints) -> tuple[Events, Ints]:
+    """The events of these rows, or of all between where these lie close together; and where each row stands; UNBOUND stays."""
+    first, last = int(rows[0].min()), int(rows.max())
+    if last - first < max(CLOSE_ROWS, 4 * rows.size):
+        return kept.between(first, last), np.where(rows < 0, rows, rows - first)
+    distinct, places = np.unique(rows, return_inverse=True)
+    n_unbound = int(np.searchsorted(distinct, 0))
+    return kept.take(distinct[n_unbound:]), places.reshape(rows.shape) - n_unbound
+
+
+def _counted(table: pa.Table, budget: Budget) -> pa.Table:
+    budget.find(len(table))
+    budget.hold(table.nbytes)
+    return table
 
 
 def _held(pieces: Iterator[pa.Table], budget: Budget) -> pa.Table:

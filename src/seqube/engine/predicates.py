@@ -13,7 +13,7 @@ Cost: a pass over the candidates per operator of the expression.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -28,7 +28,7 @@ from seqube.engine import functions, numbers
 from seqube.engine.bindings import Bindings, Column, Lists, before, every_way, last_rows, whole
 from seqube.errors import DataError, PlanError, Problem, QueryError
 from seqube.events import Events
-from seqube.events.schema import TIME, UNITS
+from seqube.events.schema import TIME, UNITS, is_text
 from seqube.events.times import microseconds
 from seqube.language.functions import value_function
 from seqube.language.tree import (
@@ -475,6 +475,22 @@ def steady(column: pa.Array, how: str) -> Ints:
     if (values[valid] == NULL).any():
         raise Unsteady
     return _with_null(values, valid)
+
+
+def compared(kinds: Iterable[pa.DataType], op: str) -> str:
+    """How the sides of a comparison become integers that stay: "whole", "double", or "text" (codes that are equal or not)."""
+    known = [kind for kind in kinds if not pat.is_null(kind)]
+    families = {
+        "number" if numbers.is_number(kind) else "moment" if pat.is_timestamp(kind) else "text" if is_text(kind) else str(kind)
+        for kind in known
+    }
+    if len(families) > 1 or any(pat.is_decimal(kind) or pat.is_uint64(kind) or pat.is_nested(kind) for kind in known):
+        raise Unsteady
+    if families == {"text"}:
+        if op not in ("=", "!="):
+            raise Unsteady
+        return "text"
+    return "double" if any(map(pat.is_floating, known)) else "whole"
 
 
 def _integers(column: pa.Array) -> tuple[Ints, Mask]:

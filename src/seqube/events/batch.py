@@ -24,8 +24,8 @@ import pyarrow.types as pat
 from seqube.arguments import checked
 from seqube.errors import SchemaError, did_you_mean, warn
 from seqube.events.files import Malformed
-from seqube.events.schema import TIME, TYPE, Schema
-from seqube.events.sources import load, one_chunk
+from seqube.events.schema import ANY, TIME, TYPE, Schema
+from seqube.events.sources import kind_of_table, load, one_chunk
 from seqube.events.statistics import Distinct, Statistics
 from seqube.events.times import Ints, Mask, doubt_unit, read_times
 
@@ -53,8 +53,10 @@ class Rejected:
 class Events:
     """Events in time order, with coded types: made once, and used by any number of queries. `len(events)` is their number.
 
-    - `data`: a PyArrow table, a pandas or polars frame, a path of CSV, JSON lines or Parquet files, or other `Events`.
-    - `type`, `time`: the columns that hold the event type and the time.
+    - `data`: a PyArrow table, batch, reader or dataset, a pandas or polars frame, what else speaks the Arrow stream interface, a
+      path of CSV, JSON lines or Parquet files, or other `Events`.
+    - `type`, `time`: the columns that hold the event type and the time. Where `type` is None every event is of the type ANY, and
+      DEFINE gives it kinds.
     - `unit`: the unit of integer times: "ns", "us", "ms", "s", ...; timestamps have their own.
 
     Rows without a type or a time are rejected: `rejected` has them, with the reasons.
@@ -69,13 +71,18 @@ class Events:
     types: Codes
     type_names: tuple[str, ...]
     schema: Schema
+    native: str = "pyarrow"  # the library that the rows came in a table of
 
     @checked
-    def __init__(self, data: Any, type: str = "type", time: str = "ts", unit: str = "ms") -> None:
+    def __init__(self, data: Any, type: str | None = "type", time: str = "ts", unit: str = "ms") -> None:
         if isinstance(data, Events):
             self.__dict__.update(data.__dict__)
+        elif type is None:
+            raw, malformed = load(data, TYPE)
+            self._read(_with_one_type(raw), malformed, TYPE, time, unit)
         else:
             self._read(*load(data, type), type, time, unit)
+        self.__dict__.setdefault("native", kind_of_table(data))
 
     @classmethod
     def of_rows(cls, raw: pa.Table, malformed: Malformed | None, type: str, time: str, unit: str) -> Events:
@@ -199,6 +206,8 @@ class Events:
     def rows_of(self, names: str | Iterable[str]) -> Ints:
         """Ascending numbers of the rows whose type is one of these names; a name that no event has adds none."""
         wanted = {names} if isinstance(names, str) else set(names)
+        if ANY in wanted:
+            return np.arange(len(self))
         codes = [self._codes[name] for name in wanted if name in self._codes]
         rows, starts = self._by_type
         groups = [rows[starts[code] : starts[code + 1]] for code in codes]
@@ -401,3 +410,12 @@ def _join_rejected(pieces: Sequence[Events]) -> Rejected | None:
     # Only pieces with broken lines have a column of texts; the widest table has every column in its place.
     widest = max(tables, key=lambda table: table.num_columns)
     return _summarize(pa.concat_tables(tables, promote_options="permissive").select(widest.column_names))
+
+
+def _with_one_type(table: pa.Table) -> pa.Table:
+    """A table whose rows have no type, with a column that says they are of any."""
+    if TYPE in table.column_names:
+        raise SchemaError(
+            f"there is a column {TYPE!r}, so its events have types\n  hint: leave out type=None, or rename the column"
+        )
+    return one_chunk(table.append_column(TYPE, pa.repeat(pa.scalar(ANY), len(table)).dictionary_encode()))

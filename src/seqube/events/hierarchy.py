@@ -93,6 +93,16 @@ class Hierarchy:
         """The types whose events `name` matches: itself and all below it. A name outside the hierarchy covers itself alone."""
         return frozenset((name, *(self.descendants(name) if name in self._parents else ())))
 
+    def below(self, parents: Mapping[str, str]) -> Hierarchy:
+        """The same with more names, each below another one that is there, or is a root then."""
+        more: dict[str, str | None] = dict(self._parents)
+        for name, above in parents.items():
+            if name in more:
+                raise SchemaError(f"{name!r} is a name of the hierarchy already\n  hint: define it under another name")
+            more.setdefault(above, None)
+            more[name] = above
+        return Hierarchy(more)
+
     def parent(self, name: str) -> str | None:
         """The name one step above; None for a root."""
         return self._parents[self._known(name)]

@@ -9,7 +9,7 @@ read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from seqube.errors import SchemaError, did_you_mean
 
 TYPE = "type"
 TIME = "ts"
+ANY = "ANY"  # the type that every event is of
 
 Kind = Literal["number", "string", "boolean", "time", "duration", "null", "other"]
 
@@ -32,6 +33,11 @@ UNITS: dict[str, int] = {
     "h": 3_600_000_000_000,
     "d": 86_400_000_000_000,
 }
+
+
+def is_of(name: str, types: Collection[str]) -> bool:
+    """Whether events of a type are among those of these types."""
+    return name in types or ANY in types
 
 
 def is_text(arrow: pa.DataType) -> bool:

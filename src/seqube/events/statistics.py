@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from seqube.events.schema import ANY
+
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
@@ -22,7 +24,8 @@ class Statistics:
 
     def count(self, names: str | Iterable[str]) -> int:
         """The number of events whose type is one of these names."""
-        return sum(self.counts.get(name, 0) for name in ({names} if isinstance(names, str) else set(names)))
+        wanted = {names} if isinstance(names, str) else set(names)
+        return sum(self.counts.values() if ANY in wanted else (self.counts.get(name, 0) for name in wanted))
 
     def rate(self, names: str | Iterable[str]) -> float:
         """Events of these types per tick; a batch that lies in one tick counts as one tick long."""

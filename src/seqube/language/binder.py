@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import TypeGuard, assert_never
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
+from seqube.events.schema import ANY
 from seqube.language import tree
 from seqube.language.functions import AGGREGATES, OF_LISTS
 from seqube.language.names import column_name, default_variables
@@ -29,6 +30,7 @@ from seqube.language.tree import (
     TIME_ATTRIBUTE,
     Aggregate,
     Attribute,
+    Definition,
     Emit,
     Node,
     Output,
@@ -99,12 +101,14 @@ class _Binder:
             where=where,
             partition_by=self._names("partition_by", draft.partition_by),
             order_by=self._names("order_by", draft.order_by),
+            definitions=self._definitions(),
             skip=self._skip(),
             keeps_partial=self._keeps_partial(),
             group_by=self._group_by(),
             aggregates=self._aggregates(),
             emit=self._emit(),
             returns=self._returns(),
+            returns_all=draft.returns_all,
             source=self.source,
         )
         self._check_columns(query)
@@ -349,6 +353,33 @@ class _Binder:
 
     # ---------------------------------------------------------------- clauses
 
+    def _definitions(self) -> tuple[Definition, ...]:
+        """Each stands for a type that is no name of a later one, with conditions on bare attributes, which are the event's own."""
+        found: list[Definition] = []
+        names = [definition.name for definition in self.draft.definitions]
+        for number, definition in enumerate(self.draft.definitions):
+            own = {definition.name, definition.type}
+
+            def resolve(leaf: _Named, own: set[str] = own) -> Value:
+                if not isinstance(leaf, Attribute):
+                    self.fail("a condition of DEFINE is about one event", leaf.at, "compare attributes of the event")
+                elif leaf.variable is not None and leaf.variable not in own:
+                    self.fail(f"DEFINE knows no variable {leaf.variable!r}", leaf.at, f"write the attribute alone: {leaf.name}")
+                return replace(leaf, variable=None) if isinstance(leaf, Attribute) else leaf
+
+            if definition.name in names[:number]:
+                self.fail(f"{definition.name!r} is defined twice", definition.at, "give one of them another name")
+            elif definition.name == ANY:
+                self.fail(f"{ANY} is every event", definition.at, "give it another name")
+            if definition.type in names[number:]:
+                self.fail(f"{definition.name!r} is made of {definition.type!r}, which is not defined before it", definition.at)
+            for part in (node for condition in definition.where for node in tree.walk(condition)):
+                if isinstance(part, tree.Same):
+                    self.fail(f"[{part.attribute}] has no meaning in DEFINE", part.at, "put it into WHERE")
+            where = tuple(_rewrite(conjunct, resolve) for condition in definition.where for conjunct in _split(condition))
+            found.append(replace(definition, where=where))
+        return tuple(found)
+
     def _window(self) -> Window:
         window = self.draft.window
         if window is None:
@@ -473,10 +504,12 @@ class _Binder:
         return emit or (Emit("trigger") if self.draft.aggregates else None)
 
     def _returns(self) -> tuple[Output, ...]:
-        if self.draft.returns and "aggregates" in self.draft.places:
+        if self.draft.returns and self.draft.returns_all:
+            self.fail("RETURN is given twice", self.draft.places["returns_all"], "keep one RETURN")
+        if (self.draft.returns or self.draft.returns_all) and "aggregates" in self.draft.places:
             self.fail(
                 "RETURN and AGG do not go together",
-                self.draft.places["returns"],
+                self.draft.places["returns" if self.draft.returns else "returns_all"],
                 "leave one of them out; GROUP BY adds columns to AGG",
             )
 

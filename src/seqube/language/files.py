@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from seqube.errors import Problem, QueryError
 from seqube.language.binder import resolve
+from seqube.language.definitions import spell_out
 from seqube.language.functions import Kind
 from seqube.language.parameters import Params, fill
 from seqube.language.parser import draft, in_order, place
@@ -40,7 +41,7 @@ def parse(text: str, schema: Mapping[str, Kind] | None = None, params: Params | 
         raise QueryError(in_order([*error.problems, *_elsewhere(text, error, schema, params)]), text) from None
     query, problems = resolve(drafted, text)
     query = fill(query, params or {})
-    problems = in_order([*problems, *mismatches(query, schema)])
+    problems = in_order([*problems, *mismatches(spell_out(query), schema)])
     if problems:
         raise QueryError(problems, text)
     return query

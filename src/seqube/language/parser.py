@@ -56,6 +56,7 @@ class Draft:
     where: Predicate | None = None
     partition_by: tuple[Attribute, ...] = ()
     order_by: tuple[Attribute, ...] = ()
+    definitions: tuple[tree.Definition, ...] = ()
     skip: tree.Skip | None = None
     keep: bool = False
     group_by: tuple[Attribute, ...] = ()
@@ -63,6 +64,7 @@ class Draft:
     having: Predicate | None = None
     emit: Emit | None = None
     returns: tuple[Output, ...] = ()
+    returns_all: bool = False
     places: dict[str, Span] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
@@ -131,6 +133,7 @@ def _check_limits(query: Draft) -> None:
     """Walk the whole draft with a stack of its own, since before this check nobody may recurse."""
     roots: list[Any] = [query.pattern, query.where, query.having]
     roots += [output.value for output in (*query.aggregates, *query.returns)]
+    roots += [condition for definition in query.definitions for condition in definition.where]
     stack = [(root, 1) for root in roots if root is not None]
     while stack:
         node, depth = stack.pop()
@@ -465,6 +468,13 @@ class _Builder:
     def partition_by(self, children: list[Any]) -> tuple[str, Span, object]:
         return "partition_by", _at(children[0]), tuple(children[1:])
 
+    def definition(self, children: list[Any]) -> tree.Definition:
+        name, base, _, condition = children
+        return tree.Definition(_name(name), _name(base), (_predicate(condition),), _at(name))
+
+    def definitions(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "definitions", _at(children[0]), tuple(children[1:])
+
     def order_by(self, children: list[Any]) -> tuple[str, Span, object]:
         return "order_by", _at(children[0]), tuple(children[1:])
 
@@ -490,6 +500,9 @@ class _Builder:
 
     def returns(self, children: list[Any]) -> tuple[str, Span, object]:
         return "returns", _at(children[0]), tuple(children[1:])
+
+    def returns_all(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "returns_all", _at(children[0]), True
 
     def output(self, children: list[Any]) -> Output:
         value, name = children
@@ -537,6 +550,7 @@ CLAUSES = {
     "where": "WHERE",
     "partition_by": "PARTITION BY",
     "order_by": "ORDER BY",
+    "definitions": "DEFINE",
     "skip": "SKIP",
     "keep": "KEEP PARTIAL",
     "group_by": "GROUP BY",
@@ -545,4 +559,5 @@ CLAUSES = {
     "window": "WITHIN",
     "emit": "EMIT",
     "returns": "RETURN",
+    "returns_all": "RETURN",
 }

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from seqube.errors import Problem, QueryError
 from seqube.events import Hierarchy
+from seqube.events.schema import ANY
 from seqube.language.tree import Query, leaves
 
 
@@ -23,7 +24,7 @@ def check_types(query: Query, present: Iterable[str], hierarchy: Hierarchy | Non
     used = {leaf.name for leaf in leaves(query.pattern)}
     problems = []
     for leaf in leaves(query.pattern):
-        if leaf.name not in names:
+        if leaf.name not in (names | {ANY}):
             meant = next((name for name in sorted(names - used) if _looks_like(leaf.name, name)), None)
             if meant is not None:
                 problems.append(Problem(f"unknown event type {leaf.name!r}", leaf.at, f"did you mean {meant!r}?"))

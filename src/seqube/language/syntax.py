@@ -241,6 +241,8 @@ def _name_in_quotes(stop: _Stop) -> str | None:
 
 def _phrase(accepts: set[str]) -> str:
     """A few words for what could have followed."""
+    if accepts == {"WHERE"}:
+        return "WHERE and a condition"
     words = []
     spelled = _SPELLED
     if "STRING" in accepts:

@@ -374,6 +374,16 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Definition:
+    """`DEFINE Big AS Trade WHERE price > 1000`: a type of those events of a type that meet conditions on their own attributes."""
+
+    name: str
+    type: str
+    where: tuple[Predicate, ...]  # with bare attributes
+    at: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A query whose names are bound, as `parse` gives it. `str(query)` is its canonical text, which parses back to an equal query.
 
@@ -394,9 +404,11 @@ class Query:
     having: tuple[Predicate, ...] = ()
     emit: Emit | None = None  # bound: set exactly when there are aggregates
     returns: tuple[Output, ...] = ()
+    returns_all: bool = False  # RETURN *: the default columns, flat
     order_by: tuple[str, ...] = ()
     skip: Skip | None = None
     keeps_partial: bool = False
+    definitions: tuple[Definition, ...] = ()
     source: str = field(default="", compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -519,23 +531,23 @@ def transform_query(query: Query, change: Callable[[Any], Any]) -> Query:
         aggregates=outputs(query.aggregates),
         having=each(query.having),
         returns=outputs(query.returns),
+        definitions=tuple(replace(definition, where=each(definition.where)) for definition in query.definitions),
     )
 
 
 def query_nodes(query: Query) -> Iterator[Node]:
     """Every node of every clause."""
     outputs = (output.value for output in (*query.aggregates, *query.returns))
-    for root in (query.pattern, *query.where, *query.group_by, *outputs, *query.having):
+    defined = (condition for definition in query.definitions for condition in definition.where)
+    for root in (query.pattern, *query.where, *query.group_by, *outputs, *query.having, *defined):
         yield from walk(root)
 
 
 def columns_of(query: Query) -> frozenset[str]:
     """The columns that a query names, wherever it does."""
-    nodes = list(query_nodes(query))
-    named = {node.name for node in nodes if isinstance(node, Attribute)} | {
-        node.attribute for node in nodes if isinstance(node, Same)
-    }
-    return frozenset(named | {*query.partition_by, *query.order_by})
+    attributes = (node.name for node in query_nodes(query) if isinstance(node, Attribute))
+    same = (node.attribute for node in query_nodes(query) if isinstance(node, Same))
+    return frozenset((*query.partition_by, *query.order_by, *attributes, *same))
 
 
 def renaming(names: Mapping[str, str]) -> Callable[[Any], Any]:

@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Literal as OneOf
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
+from seqube.events.schema import ANY
 from seqube.language import tree
 from seqube.language.functions import CASTS, OF_LISTS, PARTS, TRUNCATED, Function, Kind, aggregate_function, value_function
 from seqube.language.parser import draft, in_order
@@ -70,7 +71,7 @@ class _Checker:
 
     def check_types(self, known: Collection[str]) -> None:
         for leaf in tree.leaves(self.query.pattern):
-            if leaf.name not in known:
+            if leaf.name not in known and leaf.name != ANY:
                 self.fail(f"unknown event type {leaf.name!r}", leaf.at, did_you_mean(leaf.name, known))
 
     def check_query(self) -> None:

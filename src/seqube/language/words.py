@@ -9,7 +9,7 @@ from seqube.language.functions import FUNCTIONS, VALUE_FUNCTIONS
 
 # What a clause begins with.
 CLAUSE_WORDS = (
-    "WITHIN", "WHERE", "PARTITION", "ORDER", "SKIP", "KEEP", "GROUP", "GROUPBY", "AGG", "HAVING", "EMIT", "RETURN",
+    "WITHIN", "WHERE", "DEFINE", "PARTITION", "ORDER", "SKIP", "KEEP", "GROUP", "GROUPBY", "AGG", "HAVING", "EMIT", "RETURN",
 )  # fmt: skip
 OPERATORS = ("SEQ", "NEXT", "STRICT", "AND", "OR")
 CALLED = (*OPERATORS, *FUNCTIONS)  # a parenthesis follows

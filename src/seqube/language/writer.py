@@ -29,6 +29,9 @@ _CONDITION, _SUM, _PRODUCT, _SIGN, _ATOM = range(5)
 def write(query: Query) -> str:
     """The canonical text of a bound query."""
     lines = [f"PATTERN {write_pattern(query.pattern, _quote_keyword)}"]
+    if query.definitions:
+        defined = (f"{quote(each.name)} AS {quote(each.type)} WHERE {write_conjunction(each.where)}" for each in query.definitions)
+        lines.append(f"DEFINE {', '.join(defined)}")
     if query.where:
         lines.append(f"WHERE {write_conjunction(query.where)}")
     if query.partition_by:
@@ -50,6 +53,8 @@ def write(query: Query) -> str:
         lines.append("EMIT TOTAL")
     elif query.emit is not None and query.emit.every is not None:
         lines.append(f"EMIT EVERY {_window(query.emit.every)}")
+    if query.returns_all:
+        lines.append("RETURN *")
     if query.returns:
         lines.append(f"RETURN {_outputs(query.returns)}")
     return "\n".join(lines)

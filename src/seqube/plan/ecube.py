@@ -24,6 +24,7 @@ from typing import Any
 from typing import Literal as OneOf
 
 from seqube.events import Hierarchy
+from seqube.events.schema import ANY
 from seqube.language.tree import Not, Predicate, Query, Seq, Type, renaming, transform, variables_of
 from seqube.language.writer import quote
 from seqube.plan.rewrite import conjuncts, rooted
@@ -107,6 +108,8 @@ def cuboid_of(query: Query, hierarchy: Hierarchy | None = None) -> Cuboid | str:
             return "a component of its SEQ is an expression"
         if inner.quantifier is not None:
             return "a component of its SEQ is repeated"
+        if inner.name == ANY:
+            return "a component of its SEQ is ANY, of which no type is told apart"
         types = hierarchy.covers(inner.name) if hierarchy else frozenset({inner.name})
         components.append(Component(inner.name, inner.variable, isinstance(part, Not), types))
     negated = frozenset(component.variable for component in components if component.negated)

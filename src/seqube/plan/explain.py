@@ -15,7 +15,7 @@ from seqube.language.tree import Quantifier, Value, Window
 from seqube.language.writer import duration, write_predicate, write_value
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.chase import SharedPlan
-from seqube.plan.needs import Plan
+from seqube.plan.needs import Plan, why_replayed
 from seqube.plan.optimizer import ALONE, WorkloadPlan
 from seqube.plan.physical import (
     Absence,
@@ -224,7 +224,12 @@ def _piece(piece: SlotPattern) -> str:
 
 def explain_plan(plan: Plan, statistics: Statistics | None = None) -> Explanation:
     """How one query is evaluated by itself."""
-    return Explanation(_aggregates(plan, statistics) if isinstance(plan, AggregatePlan) else _matches(plan, statistics))
+    if isinstance(plan, AggregatePlan):
+        return Explanation(_aggregates(plan, statistics))
+    step, why = _matches(plan, statistics), why_replayed(plan)
+    if why is not None:
+        step = replace(step, notes=(*step.notes, f"on a stream, the window is evaluated again at every step: {why}"))
+    return Explanation(step)
 
 
 def _matches(plan: MatchPlan, statistics: Statistics | None, is_built: bool = True) -> Step:

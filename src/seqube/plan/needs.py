@@ -16,11 +16,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import assert_never
 
+from seqube.events.schema import ANY
 from seqube.language.tree import Attribute, FirstOf, OfList, Value, attributes
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import (
     ALL_OF_TIME,
     Absence,
+    Gap,
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
@@ -82,7 +84,7 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         ends=_types(scans(matches.pattern) if matches.keeps_partial else matches.pattern.may_end),
         scans=tuple(scans(matches)),
         columns=_columns(plan),
-        every_event=matches.numbers_events,
+        every_event=matches.numbers_events or ANY in matches.types,
         by_position=matches.window.counts_events,
         by_order=matches.skip is not None or any(isinstance(node, MatchRun) for node in walk(matches)),
     )
@@ -106,18 +108,56 @@ def needs_of(plan: Plan, unit: str) -> Needs:
 def why_replayed(plan: MatchPlan) -> str | None:
     """Why a stream's window is evaluated again at every step; None where matches go on from step to step.
 
-    Flat sequences go on: single events in order, with whatever is asked of them, and single events that must not be there.
+    Flat sequences go on: single events in order, with whatever is asked of them, and what must not be there: single events, or a
+    sub-query of such whose latest start tells all. So do nested queries by one of the published strategies, with their views.
     """
     pattern = plan.pattern
-    if plan.is_nested or not isinstance(pattern, MatchSequence):
+    if plan.is_nested:
+        return "its sub-queries are evaluated in each partition" if plan.partition_by else None
+    if not isinstance(pattern, MatchSequence):
         return "it is no sequence of single events"
-    if not all(isinstance(part, Scan) for part in (*pattern.parts, *pattern.absent)):
+    if not all(isinstance(part, Scan) for part in pattern.parts):
         return "its sequence has sub-queries"
+    for gap in pattern.gaps:
+        if not isinstance(gap.instance, Scan) and not (gap.position < len(pattern.slots) and has_stages(gap)):
+            return "a negated sub-query is more than single events, in order or not, with the sequence's key"
     if plan.checks:
         return "a negation is checked match by match"
     if plan.order_by:
         return "ORDER BY says what is after what"
     return None
+
+
+def has_stages(gap: Gap) -> bool:
+    """Whether one number for each part of a negated sub-query, and each key, tells the latest start of an instance."""
+    inner = gap.instance
+    if not isinstance(inner, MatchSequence | MatchConjunction) or inner.absent or inner.filters:
+        return False
+    if not all(isinstance(slot, Scan) for slot in inner.slots):
+        return False
+    if any(len({slot for atom in clause for slot in atom.slots}) > 1 for clause in inner.clauses):
+        return False
+    if isinstance(inner, MatchConjunction):
+        types = [name for slot in inner.slots for name in _types((slot,) if isinstance(slot, Scan) else ())]
+        if len(types) != len(set(types)):  # one event could be two of its parts
+            return False
+    # Tied by its whole key, or by nothing: then what is known of a key is known of all of its parts.
+    asked = gap.key or ()
+    return len(inner.key) == len(asked) and all(any(value in column for column in inner.key) for value in asked)
+
+
+def staged_scans(inner: PlanNode) -> list[Scan]:
+    """The parts of what a gap forbids, each of which is a stage."""
+    parts = (inner,) if isinstance(inner, Scan) else inner.parts
+    return [part for part in parts if isinstance(part, Scan)]
+
+
+def staged_key(gap: Gap, part: int) -> tuple[Value, ...]:
+    """The values of one part that are the key by which a gap is tied to its sequence."""
+    inner = gap.instance
+    if isinstance(inner, MatchSequence | MatchConjunction):
+        return tuple(next(column[part] for column in inner.key if value in column) for value in gap.key or ())
+    return gap.key or ()
 
 
 def together(needs: Iterable[Needs]) -> tuple[frozenset[str] | None, frozenset[str] | None]:

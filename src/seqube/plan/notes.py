@@ -13,6 +13,7 @@ import difflib
 from collections.abc import Collection, Iterator
 
 from seqube.events import Events, Hierarchy
+from seqube.events.schema import ANY
 from seqube.language.tree import Not, Part, Query, Same, Seq, Type, leaves, walk
 from seqube.plan.physical import ticks
 
@@ -30,7 +31,7 @@ def _missing_types(query: Query, events: Events, hierarchy: Hierarchy | None) ->
         return
     counts = events.statistics.counts
     for name in dict.fromkeys(leaf.name for leaf in leaves(query.pattern)):
-        if not counts.get(name) and not (hierarchy and name in hierarchy):
+        if name != ANY and not counts.get(name) and not (hierarchy and name in hierarchy):
             present = [other for other, count in counts.items() if count]
             near = _near(name, present)
             others = near or sorted(present)[:KNOWN]

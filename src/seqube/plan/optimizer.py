@@ -21,6 +21,7 @@ from math import inf
 
 from seqube.errors import PlanError
 from seqube.events import Hierarchy
+from seqube.language.definitions import spell_out
 from seqube.language.tree import Query
 from seqube.plan.aggregates import AggregatePlan, Aggregation, looked_up
 from seqube.plan.chase import Chase, Estimates, SharedPlan
@@ -74,7 +75,7 @@ def optimize(
 
     Without `shares`, for whoever evaluates every query by itself, nothing is shared.
     """
-    cases = {name: Case(query, hierarchy, measured, shares) for name, query in queries.items()}
+    cases = {name: Case(spell_out(query), hierarchy, measured, shares) for name, query in queries.items()}
     for name, case in cases.items():
         if case.unknown is not None:
             raise PlanError(f"{_the(name)} cannot be evaluated: {case.unknown}")

@@ -103,6 +103,7 @@ def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchP
         order_by=query.order_by,
         skip=query.skip,
         cut_at=cut_at,
+        is_flat=query.returns_all,
     )
 
 

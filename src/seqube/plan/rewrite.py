@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import combinations, pairwise
 
+from seqube.language.definitions import spell_out
 from seqube.language.tree import (
     AllOf,
     Among,
@@ -59,6 +60,7 @@ INVERSE_OP: dict[ComparisonOp, ComparisonOp] = {"=": "!=", "!=": "=", "<": ">=",
 
 def rooted(query: Query) -> Pattern:
     """The pattern with WHERE at its root, rewritten; what the planner works on."""
+    query = spell_out(query)
     pattern = query.pattern
     if query.where:
         if isinstance(pattern, Type):

@@ -17,7 +17,7 @@ Shorthands: `"A -> B -> C"` is a chain; `"A, B -> C, D"` puts A and B (in any or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -91,10 +91,10 @@ class Rule:
         for key, value in reading.fields.items():
             object.__setattr__(self, key, value)
 
-    def _filled(self, params: Params) -> Rule:
+    def _with_events(self, change: Callable[[Vertex], Vertex]) -> Rule:
         rule = copy(self)
-        object.__setattr__(rule, "vertices", tuple(vertex.filled(params) for vertex in self.vertices))
-        object.__setattr__(rule, "consequent", self.consequent.filled(params))
+        object.__setattr__(rule, "vertices", tuple(map(change, self.vertices)))
+        object.__setattr__(rule, "consequent", change(self.consequent))
         return rule
 
     @property
@@ -131,6 +131,23 @@ class Rule:
         if problems:
             raise QueryError([problem for _, problem in problems])
         return within, horizon
+
+
+def _read_definitions(document: Any, places: Mapping[tuple[Any, ...], Any], problems: list[Problem]) -> dict[str, Vertex]:
+    """`define:` of a rule file: names that stand for an event, such as `Big: Trade WHERE price > 9`; one may use an earlier one."""
+    section = document.get("define", {}) if isinstance(document, Mapping) else {}
+    found: dict[str, Vertex] = {}
+    if not isinstance(section, Mapping):
+        problems.append(
+            Problem("'define' is a mapping of names to events", places.get(("define",)), "Big: Trade WHERE price > 1000")
+        )
+        return found
+    for name, text in section.items():
+        try:
+            found[str(name)] = Vertex.read(text, str(name)).expanded(found)
+        except ValueError as error:
+            problems.append(Problem(f"define {name!r}: {error}", places.get(("define", name))))
+    return found
 
 
 def _ticks(window: Window, unit: str, sign: int = 1) -> int:
@@ -181,7 +198,7 @@ class Rules(Sequence[Rule]):
 
     def filled(self, params: Params) -> Rules:
         """The rules with these values for the parameters of their conditions."""
-        return Rules([rule._filled(params) for rule in self]) if params else self
+        return Rules([rule._with_events(lambda vertex: vertex.filled(params)) for rule in self]) if params else self
 
     @classmethod
     def from_text(cls, text: str) -> Rules:
@@ -206,8 +223,10 @@ class Rules(Sequence[Rule]):
             problems.append(Problem("a rule file holds a list called 'rules'", hint="start it with 'rules:' and a list of rules"))
         else:
             entries = listed
-            others = [key for key in document if key != "rules"]
-            problems += [Problem(f"unknown key {key!r}", places.get((key,)), "a rule file holds 'rules' alone") for key in others]
+            others = [key for key in document if key not in ("rules", "define")]
+            hint = "a rule file holds 'rules', and 'define' beside them"
+            problems += [Problem(f"unknown key {key!r}", places.get((key,)), hint) for key in others]
+        defined = _read_definitions(document, places, problems)
         rules: list[Rule] = []
         names: list[tuple[str, Any]] = []
         for number, entry in enumerate(entries):
@@ -219,7 +238,7 @@ class Rules(Sequence[Rule]):
             problems += reading.problems
             names.append((reading.name, places.get((*path, "name"), places.get(path))))
             if not reading.problems:
-                rules.append(Rule._of(reading))
+                rules.append(Rule._of(reading)._with_events(lambda vertex: vertex.expanded(defined)))
         problems += _repeated_names([name for name, _ in names], [place for _, place in names])
         if problems:
             raise QueryError(problems, source)

@@ -8,7 +8,7 @@ or backticks. There is no negation in rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -60,6 +60,17 @@ class Vertex:
             return replace(node, variable=None) if isinstance(node, Attribute) else node
 
         return replace(self, where=write_conjunction(tuple(transform(part, bare) for part in fill(self.condition, params).where)))
+
+    def expanded(self, defined: Mapping[str, Vertex]) -> Vertex:
+        """The same with a defined type written out as the event it stands for."""
+        if self.type not in defined:
+            return self
+        base = defined[self.type]
+        conditions = [where for where in (base.where, self.where) if where is not None]
+        joined = (
+            " AND ".join(f"({where})" for where in conditions) if len(conditions) > 1 else conditions[0] if conditions else None
+        )
+        return replace(self, type=base.type, where=joined)
 
     @classmethod
     def read(cls, text: Any, alias: str = "") -> Vertex:

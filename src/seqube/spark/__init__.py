@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
+from seqube.errors import PlanError
 from seqube.language.parameters import Params
 from seqube.spark.session import session
 
@@ -22,8 +23,17 @@ if TYPE_CHECKING:
     from seqube.predict import Rule, Rules
     from seqube.predict.mining import MiningProgress
     from seqube.spark.batch import ResultFrames
+    from seqube.spark.streaming.workloads import Workload
 
-__all__ = ["explain", "forecast", "funnel", "mine", "quarantine", "register", "run", "session"]
+__all__ = ["Workload", "explain", "forecast", "funnel", "mine", "quarantine", "register", "run", "session"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Workload":
+        raise AttributeError(f"module 'seqube.spark' has no attribute {name!r}")
+    from seqube.spark.streaming.workloads import Workload
+
+    return Workload
 
 
 @overload
@@ -31,7 +41,7 @@ def run(
     query: str | Query,
     events: DataFrame,
     *,
-    type: str = ...,
+    type: str | None = ...,
     time: str = ...,
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
@@ -48,7 +58,7 @@ def run(
     query: Mapping[str, str | Query],
     events: DataFrame,
     *,
-    type: str = ...,
+    type: str | None = ...,
     time: str = ...,
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
@@ -60,12 +70,25 @@ def run(
     limits: Limits | None = ...,
     **named: Unpack[Named],
 ) -> ResultFrames: ...
-@checked
+@overload
 def run(
-    query: str | Query | Mapping[str, str | Query],
+    query: Workload,
     events: DataFrame,
     *,
-    type: str = "type",
+    type: str = ...,
+    time: str = ...,
+    unit: str = ...,
+    hierarchy: Hierarchy | None = ...,
+    lateness: str = ...,
+    limits: Limits | None = ...,
+    **named: Unpack[Named],
+) -> DataFrame: ...
+@checked
+def run(
+    query: str | Query | Mapping[str, str | Query] | Workload,
+    events: DataFrame,
+    *,
+    type: str | None = "type",
     time: str = "ts",
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
@@ -79,7 +102,7 @@ def run(
 ) -> DataFrame | ResultFrames:
     """Run a query, or several by name, over a DataFrame of events; their rows come as a DataFrame each.
 
-    - `query`, `hierarchy`, `strategy`, `params`: as for `seqube.run`.
+    - `query`, `hierarchy`, `strategy`, `params`: as for `seqube.run`; on a stream also a `Workload`, which may change meanwhile.
     - `events`: a DataFrame, batch or streaming, with a column for the type and one for the time.
     - `type`, `time`, `unit`: those columns, and the unit of integer times.
     - `lateness`: on a stream, by how much events may come out of order; results are final when they come.
@@ -97,9 +120,16 @@ def run(
     """
     from seqube.spark import batch, ingest
     from seqube.spark.streaming import stream
+    from seqube.spark.streaming.workloads import Workload
 
     limits = read_limits(limits, named)
     source = ingest.read_source(events, type, time, unit)
+    if isinstance(query, Workload):
+        if not events.isStreaming:
+            raise PlanError("a Workload changes while a stream runs, and this is a batch\n  hint: give its queries, work.queries")
+        if params or ids or strategy != "auto":
+            raise PlanError("a Workload takes no params, ids or strategy\n  hint: its rows have ids; write values into the queries")
+        return stream.watch_changing(query, source, hierarchy, lateness, limits)
     queries = query if isinstance(query, Mapping) else {"": query}
     bound = ingest.bind_all(queries, source, params)
     if events.isStreaming:
@@ -119,7 +149,7 @@ def explain(
     query: str | Query | Mapping[str, str | Query],
     events: DataFrame,
     *,
-    type: str = "type",
+    type: str | None = "type",
     time: str = "ts",
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,

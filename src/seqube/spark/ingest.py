@@ -24,9 +24,10 @@ import pyarrow.compute as pc
 from seqube.errors import DataError, SchemaError, warn
 from seqube.events import Hierarchy, Statistics
 from seqube.events.batch import NO_TYPE
-from seqube.events.schema import TIME, TYPE, UNITS, Schema
+from seqube.events.schema import ANY, TIME, TYPE, UNITS, Schema
 from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE, TEXT_TIME
 from seqube.language import Query, check, parse
+from seqube.language.definitions import spell_out
 from seqube.language.parameters import Params, fill, refuse_unknown
 from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Call, Comparison, IsNull, IsTrue, Literal, Predicate
 from seqube.plan.measured import Measurements
@@ -166,10 +167,15 @@ class EventFrame:
         return self.schema.time_column
 
 
-def read_source(frame: DataFrame, type: str, time: str, unit: str, checks: Sequence[Check] = ()) -> EventFrame:
-    """Check that the columns can hold events, and mark the rows that do not."""
+def read_source(frame: DataFrame, typed: str | None, time: str, unit: str, checks: Sequence[Check] = ()) -> EventFrame:
+    """Check that the columns can hold events, and mark the rows that do not. Without a type column, events are of any type."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    type = typed or TYPE  # noqa: A001
+    if typed is None:
+        if TYPE in frame.columns:
+            raise SchemaError(f"there is a column {TYPE!r}, so its events have types\n  hint: leave out type=None, or rename it")
+        frame = frame.withColumn(TYPE, F.lit(ANY))
     zone = session_zone(frame.sparkSession)
     columns = arrow_columns(frame.schema, zone)
     clash = [name for name in frame.columns if name.startswith("#")]
@@ -343,7 +349,8 @@ def plan_batch(
 def bind_all(queries: Mapping[str, str | Query], source: EventFrame, params: Params | None = None) -> dict[str, Query]:
     """Queries with the values of their parameters, checked against the columns they are for."""
     refuse_unknown(queries.values(), params or {})
-    bound = {name: fill(parse(query) if isinstance(query, str) else query, params or {}) for name, query in queries.items()}
+    given = params or {}
+    bound = {name: spell_out(fill(parse(query) if isinstance(query, str) else query, given)) for name, query in queries.items()}
     for query in bound.values():
         check(query, source.schema)
     return bound

@@ -28,6 +28,7 @@ from seqube.errors import SchemaError
 from seqube.events import Events
 from seqube.events.schema import Schema
 from seqube.language import check, parse
+from seqube.language.definitions import spell_out
 from seqube.language.parameters import refuse_unknown
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import needs_of
@@ -87,7 +88,7 @@ def _function(split_by_query: bool, case_sensitive: bool, zone: str) -> Any:
             raise SchemaError(f"the time column {schema.time_column!r} holds texts\n  hint: CAST it to a timestamp in a sub-query")
         given = _params(params.value if params is not None else {})
         refuse_unknown([query.value], given)
-        bound = parse(query.value, params=given)
+        bound = spell_out(parse(query.value, params=given))
         check(bound, schema)
         planned = prepare(bound, None)
         refuse_in_streams(planned, "the SQL function")

@@ -9,6 +9,7 @@ import numpy as np
 from seqube.engine.aggregates.aggregation import distinct
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.events import Events
+from seqube.events.schema import is_of
 from seqube.plan.sharing import SharingPlan, SlotLabel, SlotPattern
 
 
@@ -32,7 +33,7 @@ class Labels:
         of_type: list[list[int]] = [[] for _ in events.type_names]
         for label, number in self.numbers.items():
             for code, name in enumerate(events.type_names):
-                if name in label.types:
+                if is_of(name, label.types):
                     of_type[code].append(number)
             if self.masks.shape[1]:
                 self.masks[number, self._rows[number]] = True

@@ -21,6 +21,7 @@ from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints, code_columns
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events.batch import Codes
+from seqube.events.schema import is_of
 from seqube.plan.aggregates import EventChain
 
 Numbers = npt.NDArray[Any]  # float64 or uint64, as the ring asks
@@ -138,7 +139,7 @@ def _single(task: Task, chain: EventChain) -> Lanes:
     for rank in sorted({rank for rank, _ in places}):
         scans = [scan for place, scan in places if place == rank]  # several negations may stand at one place
         for code, name in enumerate(events.type_names):
-            if any(name in scan.types for scan in scans):
+            if any(is_of(name, scan.types) for scan in scans):
                 ranks_of[code].append(rank)
         if any(scan.filters for scan in scans):
             masks[rank] = False

@@ -46,6 +46,7 @@ from seqube.engine.predicates import Ints
 from seqube.engine.sequence import LOWEST
 from seqube.engine.snapshots import adapted
 from seqube.events import Events
+from seqube.events.schema import ANY
 from seqube.events.sources import one_chunk
 from seqube.plan.needs import Needs, needs_of
 from seqube.spark.ingest import IDENTITY, INPUT_ORDER, KEY
@@ -57,7 +58,7 @@ FIRST_TAKER = "#first"  # 1 where this query is the first of those a row goes to
 CHUNK_ROWS = 32_768  # small chunks are merged up to this size
 MOST_ROWS = 1 << 20  # of a chunk, however many come at once
 AT_HAND_BYTES = 1 << 30  # of chunks that a worker keeps between calls, and as many of live states
-MARKS = 64  # that a bucket remembers: a state that is further behind is made anew
+KEPT_MARKS = 64  # that a bucket remembers: a state that is further behind is made anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Held:
         """The same, with its own mark."""
         before = self.marks[-1] if self.marks else ""
         mark = hashlib.blake2b((before + json.dumps(self._about)).encode(), digest_size=12).hexdigest()
-        return replace(self, marks=(*self.marks, mark)[-MARKS:])
+        return replace(self, marks=(*self.marks, mark)[-KEPT_MARKS:])
 
     @property
     def n_rows(self) -> int:
@@ -139,7 +140,7 @@ class ChunkRows:
         return np.repeat(begins - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
 
 
-Place = tuple[str, int]  # a query, and a bucket
+BucketPlace = tuple[str, int]  # a query, and a bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,16 +162,16 @@ class AtHand:
 
     def clear(self) -> None:
         self._rows: OrderedDict[str, ChunkRows] = OrderedDict()
-        self._places: dict[Place, frozenset[str]] = {}
+        self._places: dict[BucketPlace, frozenset[str]] = {}
         self._size = 0
-        self._live: OrderedDict[Place, Live] = OrderedDict()
+        self._live: OrderedDict[BucketPlace, Live] = OrderedDict()
 
-    def take_live(self, place: Place, held: Held, schema: pa.Schema) -> Live | None:
+    def take_live(self, place: BucketPlace, held: Held, schema: pa.Schema) -> Live | None:
         """The live state of this place, if the bucket was once in it. It is gone then: whoever goes on with it puts it back."""
         live = self._live.pop(place, None)
         return live if live is not None and live.mark in held.marks and live.schema.equals(schema) else None
 
-    def put_live(self, place: Place, live: Live) -> None:
+    def put_live(self, place: BucketPlace, live: Live) -> None:
         self._live[place] = live
         size = sum(each.state.n_bytes for each in self._live.values())
         while size > self._limit and len(self._live) > 1:
@@ -189,7 +190,7 @@ class AtHand:
         while self._size > self._limit and len(self._rows) > 1:
             self._drop(next(iter(self._rows)))
 
-    def keep(self, place: Place, digests: frozenset[str]) -> None:
+    def keep(self, place: BucketPlace, digests: frozenset[str]) -> None:
         """Let go of what this place (a query and a bucket) had and has no more, whoever dropped it."""
         for digest in self._places.get(place, frozenset()) - digests:
             self._drop(digest)
@@ -310,7 +311,7 @@ class Watch:
         """Whether the operator's live state is worth keeping: it goes on in place, and all that it needs is in the chunks."""
         return not self.needs.by_position and self.needs.period is None and self.wanted.operator.goes_on
 
-    def _live(self, held: Held, store: MutableMapping[int, bytes], place: Place) -> Live:
+    def _live(self, held: Held, store: MutableMapping[int, bytes], place: BucketPlace) -> Live:
         """The operator as it was after the last call: as it was left here and taken further, or made of the chunks."""
         live = AT_HAND.take_live(place, held, self.schema)
         if live is None:
@@ -362,8 +363,8 @@ class Watch:
             starting = self._between(held, low, high, store)
         else:
             types = pa.array(sorted(self.needs.ends), pa.string())
-            starting = []
-            for rows, numbers in due:
+            starting = due if ANY in self.needs.ends else []
+            for rows, numbers in due if ANY not in self.needs.ends else ():
                 names = rows.table.column(self.keeping.schema.type_column).take(pa.array(numbers)).cast(pa.string())
                 starting.append((rows, numbers[pc.is_in(names, types).to_numpy().astype(np.bool_)]))
         starting = [(rows, numbers) for rows, numbers in starting if len(numbers)]
