@@ -53,7 +53,7 @@ class Rejected:
 class Events:
     """Events in time order, with coded types: made once, and used by any number of queries. `len(events)` is their number.
 
-    - `data`: a PyArrow table, batch, reader or dataset, a pandas or polars frame, what else speaks the Arrow stream interface, a path
+    - `data`: a PyArrow table, batch, reader or dataset, a pandas or polars frame, what else speaks Arrow streams, a path
       of CSV, JSON lines or Parquet files, or other `Events`.
     - `type`, `time`: the columns that hold the event type and the time. Where `type` is None every event is of the type ANY, and
       DEFINE gives it kinds.
