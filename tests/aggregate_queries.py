@@ -30,10 +30,11 @@ def with_aggregates(draw: st.DrawFn, base: str, period: str | None = None, durat
         aggregate |= st.builds("{}({}.ts)".format, st.sampled_from(["MIN", "MAX"]), st.sampled_from(variables))
     items = draw(st.lists(aggregate, max_size=3, unique=True))
     lines = [base, "AGG " + ", ".join(["COUNT(*) AS n", *(f"{item} AS a{i}" for i, item in enumerate(items))])]
-    keys = st.builds("{}.{}".format, st.sampled_from(variables), st.sampled_from(["id", "s", "type", "y", "u", "c", "k"]))
+    single = [str(leaf.variable) for leaf in positives(query.pattern) if not leaf.is_list]
+    keys = st.builds("{}.{}".format, st.sampled_from(single or variables), st.sampled_from(["id", "s", "type", "y", "u", "c", "k"]))
     if query.partition_by:
         keys = keys | st.sampled_from(query.partition_by)
-    if draw(st.booleans()):
+    if single and draw(st.booleans()):
         lines.append("GROUP BY " + ", ".join(draw(st.lists(keys, min_size=1, max_size=2, unique=True))))
     if draw(st.integers(0, 3)) == 3:
         lines.append(

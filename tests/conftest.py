@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[SparkSession]:
     from seqube.spark import session
 
-    shared = session("seqube-tests")
+    shared = session("seqube-tests", **{"spark.sql.shuffle.partitions": 3})  # tasks of a few rows: more of them only take longer
     yield shared
     shared.stop()
 

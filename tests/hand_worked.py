@@ -310,6 +310,7 @@ REPETITIONS = [
     ("SEQ(B+ b) WHERE b.id = PREV(b.id) + 1 WITHIN 10", "B1:1 B2:2 B3:4", ["[B1]", "[B2]", "[B3]", "[B1 B2]"]),
     # values of a list
     ("SEQ(A, B* b) WHERE COUNT(b) < 2 WITHIN 10", "A1 B2 B3", ["A1 []", "A1 [B2]", "A1 [B3]"]),
+    ("SEQ(A, B? b) WHERE COUNT(b) = 1 WITHIN 10", "A1 B2", ["A1 B2"]),
     ("SEQ(B+ b) WHERE SUM(b.id) = 3 WITHIN 10", "B1:1 B2:2 B3:3 B4:-", ["[B1 B2]", "[B1 B2 B4]", "[B3]", "[B3 B4]"]),
     ("SEQ(B{2} b) WHERE FIRST(b.id) > LAST(b.id) WITHIN 10", "B1:2 B2:1 B3:3", ["[B1 B2]"]),
     ("SEQ(B{2} b) WHERE MAX(b.id) - MIN(b.id) > 1 AND AVG(b.id) = 2 WITHIN 10", "B1:1 B2:2 B3:3", ["[B1 B3]"]),

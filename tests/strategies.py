@@ -208,10 +208,13 @@ def queries(
     period: str | None = None,
     durations: bool = True,
     repeats: bool = False,
+    clauses: Sequence[str] = (),
 ) -> str:
     """The text of a valid query. `counted` asks for (or excludes) tuple-count windows, `words` names the operators to use.
 
     Times are integers (in ms), or points in time that are some `period`s apart. `durations` excludes the column of these.
+
+    `repeats` adds quantifiers, and `clauses` names further clauses to write.
 
     Without `predicates` (and partitions) the structure alone decides, and far more of the matches live or die by their negations.
     """
@@ -228,6 +231,17 @@ def queries(
     if predicates and draw(st.integers(0, 4)) == 4:
         lines.append("PARTITION BY " + draw(st.sampled_from(PARTITIONS)))
     lines.append("WITHIN " + draw(windows(counted, period)))
+    if "ORDER BY" in clauses:
+        lines.append(
+            "ORDER BY " + ", ".join(draw(st.lists(st.sampled_from(["x", "s", "f", "y", "c"]), min_size=1, max_size=2, unique=True)))
+        )
+    if "SKIP" in clauses:
+        lines.append(
+            "SKIP "
+            + draw(st.sampled_from(["PAST LAST", "TO NEXT", *(f"TO {w} {v}" for v in positives for w in ("FIRST", "LAST"))]))
+        )
+    if "KEEP PARTIAL" in clauses:
+        lines.append("KEEP PARTIAL")
     if returns:
         items = draw(st.lists(_values(positives, about), min_size=1, max_size=3))
         lines.append("RETURN " + ", ".join(f"{item} AS r{i}" for i, item in enumerate(items)))

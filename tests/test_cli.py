@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +17,9 @@ import pytest
 import seqube as sq
 from seqube import cli
 from seqube.generate import generate
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EVENTS = """\
 ts,type,id,note
@@ -456,11 +459,11 @@ def test_version(seqube: Command) -> None:
     assert seqube("--version").out == f"seqube {sq.__version__}\n"
 
 
-def test_the_tour_runs_through() -> None:
-    done = subprocess.run([sys.executable, "-m", "seqube", "demo"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "matches in 1,000,000 events" in done.stdout
-    assert "there is no variable 'x'" in done.stdout
+def test_the_tour_runs_through(spark: SparkSession, seqube: Command) -> None:
+    done = seqube("demo")
+    assert done.code == 0, done.err
+    assert "matches in 1,000,000 events" in done.out
+    assert "there is no variable 'x'" in done.out
 
 
 # ---------------------------------------------------------------- a first day

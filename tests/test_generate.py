@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from seqube.errors import DataError
-from seqube.generate import KINDS, TICKERS, generate, hierarchy
+from seqube.generate import KINDS_OF_DATA, TICKERS, generate, hierarchy
 
 # The same bytes on every machine and every supported Python: a changed digest is a changed data set.
 DIGESTS = {
@@ -26,7 +26,7 @@ def digest(table: pa.Table) -> str:
     return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS_OF_DATA)
 def test_the_same_seed_gives_the_same_events(kind: str) -> None:
     table = generate(kind, 5_000, seed=7)
     assert table.equals(generate(kind, 5_000, seed=7))
@@ -34,7 +34,7 @@ def test_the_same_seed_gives_the_same_events(kind: str) -> None:
     assert digest(table) == DIGESTS[kind]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS_OF_DATA)
 @pytest.mark.parametrize("n", [0, 1, 31, 1_000])
 def test_as_many_as_asked_for_in_time_order(kind: str, n: int) -> None:
     table = generate(kind, n, seed=1)

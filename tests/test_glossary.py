@@ -118,13 +118,21 @@ def public_names() -> dict[str, list[str]]:
     return found
 
 
-DOORS = {"check", "explain", "explore", "forecast", "generate", "mine", "register", "run"}  # one verb, at several public doors
+DOORS = {
+    "check",
+    "explain",
+    "explore",
+    "forecast",
+    "funnel",
+    "generate",
+    "mine",
+    "register",
+    "run",
+}  # one verb, at several public doors
 SAME = {"Cuboid", "Floats", "Ints", "Mask", "walk"}  # one meaning, in several packages
 # What the engine's loops, the page and the command line call so each for themselves, and what is still to be named apart.
 APART = {
-    "BEGIN", "END", "ENDINGS", "FEW", "HIT", "KINDS", "Kind", "MAX_DEPTH", "MISS", "MODES", "NEXT", "OPEN", "PIECE",
-    "PLACES", "Pieces", "ROWS_SHOWN", "SAMPLE", "SHOWN_ROWS", "STRATEGIES", "State", "Strategy", "VIEWS", "Value", "bind",
-    "gather", "holds", "plain", "plus", "show", "write",
+    "BEGIN", "END", "Kind", "MODES", "NEXT", "PIECE", "State", "bind", "gather", "holds", "plus", "write",
 }  # fmt: skip
 
 

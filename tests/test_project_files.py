@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +68,37 @@ def test_no_test_is_imported_by_another() -> None:
         for line in re.findall(r"^ *(?:from|import) +[\w.]*\btest_\w+.*$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     }
     assert not borrowed
+
+
+# ---------------------------------------------------------------- how long things are
+
+
+def sources() -> list[Path]:
+    return sorted((ROOT / "src" / "seqube").rglob("*.py"))
+
+
+def length_of(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def test_the_story_is_on_a_screen_and_a_half() -> None:
+    assert length_of(ROOT / "src" / "seqube" / "query.py") <= 150
+
+
+def test_no_function_is_too_long() -> None:
+    """Kernels aside, which are one loop."""
+    long = {}
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+                length = node.end_lineno - node.lineno + 1
+                kernels = {name.id for name in node.decorator_list if isinstance(name, ast.Name)} & {"kernel", "kernel_part"}
+                if length > 80 and not kernels:
+                    long[f"{path.name}: {node.name}"] = length
+    assert long == {}
+
+
+def test_no_two_test_modules_have_one_name() -> None:
+    """Folders of tests are no packages: of two modules of one name only the first would be found."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert [name for name, times in Counter(names).items() if times > 1] == []

@@ -206,11 +206,11 @@ def latency(
         return found
 
     def shared(strategy: str) -> int:
-        matcher, found = SharedMatcher(hierarchy, strategy), 0
-        state = matcher.start(bound)
+        matcher, found = SharedMatcher(bound, hierarchy, strategy), 0
+        state = matcher.start()
         for piece in pieces:
             state, tables = matcher.step(state, piece)
-            found += sum(map(len, tables.values()))
+            found += sum(map(len, (tables or {}).values()))
         return found
 
     contenders: dict[str, Callable[[], int]] = {"one matcher for each": apart}

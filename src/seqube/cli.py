@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.progress import Progress
 
+from seqube.engine.jsonable import plain
 from seqube.engine.limits import LIMITS, Limits
 from seqube.errors import DataError, LimitError, PlanError, QueryError, SequbeError, SequbeWarning
-from seqube.output import Format, err, note, out, places_for, plain, print_json, print_table, show, write
+from seqube.output import Format, err, note, out, places_for, print_json, print_table, show, write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from seqube.spark.ingest import EventFrame
 
 FAILED, WRONG = 1, 2
-SHOWN_ROWS = 20
+PRINTED_ROWS = 20
 REJECTED = "_rejected"
 
 program = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -105,7 +106,7 @@ Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A set
 Param = Annotated[
     list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A value for :NAME; may be given more than once.")
 ]
-Strategy = Annotated[str, typer.Option(help="How to evaluate; auto takes the cheapest.")]
+StrategyName = Annotated[str, typer.Option(help="How to evaluate; auto takes the cheapest.")]
 
 
 Settings = dict[str, str]
@@ -162,7 +163,7 @@ def run(
     file_format: Annotated[
         Format | None, typer.Option("--format", help="What --out writes, parquet unless given; without --out, what is printed.")
     ] = None,
-    strategy: Strategy = "auto",
+    strategy: StrategyName = "auto",
     param: Param = None,
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows of each result.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -217,7 +218,7 @@ def run(
             n_rows = found.totals[name] if limit is None else min(limit, found.totals[name])
             out.print(f"{name}: {n_rows:,} rows in {places[name]}", highlight=False, soft_wrap=True, markup=False)
         else:
-            show(name, table.slice(0, SHOWN_ROWS if limit is None else limit), found.totals[name])
+            show(name, table.slice(0, PRINTED_ROWS if limit is None else limit), found.totals[name])
 
 
 @dataclass(frozen=True)
@@ -317,7 +318,7 @@ def _run_on_spark(
     totals: dict[str, int] = {}
     tables: dict[str, pa.Table] = {}
     with err.status(f"Matching {n_events:,} events"), spark_errors(events):
-        plans = ingest.plan_all_over(queries, source, concepts, strategy)
+        plans = ingest.plan_batch(queries, source, concepts, strategy)
         found = batch.find(plans, source, limits=limits)
         for name in queries:
             totals[name], tables[name] = _take(found[name], places.get(name), limit, None)
@@ -343,7 +344,7 @@ def explain(
     time_column: TimeColumn = "ts",
     unit: Unit = "ms",
     hierarchy: HierarchyPath = None,
-    strategy: Strategy = "auto",
+    strategy: StrategyName = "auto",
     param: Param = None,
     on_spark: Annotated[bool, typer.Option("--spark", help="How Spark splits it, and what is pushed to the files.")] = False,
     master: Master = None,
@@ -383,7 +384,7 @@ def forecast(
         Path | None, typer.Option("--out", metavar="DIR", help="Write predictions, outcomes and quality there.")
     ] = None,
     file_format: Annotated[Format, typer.Option("--format", help="The kind of file that --out writes.")] = Format.parquet,
-    strategy: Strategy = "auto",
+    strategy: StrategyName = "auto",
     param: Param = None,
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many predictions.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -426,8 +427,8 @@ def forecast(
         print_json({"events": len(stream), "count": n_predictions} | {name: plain(tables[name].to_pylist()) for name in shown})
         return
     if folder is None:
-        show("predictions", tables["predictions"].slice(0, SHOWN_ROWS if limit is None else limit), n_predictions)
-    show("quality", forecasts.quality.slice(0, SHOWN_ROWS), forecasts.quality.num_rows)
+        show("predictions", tables["predictions"].slice(0, PRINTED_ROWS if limit is None else limit), n_predictions)
+    show("quality", forecasts.quality.slice(0, PRINTED_ROWS), forecasts.quality.num_rows)
 
 
 def _forecast_on_spark(
@@ -448,7 +449,7 @@ def _forecast_on_spark(
     source, n_events, reasons, _ = _read_on_spark(settings, events, type_column, time_column, unit)
     with err.status(f"Predicting over {n_events:,} events"), spark_errors(events):
         frame = forecasting.forecast(rules, source, concepts, strategy, limits=LIMITS)
-        n_predictions, shown = _take(frame, place, limit, SHOWN_ROWS if limit is None else None)
+        n_predictions, shown = _take(frame, place, limit, PRINTED_ROWS if limit is None else None)
     return _Found(n_events, reasons, {"predictions": n_predictions}, {"predictions": shown}, {}, {})
 
 
@@ -462,7 +463,7 @@ def watch(
     time_column: TimeColumn = "ts",
     unit: Unit = "ms",
     hierarchy: HierarchyPath = None,
-    strategy: Strategy = "auto",
+    strategy: StrategyName = "auto",
 ) -> None:
     """Read events as JSON lines, and print what queries find as JSON lines, when it is final. Ctrl-C ends it."""
     import seqube as sq
@@ -520,6 +521,43 @@ def mine(
 
 
 @program.command()
+def funnel(
+    steps: Annotated[list[str], typer.Argument(metavar="STEP...", help="Event types, in order.")],
+    events: EventsPath,
+    by: Annotated[list[str], typer.Option(metavar="COL", help="Whose events they are; may be given more than once.")],
+    within: Annotated[str, typer.Option(metavar="D", help="How long all steps may take: 30 min, 2 days, ...")],
+    mode: Annotated[
+        str, typer.Option(help="next: the first event that fits; strict: consecutive events; any: some way through.")
+    ] = "next",
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="N=TYPE", help="What must not occur before step N; may be given more than once.")
+    ] = None,
+    breakdown: Annotated[str | None, typer.Option(metavar="COL", help="A funnel for each of its values at the first step.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    type_column: TypeColumn = "type",
+    time_column: TimeColumn = "ts",
+    unit: Unit = "ms",
+    hierarchy: HierarchyPath = None,
+) -> None:
+    """Count how many keys got how far through some steps, and how long they took."""
+    import seqube as sq
+
+    excluded: dict[int, list[str]] = {}
+    for item in without or ():
+        number, _, name = item.partition("=")
+        if not number.isdecimal() or not name:
+            raise PlanError(f"--without {item!r} is not a step and a type\n  hint: --without 2=logout")
+        excluded.setdefault(int(number), []).append(name)
+    columns: dict[str, Any] = {"type": type_column, "time": time_column, "unit": unit, "hierarchy": _read_hierarchy(hierarchy)}
+    with err.status("Reading events"):
+        found = sq.funnel(events, steps, by=by, within=within, mode=mode, without=excluded, breakdown=breakdown, **columns)
+    if as_json:
+        print_json({"funnel": plain(found.table.to_pylist())})
+    else:
+        show("funnel", found.table, len(found))
+
+
+@program.command()
 def generate(
     kind: Annotated[str, typer.Argument(metavar="stock|hospital|transit|traffic")],
     path: Annotated[Path, typer.Option("--out", metavar="FILE", help="Its ending says which kind: .parquet, .csv or .json.")],
@@ -527,11 +565,11 @@ def generate(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same events.")] = 0,
 ) -> None:
     """Write generated events to a file."""
-    from seqube.generate import KINDS
+    from seqube.generate import KINDS_OF_DATA
     from seqube.generate import generate as draw
 
-    if kind not in KINDS:
-        raise typer.BadParameter(f"{kind!r} is none of {', '.join(KINDS)}")
+    if kind not in KINDS_OF_DATA:
+        raise typer.BadParameter(f"{kind!r} is none of {', '.join(KINDS_OF_DATA)}")
     if path.suffix[1:] not in set(Format):
         raise typer.BadParameter(f"the ending of {path.name!r} is none of {', '.join(Format)}", param_hint="--out")
     write(draw(kind, n, seed), path)
@@ -558,6 +596,7 @@ def pipeline(
 ) -> None:
     """Run a declared pipeline on Spark: source, checks, queries, sinks. A stream goes on where it stopped; Ctrl-C stops it."""
     import seqube.spark as sqs
+    from seqube.spark.streaming.changes import WorkloadChange
     from seqube.spark.streaming.declaration import read_declaration
     from seqube.spark.streaming.pipeline import Counts, run_once, run_stream
 
@@ -567,9 +606,12 @@ def pipeline(
         if not as_json:
             err.print(f"batch {number}: {_counted(counts)}", highlight=False, soft_wrap=True, markup=False)
 
+    def tell(change: WorkloadChange) -> None:
+        note(f"{path}: {change}")
+
     with err.status(f"Running {path}; Ctrl-C stops it"):
         sqs.session(**settings)  # the session that the pipeline finds
-        counts = run_once(declared) if once else run_stream(declared, report)
+        counts = run_once(declared) if once else run_stream(declared, report, tell=tell)
     if as_json:
         print_json(asdict(counts))
     else:

@@ -177,13 +177,13 @@ def warn(note: str) -> None:
     warnings.warn(note, SequbeWarning, stacklevel=depth)
 
 
-def nearest(name: str, candidates: Iterable[str]) -> str | None:
+def nearest(name: str, candidates: Iterable[str], likeness: float = 0.6) -> str | None:
     """The candidate that `name` was probably meant to be, or None; a difference in case alone always counts as near."""
     names = sorted(set(candidates))
     for candidate in names:
         if candidate.casefold() == name.casefold():
             return candidate
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=likeness)
     return close[0] if close else None
 
 

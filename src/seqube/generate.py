@@ -24,7 +24,7 @@ TICKERS = (
 )
 CARE_STEPS = ("Recycle", "Wash", "Sharpen", "Disinfect", "Check", "Operate")
 CITIES = ("G", "A", "D", "T")  # Galveston, Austin, Dallas, Tulsa
-PLACES = ("BusStation", "Hospital", "Shelter")
+FACILITIES = ("BusStation", "Hospital", "Shelter")
 FLOWS = ("Free", "Dense", "Slow", "Jam")
 
 SECOND_US = 1_000_000
@@ -40,8 +40,8 @@ _HIERARCHIES: dict[str, dict[str, Any]] = {
         "Internet": ["IPIX", "ORCL", "YHOO", "AMZN", "EBAY"],
     },
     "transit": {
-        "TX": {city: [city + place for place in PLACES] for city in CITIES[:3]},
-        "OK": {CITIES[3]: [CITIES[3] + place for place in PLACES]},
+        "TX": {city: [city + place for place in FACILITIES] for city in CITIES[:3]},
+        "OK": {CITIES[3]: [CITIES[3] + place for place in FACILITIES]},
     },
     "traffic": {"Flowing": ["Free", "Dense"], "Congested": ["Slow", "Jam"]},
 }
@@ -117,7 +117,7 @@ def _hospital(n: int, rng: np.random.Generator) -> pa.Table:
 
 def _transit(n: int, rng: np.random.Generator) -> pa.Table:
     """Travellers on their way from the coast inland: from city to city, in each past a bus station, a hospital or a shelter."""
-    names = tuple(city + place for city in CITIES for place in PLACES)
+    names = tuple(city + place for city in CITIES for place in FACILITIES)
     n_stops = len(names)
     n_travellers = n // 4 + 50
     starts_us = np.cumsum(rng.integers(10, 300, n_travellers)) * SECOND_US
@@ -187,7 +187,7 @@ _KINDS: dict[str, Callable[[int, np.random.Generator], pa.Table]] = {
     "transit": _transit,
     "traffic": _traffic,
 }
-KINDS = tuple(_KINDS)
+KINDS_OF_DATA = tuple(_KINDS)
 
 
 def _names(names: tuple[str, ...], codes: Ints) -> pa.Array:

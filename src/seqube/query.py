@@ -10,7 +10,6 @@ explain  plan, statistics -> its reasons   plan
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from seqube.arguments import checked
@@ -23,46 +22,33 @@ from seqube.language.parameters import Params, fill, refuse_unknown
 from seqube.language.spelling import check_types
 from seqube.plan.explain import Explanation, explain_workload
 from seqube.plan.needs import Plan
-from seqube.plan.notes import notes_on
 from seqube.plan.optimizer import ALONE, WorkloadPlan, optimize
 
 if TYPE_CHECKING:
     from seqube.engine.results import Result, Results
 
-Workload = Mapping[str, str | Query]
+QueriesByName = Mapping[str, str | Query]
+
+
+class Options(Named, total=False):
+    """What `run` takes by name."""
+
+    type: str | None
+    time: str
+    unit: str
+    hierarchy: Hierarchy | None
+    strategy: str
+    params: Params | None
+    limits: Limits | None
 
 
 @overload
-def run(
-    query: str | Query,
-    events: Any,
-    *,
-    type: str | None = ...,
-    time: str = ...,
-    unit: str = ...,
-    hierarchy: Hierarchy | None = ...,
-    strategy: str = ...,
-    params: Params | None = ...,
-    limits: Limits | None = ...,
-    **named: Unpack[Named],
-) -> Result: ...
+def run(query: str | Query, events: Any, **options: Unpack[Options]) -> Result: ...
 @overload
-def run(
-    query: Workload,
-    events: Any,
-    *,
-    type: str | None = ...,
-    time: str = ...,
-    unit: str = ...,
-    hierarchy: Hierarchy | None = ...,
-    strategy: str = ...,
-    params: Params | None = ...,
-    limits: Limits | None = ...,
-    **named: Unpack[Named],
-) -> Results: ...
+def run(query: QueriesByName, events: Any, **options: Unpack[Options]) -> Results: ...
 @checked
 def run(
-    query: str | Query | Workload,
+    query: str | Query | QueriesByName,
     events: Any,
     *,
     type: str | None = "type",
@@ -101,7 +87,7 @@ def run(
 
 @checked
 def explain(
-    query: str | Query | Workload,
+    query: str | Query | QueriesByName,
     events: Any = None,
     *,
     type: str | None = "type",
@@ -129,7 +115,7 @@ def explain(
 
 
 def plan(
-    query: str | Query | Workload,
+    query: str | Query | QueriesByName,
     events: Events | None,
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
@@ -141,10 +127,9 @@ def plan(
     queries = {name: bind(text, events, hierarchy, params) for name, text in by_name.items()}
     if events is None:
         return optimize(queries, hierarchy, None, strategy)
-    from seqube.engine.workload import measure
+    from seqube.engine.workload import plan_measured
 
-    notes = {name: notes_on(bound, events, hierarchy) for name, bound in queries.items()}
-    return replace(optimize(queries, hierarchy, measure(queries, events, hierarchy), strategy), notes=notes)
+    return plan_measured(queries, events, hierarchy, strategy)
 
 
 def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, strategy: str = "auto") -> Plan:

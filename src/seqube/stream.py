@@ -13,37 +13,45 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from threading import RLock
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 import numpy as np
 import pyarrow as pa
 
+from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
+from seqube.engine.operator import Operator
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import seal, unseal
-from seqube.engine.standing import StandingQueries
+from seqube.engine.standing import Asked, StandingQueries
 from seqube.engine.workload import measure
 from seqube.errors import DataError, PlanError
-from seqube.events import Events, Hierarchy, Rejected
+from seqube.events import Events, Hierarchy, Rejected, Schema
 from seqube.events.buffer import EventBuffer
 from seqube.events.intake import Declared, Intake, read_columns
-from seqube.events.schema import TIME, TYPE, value_type
+from seqube.events.rows import MISFITS
+from seqube.events.schema import TIME, TYPE, is_moment, is_text, value_type
 from seqube.events.times import read_times
 from seqube.language import Query
+from seqube.language.parameters import Params, refuse_unknown
 from seqube.language.tree import Window, columns_of
 from seqube.plan.optimizer import AUTO
 from seqube.plan.physical import ticks
+from seqube.predict.forecasts import Forecaster, find_halo, read_rules
 from seqube.predict.outcomes import write_times
-from seqube.predict.ruletext import read_length, write_length
+from seqube.predict.rules import Rule, Rules
+from seqube.predict.ruletext import read_condition, read_length, write_length
 from seqube.query import bind
 
 LAYOUT = 1  # of the bytes that `save` writes
 FACTS = b"seqube stream"
+FORECASTS = "forecasts"
 QUERY = "query"  # the name of a query that was given alone, as in a file
 CLOSED = "it was closed\n  hint: make another one"
 MEASURED = 1_000  # events of a first push that say something about the stream
@@ -68,7 +76,7 @@ class QueryStats:
     """How one query of a stream is doing. Times are those of the time column; `lag` is in its ticks."""
 
     kept: int  # events that its operator remembers
-    n_bytes: int  # of its state, as it is saved
+    n_bytes: int  # of its state
     rows: int  # that have come out
     lag: int  # from what is decided to the newest event
     since: Any  # its answers are whole from this time on; None: from the beginning, or (where it is not whole) not known
@@ -108,6 +116,7 @@ class Stream:
     """A running stream and its queries: push events as they come, and get what is final, each row once.
 
     - `queries`: a text, a parsed `Query`, or a mapping from names to these; one without a name is called "query".
+    - `rules`: rules, as for `forecast`; their predictions come under the name "forecasts".
     - `hierarchy`: the concepts above the event types, a `Hierarchy`.
     - `lateness`: by how much events may come out of order: "5 s", or a number in the unit of the time column. They wait that long.
     - `type`, `time`, `unit`: the columns with the type and the time, and the unit of integer times.
@@ -115,7 +124,7 @@ class Stream:
       push decides; dictionaries may bring more columns later.
     - `keep`: how long events are kept for queries that are added later: "1 h". As long as the longest window of the queries that
       return matches, unless it is given; the last 10,000 events in any case.
-    - `strategy`: how to evaluate, as for `run`.
+    - `strategy`, `params`: how to evaluate, and values for the parameters of queries (`:limit`), as for `run`.
     - `limits`, `named`: what a query may use at each push, as for `run`.
 
     Any thread may call any method: one works, the others wait. `late` and `rejected` are about the last push, whoever made it.
@@ -128,10 +137,12 @@ class Stream:
     [{'card': 1}]
     """
 
+    @checked
     def __init__(
         self,
         queries: str | Query | Mapping[str, str | Query] | None = None,
         *,
+        rules: Rules | Rule | Iterable[Rule] | Mapping[str, Any] | str | Path | None = None,
         hierarchy: Hierarchy | None = None,
         lateness: int | str = 0,
         type: str = "type",
@@ -140,6 +151,7 @@ class Stream:
         columns: Declared | None = None,
         keep: int | str | None = None,
         strategy: str = "auto",
+        params: Params | None = None,
         limits: Limits | None = None,
         **named: Unpack[Named],
     ) -> None:
@@ -150,8 +162,13 @@ class Stream:
         self._keep = None if keep is None else _length("keep", keep)
         self._intake = Intake(type, time, unit, read_columns(columns))
         by_name = {} if queries is None else queries if isinstance(queries, Mapping) else {QUERY: queries}
-        parsed = {_name(name): bind(query, None) for name, query in by_name.items()}
-        self._standing = StandingQueries(parsed, hierarchy, strategy, read_limits(limits, named))
+        refuse_unknown(by_name.values(), params or {})
+        parsed = {_name(name): bind(query, None, params=params) for name, query in by_name.items()}
+        self._rules = None if rules is None else read_rules(rules)
+        asked = {FORECASTS: Asked(self._forecaster, self._halo)} if self._rules is not None else {}
+        if asked.keys() & parsed.keys():
+            raise PlanError(f"{FORECASTS!r} is the name of what rules predict\n  hint: give that query another one")
+        self._standing = StandingQueries(parsed, hierarchy, strategy, read_limits(limits, named), asked)
         self._waiting = EventBuffer()
         self._delay = 0  # the lateness in ticks, once these are known
         self._newest = self._watermark = LOWEST
@@ -229,17 +246,20 @@ class Stream:
         with self._lock:
             return dict(self._standing.queries)
 
+    @checked
     @_alone
-    def add(self, name: str, query: str | Query) -> Any:
+    def add(self, name: str, query: str | Query, params: Params | None = None) -> Any:
         """Add a query to the running stream; it sees the events that are still kept, and reports what is final from now on.
 
         It gives the time from which on its answers are whole, None if they are so already; `stats` knows it too.
 
         - `name`, `query`: another name, and a text or a parsed `Query`.
+        - `params`: values for its parameters.
         """
-        self._standing.add(_name(name), bind(query, None))
+        self._standing.add(_name(name), self._bound(query, params))
         return self._whole_from(name)
 
+    @checked
     @_alone
     def remove(self, name: str) -> None:
         """Remove a query; what it had not reported is not reported any more.
@@ -248,16 +268,18 @@ class Stream:
         """
         self._standing.remove(name)
 
+    @checked
     @_alone
-    def replace(self, name: str, query: str | Query) -> Any:
+    def replace(self, name: str, query: str | Query, params: Params | None = None) -> Any:
         """Let another query answer under this name as soon as it is whole: from the time on that this gives; None if that is now.
 
         Until the watermark has come to that time the old one answers; what is final then was reported by it, and the rest comes
         from the new one.
 
         - `name`, `query`: the name, and the new text or parsed `Query`.
+        - `params`: values for its parameters.
         """
-        self._standing.replace(name, bind(query, None))
+        self._standing.replace(name, self._bound(query, params))
         return self._whole_from(name)
 
     # ------------------------------------------------------------ looking
@@ -274,7 +296,7 @@ class Stream:
 
     @property
     def stats(self) -> StreamStats:
-        """How the stream and each query are doing. The sizes of states are measured when this is asked for."""
+        """How the stream and each query are doing."""
         with self._lock:
             standing, schema = self._standing, self._intake.schema
             unseen = () if schema is None else tuple(field.name for field in schema.columns if pa.types.is_null(field.type))
@@ -295,8 +317,8 @@ class Stream:
         state = reporting.state
         latest = newcomer or reporting
         return QueryStats(
-            kept=len(state.events) if reporting.has_begun and state.events is not None else 0,
-            n_bytes=len(reporting.to_bytes() or b""),
+            kept=state.n_kept if reporting.has_begun else 0,
+            n_bytes=state.n_bytes if reporting.has_begun else 0,
             rows=reporting.n_rows.get(name, 0),
             lag=max(0, self._newest - self._watermark),
             since=self._shown(latest.since),
@@ -321,6 +343,7 @@ class Stream:
             "newest": self._newest,
             "watermark": self._watermark,
             "begun": schema is not None,
+            "rules": None if self._rules is None else self._rules.to_dict(),
             **self._standing.facts(),
         }
         states = pa.table({"state": pa.array([each.to_bytes() for each in self._standing.everyone], pa.binary())})
@@ -350,6 +373,7 @@ class Stream:
         kind, moment, unit = facts["columns"]
         stream = cls(
             facts["queries"],
+            rules=facts["rules"],
             hierarchy=None if facts["hierarchy"] is None else Hierarchy(facts["hierarchy"]),
             lateness=facts["lateness"],
             type=kind,
@@ -370,6 +394,17 @@ class Stream:
             stream._standing.restore(facts, states.column("state").to_pylist(), pieces[0].schema, pieces[1])
         return stream
 
+    # ------------------------------------------------------------ rules
+
+    def _forecaster(self, schema: Schema) -> Operator[Any, pa.Table]:
+        assert self._rules is not None
+        return Forecaster(self._rules, schema, self._standing.hierarchy)
+
+    def _halo(self, unit: str) -> int:
+        """How far predictions look back: a predicate window is closed on both sides."""
+        assert self._rules is not None
+        return find_halo(self._rules, unit) + 1
+
     # ------------------------------------------------------------ how time passes
 
     def _begin(self, events: Events) -> None:
@@ -388,6 +423,9 @@ class Stream:
     def _named_columns(self) -> list[str]:
         """The columns that queries name; `type` and `ts` are always there."""
         named = frozenset[str]().union(*map(columns_of, self._standing.queries.values()))
+        for rule in self._rules or ():
+            conditions = [read_condition(part.type, part.where) for part in (*rule.vertices, rule.consequent) if part.where]
+            named = named.union(rule.partition_by, *map(columns_of, conditions))
         return sorted(named - {TYPE, TIME})
 
     def _put_late_aside(self, events: Events) -> Events:
@@ -436,14 +474,15 @@ class Stream:
         schema = self._intake.schema
         if schema is None:
             raise DataError("advance: the stream has not begun, so nobody knows what its times are\n  hint: push events first")
-        is_moment = schema[TIME] == "time"
+        has_moments = schema[TIME] == "time"
         try:
             column = pa.array([time])
-            clock = read_times(column) if not isinstance(time, bool) and time is not None else None
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            is_time = (is_text(column.type) or is_moment(column.type)) if has_moments else pa.types.is_int64(column.type)
+            clock = read_times(column) if is_time else None
+        except MISFITS:
             clock = None
-        if clock is None or clock.faults or (clock.column.type != pa.int64()) != is_moment:
-            wanted = "a datetime or an ISO 8601 text" if is_moment else f"a whole number of {schema.unit}"
+        if clock is None or clock.faults or is_moment(clock.column.type) != has_moments:
+            wanted = "a datetime or an ISO 8601 text" if has_moments else f"a whole number of {schema.unit}"
             raise DataError(f"advance: {time!r} is no time of this stream\n  hint: its times are written as {wanted}")
         return int(clock.times[0])
 
@@ -453,6 +492,11 @@ class Stream:
         if tick is None or schema is None or not LOWEST < tick < HIGHEST:
             return None
         return write_times(np.array([tick]), value_type(schema.columns.field(schema.time_column).type))[0].as_py()
+
+    @staticmethod
+    def _bound(query: str | Query, params: Params | None) -> Query:
+        refuse_unknown([query], params or {})
+        return bind(query, None, params=params)
 
     def _whole_from(self, name: str) -> Any:
         reporting, newcomer = self._standing.at_work(name)

@@ -34,9 +34,9 @@ class Collected:
     def __init__(self) -> None:
         self.rows: dict[str, list[dict[str, Any]]] = {}
 
-    def take(self, step: tuple[SharedState, dict[str, pa.Table]]) -> SharedState:
+    def take(self, step: tuple[SharedState, dict[str, pa.Table] | None]) -> SharedState:
         state, tables = step
-        for name, found in tables.items():
+        for name, found in (tables or {}).items():
             self.rows.setdefault(name, []).extend(rows(found))
         return state
 
@@ -47,10 +47,15 @@ def test_any_cutting_and_any_switching(data: st.DataObject, tree: Any, events: l
     texts = data.draw(workloads(tree, counted=data.draw(st.sampled_from([False, False, False, True]))))
     show("\n".join(texts.values()), events, tree)
     stream, found = Events(table(events)), Collected()
-    matcher = SharedMatcher(sq.Hierarchy.from_dict(tree) if tree else None, strategy)
-    state = matcher.start({name: parse(text) for name, text in texts.items()})
+    queries = {name: parse(text) for name, text in texts.items()}
+    matcher = SharedMatcher(queries, sq.Hierarchy.from_dict(tree) if tree else None, strategy)
+    state = matcher.start()
     for start, stop in data.draw(cuts(len(events))):
         state = found.take(matcher.step(state, stream.slice(start, stop)))
+        if stop < len(events) and data.draw(st.booleans()):
+            state = found.take(matcher.step(state, None, watermark=int(stream.times[stop])))
+        if data.draw(st.booleans()):
+            state = matcher.restore(state.to_bytes())
         if data.draw(st.booleans()):
             other = data.draw(st.sampled_from(names("shared matches")))
             state = matcher.switch(state, state.optimizer.plan(other, state.pace.estimates("ms")))
@@ -66,9 +71,10 @@ def test_queries_come_and_go(data: st.DataObject, tree: Any, events: list[oracle
     texts = data.draw(workloads(tree))
     show("\n".join(texts.values()), events, tree)
     stream, found = Events(table(events)), Collected()
-    matcher = SharedMatcher(sq.Hierarchy.from_dict(tree) if tree else None)
+    concepts = sq.Hierarchy.from_dict(tree) if tree else None
     came = {"q0": 0, "q1": 0}
-    state = matcher.start({name: parse(texts[name]) for name in came})
+    matcher = SharedMatcher({name: parse(texts[name]) for name in came}, concepts)
+    state = matcher.start()
     gone: set[str] = set()
     for start, stop in data.draw(cuts(len(events))):
         state = found.take(matcher.step(state, stream.slice(start, stop)))
@@ -79,6 +85,9 @@ def test_queries_come_and_go(data: st.DataObject, tree: Any, events: list[oracle
             elif name not in gone and len(gone) < 2:
                 gone.add(name)
                 state = matcher.remove(state, name)
+        if data.draw(st.booleans()):
+            matcher = SharedMatcher(state.queries, concepts)
+            state = matcher.restore(state.to_bytes())
     found.take(matcher.finish(state))
     for name, start in came.items():
         if name not in gone:
@@ -94,6 +103,7 @@ def random_stream(n: int, names: str, seed: int = 0) -> Events:
 
 TREE = sq.Hierarchy.from_dict({"P": ["A", "B"], "Q": ["C", "D"]})
 TEXTS = {"wide": "SEQ(P, Q) WITHIN 2000", "fine": "SEQ(A, C) WITHIN 2000", "longer": "SEQ(A, C, D) WITHIN 2000"}
+QUERIES = {name: parse(text) for name, text in TEXTS.items()}
 
 
 def test_drifting_rates_change_the_plan_and_lose_nothing() -> None:
@@ -101,8 +111,8 @@ def test_drifting_rates_change_the_plan_and_lose_nothing() -> None:
     both = pa.concat_tables([pieces[0].table, pieces[1].table.set_column(1, "ts", pa.array(np.arange(1500, 3000) * 10))])
     stream = Events(both.set_column(2, "row", pa.array(np.arange(3000))))
     # Without the cost of a query as such, matches alone decide: nearly all of `wide` is `fine` at first, and nearly none later.
-    matcher, found = SharedMatcher(TREE, units=Units(query=0.0, step=0.0)), Collected()
-    state = matcher.start({name: parse(text) for name, text in TEXTS.items()})
+    matcher, found = SharedMatcher(QUERIES, TREE, units=Units(query=0.0, step=0.0)), Collected()
+    state = matcher.start()
     plans = []
     for start in range(0, 3000, 100):
         state = found.take(matcher.step(state, stream.slice(start, start + 100)))
@@ -118,9 +128,9 @@ def test_drifting_rates_change_the_plan_and_lose_nothing() -> None:
 
 @pytest.mark.parametrize("strategy", names("shared matches"))
 def test_nothing_older_than_the_window_is_kept(strategy: str) -> None:
-    stream, matcher = random_stream(400, "ABCDE"), SharedMatcher(TREE, strategy)
     queries = {name: parse(text.replace("2000", "200")) for name, text in TEXTS.items()}
-    state = matcher.start(queries)
+    stream, matcher = random_stream(400, "ABCDE"), SharedMatcher(queries, TREE, strategy)
+    state = matcher.start()
     for start in range(0, 400, 7):
         state, _ = matcher.step(state, stream.slice(start, start + 7))
         assert state.events is not None
@@ -134,8 +144,8 @@ def test_nothing_older_than_the_window_is_kept(strategy: str) -> None:
 
 
 def test_mistakes_are_told() -> None:
-    matcher = SharedMatcher(TREE)
-    state = matcher.start({name: parse(text) for name, text in TEXTS.items()})
+    matcher = SharedMatcher(QUERIES, TREE)
+    state = matcher.start()
     with pytest.raises(sq.PlanError, match="already"):
         matcher.add(state, "wide", parse(TEXTS["wide"]))
     with pytest.raises(sq.PlanError, match="did you mean 'wide'"):
@@ -143,15 +153,45 @@ def test_mistakes_are_told() -> None:
     state, _ = matcher.step(state, random_stream(50, "ABCD"))
     with pytest.raises(sq.DataError, match="time order"):
         matcher.step(state, random_stream(50, "ABCD"))
+    with pytest.raises(sq.DataError, match=r"state of other queries(.|\n)*hint"):
+        SharedMatcher({"wide": QUERIES["wide"]}, TREE).restore(state.to_bytes())
+
+
+def test_a_stream_that_is_taken_up_again_goes_on_with_its_events() -> None:
+    """As where events are kept by another: what was decided is not found again, and what ends later is found with them."""
+    stream, matcher, found = random_stream(300, "ABCD"), SharedMatcher(QUERIES, TREE), Collected()
+    state = found.take(matcher.step(matcher.start(), stream.slice(0, 150)))
+    assert state.events is not None
+    state = matcher.resume(state.events, state.decided, state.reported, state.last)
+    found.take(matcher.finish(found.take(matcher.step(state, stream.slice(150, 300)))))
+    for name, text in TEXTS.items():
+        assert counted(found.rows[name]) == counted(rows(sq.run(text, stream, hierarchy=TREE).table)), name
+
+
+def test_it_wakes_for_a_query_that_waits() -> None:
+    queries = {**QUERIES, "late": parse("SEQ(A a, !B b) WITHIN 500")}
+    matcher = SharedMatcher(queries, TREE)
+    assert matcher.wake(matcher.start()) is None
+    state, _ = matcher.step(matcher.start(), Events(pa.table({"type": ["A"], "ts": [1000], "row": [0]})))
+    due = matcher.wake(state)
+    assert due is not None
+    state, tables = matcher.step(state, None, watermark=due)
+    assert tables is not None
+    assert len(tables["late"]) == 1
+    assert matcher.wake(state) is None
+    assert (state.n_kept, state.n_bytes > 0) == (len(state.events or ()) + state.apart["late"].n_kept, True)
 
 
 def test_aggregates_and_other_patterns_run_beside() -> None:
     texts = {**TEXTS, "count": "SEQ(A, C) AGG COUNT(*) WITHIN 2000 EMIT TOTAL", "both": "AND(A, C) WITHIN 100"}
-    stream, matcher, sizes = random_stream(300, "ABCD"), SharedMatcher(TREE), dict.fromkeys(texts, 0)
-    state = matcher.start({name: parse(text) for name, text in texts.items()})
+    stream, sizes = random_stream(300, "ABCD"), dict.fromkeys(texts, 0)
+    matcher = SharedMatcher({name: parse(text) for name, text in texts.items()}, TREE)
+    state = matcher.start()
     for start in range(0, 300, 50):
         state, tables = matcher.step(state, stream.slice(start, start + 50))
+        assert tables is not None
         sizes = {name: sizes[name] + len(tables[name]) for name in texts}
     state, tables = matcher.finish(state)
+    assert tables is not None
     assert tables["count"].to_pylist() == [{"count": len(sq.run(TEXTS["fine"], stream))}]
     assert sizes["both"] + len(tables["both"]) == len(sq.run(texts["both"], stream))

@@ -85,7 +85,7 @@ def test_a_state_of_another_version_is_refused(name: str) -> None:
     about = json.loads(table.schema.metadata[b"seqube"])
     assert about["version"] == VERSION
     newer = table.replace_schema_metadata({b"seqube": json.dumps({**about, "version": VERSION + 1}).encode()})
-    with pytest.raises(sq.DataError, match="written in version 2 of its layout"):
+    with pytest.raises(sq.DataError, match=f"written in version {VERSION + 1} of its layout"):
         operator.restore(seal(newer, beside))
 
 

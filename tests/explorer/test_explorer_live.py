@@ -48,7 +48,7 @@ def test_sinks_are_found_and_counted_while_they_grow(tmp_path: Path) -> None:
     half.parent.mkdir()
     parquet.write_table(ROWS, half)
     look = sinks["matches/hot"].look()
-    assert (look.n_rows, look.newest[0]) == (4, {"match_id": "b", "r.id": 2})
+    assert (look.n_rows, look.newest[0]) == (4, {"match_id": "b", "r_id": 2})
     # The numbers of a micro-batch are completed in a second writing of its file.
     add_metrics(tmp_path, 0, 10)
     add_metrics(tmp_path, 1, 10)

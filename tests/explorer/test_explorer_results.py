@@ -15,7 +15,7 @@ from pyarrow import csv, parquet
 import seqube as sq
 from seqube.explorer import charts
 from seqube.explorer.jobs import Desk
-from seqube.explorer.results import ResultFile, plain
+from seqube.explorer.results import ResultFile, for_browser
 from seqube.explorer.sources import Source, generated
 
 QUERY = "PATTERN SEQ(Computer a, Finance b) WITHIN 20 ms"
@@ -86,7 +86,7 @@ def test_columns_called_start_and_end_are_no_matches(desk: Desk, tmp_path: Path)
 
 
 def test_values_fit_a_browser() -> None:
-    assert plain({"a": float("nan"), "b": 2**60, "c": [float("inf")]}) == {"a": None, "b": str(2**60), "c": [None]}
+    assert for_browser({"a": float("nan"), "b": 2**60, "c": [float("inf")]}) == {"a": None, "b": str(2**60), "c": [None]}
 
 
 # ---------------------------------------------------------------- charts

@@ -46,6 +46,15 @@ WHERE = {"type": "type", "time": "ts", "unit": "ms"}
 RUN = {"query": QUERY, "events": EVENTS, **WHERE, "hierarchy": CONCEPTS, "strategy": "auto"}
 LIMITS = {"max_matches": 5, "max_seconds": 5.0, "max_state_bytes": 10**9, "on_limit": "error"}
 MINE = {"events": EVENTS, "window": "5", "min_support": 1, "min_confidence": 0.5, "horizon": "10", "max_events": 2}
+STREAM = {"queries": {"p": QUERY}, "hierarchy": CONCEPTS, "lateness": 0, "columns": None, "keep": None, "strategy": "auto", **WHERE}
+
+
+def begun() -> sq.Stream:
+    stream = sq.Stream(QUERY)
+    stream.push(TABLE)
+    return stream
+
+
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "run": (sq.run, RUN | LIMITS | {"limits": None}),
     "explain": (sq.explain, RUN),
@@ -60,6 +69,12 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "forecast": (sq.forecast, {"rules": RULES, "events": EVENTS, "hierarchy": CONCEPTS, "strategy": "auto"}),
     "mine": (sq.mine, MINE | {"limit": 5, "partition_by": (), "kinds": ["serial"]}),
     "Limits": (sq.Limits, LIMITS),
+    "Stream": (sq.Stream, STREAM | LIMITS | {"limits": None}),
+    "push": (lambda batch: sq.Stream(QUERY).push(batch), {"batch": TABLE}),
+    "advance": (lambda time: begun().advance(time), {"time": 9}),
+    "add": (lambda name, query: begun().add(name, query), {"name": "p", "query": QUERY}),
+    "replace": (lambda name, query: begun().replace(name, query), {"name": "query", "query": QUERY}),
+    "Stream.load": (sq.Stream.load, {"data": b""}),
     "drill_down": (CUBE.drill_down, {"concept": [("C", "A", 1)], "pattern": []}),
     "roll_up": (CUBE.roll_up, {"concept": [], "pattern": []}),
     "slice": (CUBE.slice, {"predicate": "a.x > 1"}),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import seqube as sq
-from seqube.engine.matching import Matcher, State
+from seqube.engine.matching import Matcher
 from seqube.engine.snapshots import unseal
 from seqube.events.documents import MAX_VALUES, parse_yaml
 from seqube.plan.planner import plan_matches
@@ -86,9 +86,11 @@ def test_aliases_do_not_grow_without_end() -> None:
 # ---------------------------------------------------------------- state
 
 
+MATCHER = Matcher(plan_matches(sq.parse("SEQ(A a, B b) WITHIN 10")))
+
+
 def state() -> bytes:
-    matcher = Matcher(plan_matches(sq.parse("SEQ(A a, B b) WITHIN 10")))
-    kept, _ = matcher.step(matcher.start(), sq.Events(pa.table({"type": ["A", "B"], "ts": [0, 1]})))
+    kept, _ = MATCHER.step(MATCHER.start(), sq.Events(pa.table({"type": ["A", "B"], "ts": [0, 1]})))
     return kept.to_bytes()
 
 
@@ -98,14 +100,14 @@ def test_state_is_data() -> None:
     assert b"pickle" not in data
     table, counted = unseal(data)
     assert counted.num_columns == 0
-    assert set(json.loads(table.schema.metadata[b"seqube"])) == {"version", "type", "time", "unit", "decided", "seen", "settled"}
-    assert len(State.from_bytes(data).to_bytes()) == len(data)
+    assert set(json.loads(table.schema.metadata[b"seqube"])) == {"version", "type", "time", "unit", "decided", "kept"}
+    assert len(MATCHER.restore(data).to_bytes()) == len(data)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 8, 100, -1, -8])
 def test_damaged_state_is_an_error(cut: int) -> None:
     with pytest.raises(sq.DataError, match="state"):
-        State.from_bytes(state()[:cut])
+        MATCHER.restore(state()[:cut])
 
 
 def test_any_damage_is_noticed() -> None:
@@ -114,7 +116,7 @@ def test_any_damage_is_noticed() -> None:
         damaged = bytearray(data)
         damaged[at] ^= 0x10
         with pytest.raises(sq.DataError, match="damaged"):
-            State.from_bytes(bytes(damaged))
+            MATCHER.restore(bytes(damaged))
 
 
 # ---------------------------------------------------------------- paths

@@ -181,6 +181,12 @@ def test_order_by_and_keep_partial() -> None:
             11,
             "give it another variable, or use RETURN",
         ),
+        (
+            "NEXT(A? a, !X x, B b) KEEP PARTIAL WITHIN 5",
+            "KEEP PARTIAL with a negation that no part surely stands before",
+            12,
+            "how far a run got is told by the parts before the negation that cancels it",
+        ),
         ("SEQ(A a, B b) ORDER BY x, x WITHIN 5", "'x' is twice in ORDER BY", 27, "name each column once"),
     ],
 )  # fmt: skip

@@ -181,3 +181,44 @@ def test_the_caret_points_into_the_text() -> None:
         "          ^\n"
         "  hint: is a comma missing before it?"
     )
+
+
+# ---------------------------------------------------------------- a first day
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("SEQ(ER Sepsis Triage t, B b) WITHIN 5", 'a name of several words takes double quotes: "ER Sepsis Triage"'),
+        ("SEQ(21 a, B b) WITHIN 5", 'a name that begins with a digit takes double quotes: "21"'),
+        ("SEQ('ER Triage' t, B b) WITHIN 5", 'a name takes double quotes, single ones are for strings: "ER Triage"'),
+        ("SEQ(A a B b) WITHIN 5", "is a comma missing before it?"),
+        ("SEQ(A a, B b) WHERE hour(a.ts) = 3 WITHIN 5", "EXTRACT(HOUR FROM ...)"),
+        ("SEQ(A a, B b) WITHIN 5 AGG MEAN(a.x)", "did you mean AVG?"),
+        ("SEQ(A a, B b) WHERE qwertz(a.x) = 1 WITHIN 5", None),
+        ("SEQ(A a, B b) WITHIN 5 min LAMIT 5", None),
+    ],
+)
+def test_a_hint_is_something_that_then_works(text: str, hint: str | None) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse(text)
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("SEQ(A a, B b) WHERE c.x > 1 WITHIN 5 RETURN a.x +", ["there is no variable 'c'", "the query ends too early"]),
+        ("SEQ(A a, B b) WHERE a.x > > 1 AGG SUM(d.x) WITHIN 5", ["expected a value after '>'", "there is no variable 'd'"]),
+        ("SEQ(A a, B b) WITHIN 5 AGG COUNT(* HAVING COUNT(*) > 1", ["expected"]),
+        ("SEQ(A a, B b) WITHIN 5 AGG COUNT(*) + HAVING COUNT(*) > 1", ["value is missing before HAVING"]),
+        ("SEQ(A a B b) WHERE c.x > 1 WITHIN 5", ["expected"]),
+        ("SEQ(A a, B b) WHERE a.x = 'WITHIN' 5 RETURN q.x WITHIN 5", ["expected", "there is no variable 'q'"]),
+    ],
+)
+def test_a_clause_that_cannot_be_read_does_not_hide_what_is_wrong_in_others(text: str, messages: list[str]) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse(text)
+    assert len(caught.value.problems) == len(messages), str(caught.value)
+    for problem, message in zip(caught.value.problems, messages, strict=True):
+        assert message in problem.message

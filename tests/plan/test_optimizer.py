@@ -17,7 +17,7 @@ from seqube.plan import chase, strategies
 from seqube.plan.aggregates import AggregatePlan, chain_of, plan_aggregates
 from seqube.plan.explain import explain_workload
 from seqube.plan.measured import Measurements
-from seqube.plan.optimizer import ALONE, optimize
+from seqube.plan.optimizer import ALONE, optimize, undecided
 from seqube.plan.physical import MatchPlan, Option, milliseconds
 from seqube.plan.sharing import MOST_STARTS
 from seqube.query import plan, prepare
@@ -299,3 +299,16 @@ def test_pieces_are_not_chopped_where_their_snapshots_would_be_too_large() -> No
 def test_nothing_is_weighed_where_nothing_can_be_shared() -> None:
     workload = {"a": "AND(DELL x, IPIX y) WITHIN 9", "b": PAIR}
     assert plan(workload, EVENTS).matches is None
+
+
+def test_events_decide_where_several_strategies_apply() -> None:
+    queries = {
+        "flat": parse("SEQ(A a, B b, [id]) WITHIN 5"),
+        "nested": parse("SEQ(A a, !SEQ(C c, D d, c.id = a.id), B b) WITHIN 5"),
+        "count": parse("SEQ(A a, B b) AGG COUNT(*) GROUP BY b.ward WITHIN 5"),
+        "one way": parse("AND(A a, B b) AGG COUNT(*) WITHIN 5"),
+    }
+    assert undecided(queries) == {"nested": {"id"}, "count": {"ward"}}
+    assert undecided(queries, strategy="two-step").keys() == {"nested"}
+    assert undecided(queries, strategy="iterative").keys() == {"count"}
+    assert undecided({}) == {}

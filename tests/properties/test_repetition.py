@@ -14,7 +14,6 @@ from answers import assert_equal_matches, counted, run, show, shown
 from seqube.engine.matching import Matcher
 from seqube.events import Events
 from seqube.language import parse
-from seqube.language.definitions import spell_out
 from seqube.plan.planner import plan_matches
 from steps import feed, rows
 from strategies import cuts, plain, queries, streams, table
@@ -64,6 +63,6 @@ def _comparable(row: dict[str, object]) -> tuple[tuple[str, object], ...]:
 def test_any_cutting_equals_whole(data: st.DataObject, text: str, events: list[oracle.Event], watermarks: bool) -> None:
     show(text, events)
     stream = Events(table(events))
-    plan = plan_matches(spell_out(parse(text)))
+    plan = plan_matches(parse(text))
     whole = rows(Matcher(plan).run(stream))
     assert counted(rows(feed(Matcher(plan), stream, data.draw(cuts(len(events))), watermarks))) == counted(whole)

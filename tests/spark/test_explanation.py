@@ -51,3 +51,13 @@ def test_a_stream(spark: SparkSession, tools: Path) -> None:
     free = explained(FREE, frame)
     assert "one task does all of its work, whatever the number of machines" in free
     assert "hint: a key" in free
+
+
+def test_who_decides_where_several_strategies_apply(spark: SparkSession, tools: Path) -> None:
+    counting = "SEQ(Check c, Wash w) AGG COUNT(*) WITHIN 5 min"
+    frame = spark.read.parquet(str(tools))
+    assert "one event in 100 is looked at when it is run" in explained(counting, frame)
+    assert "looked at" not in explained(KEYED, frame)
+    assert "looked at" not in str(sqs.explain(counting, frame, strategy="two-step"))
+    stream = spark.readStream.schema(frame.schema).parquet(str(tools))
+    assert "taken where nothing is known of the events" in explained(counting, stream)

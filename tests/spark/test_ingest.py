@@ -14,6 +14,8 @@ import pytest
 import seqube as sq
 import seqube.spark as sqs
 from seqube.events import Events
+from seqube.plan.aggregates import AggregatePlan
+from seqube.query import prepare
 from seqube.spark import ingest
 
 if TYPE_CHECKING:
@@ -180,3 +182,61 @@ def test_a_time_of_another_zone_is_the_same_moment(spark: SparkSession) -> None:
     moments = [datetime.datetime(2024, 3, 10, 7, 0, second, tzinfo=datetime.UTC) for second in (0, 1)]
     table = pa.table({"type": ["A", "A"], "ts": pa.array(moments, pa.timestamp("us", "Asia/Kolkata"))})
     assert [row.astimezone(datetime.UTC) for row in found_at(spark.createDataFrame(table))] == moments
+
+
+# ---------------------------------------------------------------- what decides between strategies
+
+SPARSE = "SEQ(A a, B b) AGG COUNT(*) WITHIN 5 EMIT TOTAL"
+
+
+def test_a_sample_tells_what_the_events_are_like(spark: SparkSession) -> None:
+    n = 20_000
+    rows = [("AB"[number % 10 == 0], number, number % 7) for number in range(n)]
+    source = ingest.read_source(
+        spark.createDataFrame([*rows, (None, 5, 1), ("A", None, 1)], "type string, ts long, k long"), "type", "ts", "ms"
+    )
+    measured, rejected = source.survey(["k"])
+    assert rejected == {"no type": 1, "no time": 1}
+    assert measured is not None
+    assert measured.statistics.count("A") == pytest.approx(0.9 * n, rel=0.3)
+    assert measured.statistics.count("B") == pytest.approx(0.1 * n, rel=0.6)
+    assert measured.statistics.span == pytest.approx(n, rel=0.1)
+    assert measured.distinct == {"k": 7}
+    again, _ = source.survey(["k"])
+    assert again == measured
+
+
+def test_auto_is_costed_where_several_strategies_apply(spark: SparkSession) -> None:
+    table = pa.table({"type": ["A", "B"] * 10_000, "ts": range(20_000)})
+    source = ingest.read_source(spark.createDataFrame(table), "type", "ts", "ms")
+    (plan,) = ingest.plan_batch({"q": SPARSE}, source).values()
+    assert isinstance(plan, AggregatePlan)
+    assert all(option.seconds is not None for option in plan.options if option.strategy == plan.strategy)
+    here = prepare(SPARSE, sq.Events(table))
+    assert isinstance(here, AggregatePlan)
+    assert plan.strategy == here.strategy
+    (unknown,) = ingest.plan_all_over({"q": SPARSE}, source).values()
+    assert isinstance(unknown, AggregatePlan)
+    assert all(option.seconds is None for option in unknown.options)
+    (asked,) = ingest.plan_batch({"q": SPARSE}, source, strategy="two-step").values()
+    assert isinstance(asked, AggregatePlan)
+    assert asked.strategy == "two-step"
+
+
+def test_nothing_is_looked_at_where_there_is_no_choice(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a sample was taken")
+
+    monkeypatch.setattr(ingest.EventFrame, "survey", refuse)
+    source = ingest.read_source(spark.createDataFrame([("A", 1)], "type string, ts long"), "type", "ts", "ms")
+    ingest.plan_batch({"q": "SEQ(A a, B b) WITHIN 5"}, source)
+    ingest.plan_batch({"q": SPARSE}, source, strategy="window-product")
+    with pytest.raises(AssertionError, match="a sample was taken"):
+        ingest.plan_batch({"q": SPARSE}, source)
+
+
+def test_no_events_decide_nothing(spark: SparkSession) -> None:
+    source = ingest.read_source(spark.createDataFrame([(None, 1)], "type string, ts long"), "type", "ts", "ms")
+    with pytest.warns(sq.SequbeWarning, match="1 rows are not events"):
+        (plan,) = ingest.plan_batch({"q": SPARSE}, source, warns=True).values()
+    assert plan == ingest.plan_over(SPARSE, source)

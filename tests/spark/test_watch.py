@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -18,7 +21,7 @@ from aggregate_queries import assert_same_rows, with_aggregates
 from seqube.engine.sequence import LOWEST
 from seqube.spark.ingest import INPUT_ORDER, KEY
 from seqube.spark.streaming.stream import ms_of, pack_stream, tick_of
-from seqube.spark.streaming.watch import AT_HAND, Held
+from seqube.spark.streaming.watch import AT_HAND, AtHand, Held, Watch
 from seqube.spark.transport.blobs import read_blobs, write_blob
 from strategies import queries, streams
 from strategies import spark_table as as_table
@@ -27,9 +30,9 @@ from strategies import spark_table as as_table
 class Replay:
     """Feeds micro-batches, with the watermark that Spark would give each; wakes the bucket only when it asked for it."""
 
-    def __init__(self, text: str, table: pa.Table, lateness: int, forgetful: bool = False) -> None:
+    def __init__(self, text: str, table: pa.Table, lateness: int, worker: Callable[[], AtHand] = lambda: AT_HAND) -> None:
         self.watch = watch(text, table)
-        self.forgetful = forgetful  # every call is in a process that has nothing at hand
+        self.worker = worker  # that is given the next call, with what it has at hand
         self.lateness = lateness
         self.held: Held | None = None
         self.store: dict[int, bytes] = {}
@@ -55,9 +58,9 @@ class Replay:
         self.arrived += piece.num_rows
         if piece.num_rows or (self.wake is not None and self.watermark >= self.wake):
             blobs = [write_blob(self.watch.arriving.select(piece))] if piece.num_rows else []
-            if self.forgetful:
-                AT_HAND.clear()
-            outcome = self.watch.take(self.held, blobs, self.watermark, self.store)
+            held = self.held and Held.from_text(self.held.to_text(), self.held.engine)
+            with mock.patch("seqube.spark.streaming.watch.AT_HAND", self.worker()):
+                outcome = self.watch.take(held, blobs, self.watermark, self.store)
             self.held, self.wake = outcome.held, outcome.wake
             for table, found in ((outcome.matches, self.matches), (outcome.late, self.late)):
                 found += [] if table is None else table.to_pylist()
@@ -73,7 +76,9 @@ def arrive(data: st.DataObject, text: str, events: list[oracle.Event], lateness:
     """A stream that has come in some order, in some micro-batches; and the rows of it that were in time, as they came."""
     # What is in time is told apart by the number of its row; among equals, the order of arrival counts.
     table = as_table(events)
-    replay = Replay(text, table, lateness, forgetful=data.draw(st.booleans()))
+    # Calls go to one worker or another; some workers have just begun.
+    workers = [AtHand(1 << data.draw(st.sampled_from([0, 30]))) for _ in range(2)]
+    replay = Replay(text, table, lateness, lambda: data.draw(st.sampled_from([*workers, AtHand(1 << 30)])))
     seen: list[int] = []
     sizes = {"CHUNK_ROWS": data.draw(st.sampled_from([0, 4, 100])), "MOST_ROWS": data.draw(st.sampled_from([2, 100]))}
     with mock.patch.multiple("seqube.spark.streaming.watch", **sizes):
@@ -165,3 +170,56 @@ def test_a_query_is_told_by_what_it_does() -> None:
     other = {watch(text, table).fingerprint for text in ("SEQ(A a, B b) WITHIN 6", "SEQ(A a, C b) WITHIN 5")}
     assert len(same) == 1
     assert len(same | other) == 3
+
+
+# ---------------------------------------------------------------- live states
+
+KEYED = "SEQ(A a, B b, [id]) WITHIN 1000"
+
+
+def moments(n: int, start: int = 0) -> pa.Table:
+    numbers = np.arange(start, start + n)
+    return pa.table({"type": np.where(numbers % 2, "B", "A"), "ts": numbers, "id": numbers // 4 % 7, "row": numbers})
+
+
+def test_a_worker_goes_on_where_it_left_off() -> None:
+    """What a call looks at is what is due in it; a worker that was passed over takes the rows of those calls, and no others."""
+    table = moments(600)
+    workers = [AtHand(1 << 30), AtHand(1 << 30)]
+    turns = [0, 0, 0, 1, 0, 1, 1, 0]
+    replay = Replay(KEYED, table, 0, lambda: workers[turns[min(len(looked), len(turns) - 1)]])
+    looked: list[int] = []
+    sizes: list[int] = []
+    as_events = Watch._as_events
+
+    def spy(self: Watch, rows: pa.Table) -> Any:
+        sizes.append(rows.num_rows)
+        return as_events(self, rows)
+
+    with mock.patch.object(Watch, "_as_events", spy):
+        for k in range(len(turns)):
+            replay.feed(table.slice(50 * k, 50))
+            looked.append(sum(sizes))
+            sizes.clear()
+    assert replay.watch.goes_on
+    # The second worker begins with all that is decided; afterwards each takes what it has missed and what is due.
+    assert looked == [0, 50, 50, 150, 100, 100, 50, 150]
+
+
+def test_a_state_of_another_past_is_not_gone_on_with() -> None:
+    first, second = Replay(KEYED, moments(100), 0), Replay(KEYED, moments(100), 0)
+    for replay, start in ((first, 0), (second, 40), (first, 50), (second, 90), (first, 100), (second, 140)):
+        replay.feed(moments(50, start))  # both in one worker, the same query, the same bucket
+    for replay, start in ((first, 0), (second, 40)):
+        expected = sq.run(KEYED, moments(149, start)).table.to_pylist()
+        replay.end()
+        assert bound_rows([row for row in replay.matches if row["end"] < start + 149]) == bound_rows(expected)
+
+
+def test_state_that_has_no_marks_is_read() -> None:
+    replay = Replay(KEYED, moments(100), 0)
+    replay.feed(moments(100))
+    assert replay.held is not None
+    *about, marks = json.loads(replay.held.to_text())
+    assert len(marks) == 1
+    assert Held.from_text(json.dumps(about), None) == replace(replay.held, marks=())

@@ -25,6 +25,7 @@ from strategies import SCHEMA, cuts, plain, queries, streams, table
 
 DECLARED = {name: SCHEMA.field(name).type for name in ("w", "u", "c", "k", "d")}  # what no dictionary shows by itself
 few = settings(max_examples=settings.default.max_examples // 3)  # each case is many pushes
+AT_THE_END = 1e9  # when totals are final: after all times, but it comes
 any_query = queries(depth=2) | aggregate_queries(depth=2)
 timed_query = queries(depth=2, counted=False) | aggregate_queries(depth=2, counted=False)
 
@@ -39,7 +40,7 @@ def answer(text: str, events: Sequence[oracle.Event]) -> list[tuple[float, Row]]
     """The rows of a query, each with the last time before which it is not final."""
     query = parse(text)
     if query.aggregates:
-        return [(row.get("ts", inf), comparable(row)) for row in oracle.aggregates(query, events)]
+        return [(row.get("ts", AT_THE_END), comparable(row)) for row in oracle.aggregates(query, events)]
     plan = plan_query(query)
     assert isinstance(plan, MatchPlan)
     times = {event.row: event.ts for event in events}
@@ -122,6 +123,33 @@ def test_any_pushes_in_any_form_give_the_answer(
         if form != "tables" and not events:
             wanted = []  # without a row nobody knows the columns, and nothing begins
         assert sorted(came(pushed.found.get(name, []))) == sorted(row for _, row in wanted)
+
+
+RULES = sq.Rules(
+    [
+        sq.Rule("A -> B", "C", 4, 9, 0.5, name="serial"),
+        sq.Rule("A, B -> C WHERE x > 0", "D", 5, 9, 0.5, name="parallel"),
+        sq.Rule("B", "C", 3, 5, 0.5, name="keyed", partition_by="id"),
+    ]
+)
+
+
+@few
+@given(data=st.data(), arrived=arrivals(), as_rows=st.booleans())
+def test_rules_predict_what_they_predict_of_all_events(
+    data: st.DataObject, arrived: tuple[list[oracle.Event], list[oracle.Event], int], as_rows: bool
+) -> None:
+    events, arriving, lateness = arrived
+    show("rules", events)
+    pushed = Pushed(sq.Stream("SEQ(A a, B b) WITHIN 3", rules=RULES, lateness=lateness, columns=DECLARED if as_rows else SCHEMA))
+    for start, stop in data.draw(cuts(len(events))):
+        pushed.note(pushed.stream.push(pushes(arriving[start:stop], "dictionaries" if as_rows else "tables")))
+        if data.draw(st.booleans()):
+            pushed.reload()
+    pushed.note(pushed.stream.close())
+    whole = sq.forecast(RULES, table(events)).table.to_pylist()
+    found = [row for one in pushed.found.get("forecasts", []) for row in one.to_pylist()]
+    assert Counter(map(repr, found)) == Counter(map(repr, whole))
 
 
 @contextmanager

@@ -72,7 +72,6 @@ class Lists:
 
 
 Column = Ints | Lists
-SingleBindings = Mapping[str, Ints]  # of whoever knows single events only
 Bindings = Mapping[str, Column]  # variable -> rows, UNBOUND (or an empty list) where it is not bound
 
 
@@ -98,6 +97,13 @@ def last_rows(column: Column) -> Ints:
 
 def is_bound(column: Column) -> Mask:
     return column.counts > 0 if isinstance(column, Lists) else column >= 0
+
+
+def shifted(column: Column, by: int) -> Column:
+    """The column where what was row 0 is another."""
+    if isinstance(column, Lists):
+        return Lists(column.rows + by, column.offsets, column.single)
+    return np.where(column < 0, UNBOUND, column + by)
 
 
 def one_after_another(columns: Sequence[Column]) -> Column:

@@ -34,14 +34,14 @@ class Members(NamedTuple):
 
 
 def members_of(slots: Sequence[Instances]) -> Members:
-    tables = [np.stack([part for column in slot.rows.values() for part in _single_rows(column)], axis=1) for slot in slots]
+    tables = [np.stack([part for column in slot.rows.values() for part in in_columns(column)], axis=1) for slot in slots]
     widths = np.array([table.shape[1] for table in tables], np.int64)
     flat = [table.ravel() for table in tables]
     bases = np.concatenate(([0], np.cumsum([len(part) for part in flat])[:-1])).astype(np.int64)
     return Members(widths, bases, np.concatenate(flat))
 
 
-def _single_rows(column: Column) -> list[Ints]:
+def in_columns(column: Column) -> list[Ints]:
     """The rows of a column as columns of one row each; UNBOUND past the end of a list."""
     if not isinstance(column, Lists):
         return [column]

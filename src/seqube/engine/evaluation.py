@@ -21,7 +21,7 @@ from typing import assert_never
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.bindings import Bindings, Lists, is_bound, last_rows, nothing
+from seqube.engine.bindings import UNBOUND, Bindings, Column, Lists, is_bound, last_rows, nothing, offsets_of
 from seqube.engine.conjunction import Members, enumerate_combinations, latest_combinations, members_of
 from seqube.engine.instances import (
     Batch,
@@ -39,6 +39,7 @@ from seqube.engine.instances import (
 )
 from seqube.engine.lists import grow_lists
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, rank
+from seqube.engine.runs import find_runs
 from seqube.engine.sequence import (
     HIGHEST,
     LOWEST,
@@ -63,12 +64,14 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
     Scan,
     Scope,
     list_variables,
     scans,
+    walk,
 )
 
 PIECE = 1 << 16  # matches per piece: large enough to amortise calls, small enough to stay in the cache
@@ -87,7 +90,7 @@ class Evaluation:
         self._plan = plan
         self._batch = batch
         self._read = read or frozenset(plan.variables)
-        self._times = batch.events.times
+        self._times = batch.times
         self.evaluator = Evaluator(batch.events)
         self._made: dict[PlanNode, Instances] = {}
         self._told: dict[tuple[PlanNode, tuple[Value, ...]], Instances] = {}
@@ -99,15 +102,40 @@ class Evaluation:
         """The matches, in pieces."""
         plan = self._plan
         after, upto = self._ends
+        if plan.cut_at is not None:
+            yield self._kept_runs(plan.cut_at)
+            return
         for piece in self._pieces(plan.pattern, is_root=True):
             if (after, upto) != (LOWEST, HIGHEST) and len(piece):
-                ends = self._times[piece.last_rows]
+                ends = self._batch.events.times[piece.last_rows]
                 piece = piece.select((ends > after) & (ends <= upto))
             for check in plan.checks:
                 if len(piece):
                     piece = piece.select(~self._cancelled(check, piece.rows, len(piece), self._root_reach(piece)))
             if len(piece):
                 yield piece
+
+    def _kept_runs(self, cut_at: Sequence[int]) -> Instances:
+        """Every run of a NEXT, as far as it got: up to the last part before the first negation that cancels it."""
+        node = self._plan.pattern
+        assert isinstance(node, MatchRun)
+        runs = find_runs(node, self._batch, self.evaluator, lambda scan: self._scan(scan).last_rows, partial=True)
+        rows, reached = dict(runs.instances.rows), runs.reached
+        names = [[scan.variable for scan in step.scans] for step in node.steps]
+        left = np.ones(len(runs.instances), np.bool_)  # not cancelled so far
+        for check, position in zip(self._plan.checks, cut_at, strict=True):
+            further = [is_bound(rows[name]) for step in names[position:] for name in step]
+            asked = np.flatnonzero(left & np.logical_or.reduce([runs.are_matches, *further]))
+            found = runs.instances.select(asked)
+            cancelled = asked[self._cancelled(check, found.rows, len(found), self._root_reach(found))]
+            left[cancelled] = False
+            for step in names[position:]:
+                rows |= {name: _unbind(rows[name], cancelled) for name in step}
+            for number, step in enumerate(names[:position], 1):
+                bound = np.logical_or.reduce([is_bound(rows[name]) for name in step])[cancelled]
+                reached = reached.copy()
+                reached[cancelled[bound]] = number
+        return replace(spanning(rows), reached=reached)
 
     # ------------------------------------------------------------ nodes
 
@@ -139,6 +167,8 @@ class Evaluation:
                 pieces = self._alternatives(node)
             case MatchRepeat():
                 pieces = iter([self._lists(node)])
+            case MatchRun():
+                pieces = iter([find_runs(node, self._batch, self.evaluator, lambda scan: self._scan(scan).last_rows).instances])
             case _:
                 assert_never(node)
         for piece in pieces:
@@ -180,7 +210,7 @@ class Evaluation:
         """The slots of a sequence by key and time, the clauses between them, and their stacks with what must not be there noted."""
         slots, clauses = self._slots(node)
         if is_root and self._ends != (LOWEST, HIGHEST):
-            ends = self._times[slots[-1].last_rows]
+            ends = self._batch.events.times[slots[-1].last_rows]
             slots[-1] = slots[-1].select((ends > self._ends[0]) & (ends <= self._ends[1]))
         gaps = [self._witnesses(gap.instance, gap.key or ()) for gap in node.gaps]
         keyed = [gap.key is not None for gap in node.gaps]
@@ -294,6 +324,11 @@ class Evaluation:
         others = [(j, other) for j, other in enumerate(node.slots) if isinstance(other, Scan)]
         if isinstance(node, MatchConjunction) or not others or (batch.counts_events and batch.partitions is not None):
             return self._instances(slot)
+        if any(isinstance(inner, MatchRun) for inner in walk(slot)):  # which event a run takes depends on all of them
+            self._needed = None
+            found = self._instances(slot)
+            self._needed = before
+            return found
         rows = batch.events.rows_of(frozenset().union(*(scan.types for scan in scans(slot))))
         if before is not None:
             rows = rows[before[rows]]
@@ -357,7 +392,7 @@ class Evaluation:
         first_rows = last_rows if single else np.concatenate([slot.first_rows for slot in slots])
         ends = self._times[last_rows]
         starts = ends.copy() if single else self._times[first_rows]
-        if self._batch.counts_events:
+        if not self._batch.has_one_clock:
             firsts, lasts = self._batch.clocks[first_rows], self._batch.clocks[last_rows]
         else:
             firsts, lasts = starts.copy(), ends.copy()
@@ -453,7 +488,7 @@ class Evaluation:
         inner = self._cancelling(absence)
         asked, codes = self._link_codes(absence, inner, rows, size)
         self._batch.budget.check()
-        if not absence.filters and not absence.checks and not self._batch.counts_events:
+        if not absence.filters and not absence.checks and self._batch.has_one_clock:
             times = self._times
             before = np.minimum(reach.before_times, reach.before_clocks)
             after = np.maximum(reach.after_times, reach.after_clocks)
@@ -572,6 +607,18 @@ def _taken(when: frozenset[str], rows: Bindings) -> Mask:
     """Where one of these variables is bound."""
     taken: Mask = np.logical_or.reduce([is_bound(rows[name]) for name in sorted(when)])
     return taken
+
+
+def _unbind(column: Column, which: Ints) -> Column:
+    """The column without what these instances are bound to."""
+    if isinstance(column, Lists):
+        counts = column.counts
+        kept = np.ones(len(column), np.bool_)
+        kept[which] = False
+        return Lists(column.rows[np.repeat(kept, counts)], offsets_of(np.where(kept, counts, 0)), column.single)
+    result = column.copy()
+    result[which] = UNBOUND
+    return result
 
 
 def _with_others(piece: Instances, node: MatchAlternatives) -> Instances:

@@ -31,6 +31,7 @@ class Instances:
     rows: Mapping[str, Column]
     first_rows: Ints
     last_rows: Ints
+    reached: Ints | None = None  # of runs that are kept though unfinished: how far they got
 
     def __len__(self) -> int:
         return len(self.last_rows)
@@ -39,7 +40,8 @@ class Instances:
         # Single events have one column in all three places; it is read once.
         ends = self.last_rows[which]
         rows = {name: ends if column is self.last_rows else column[which] for name, column in self.rows.items()}
-        return Instances(rows, ends if self.first_rows is self.last_rows else self.first_rows[which], ends)
+        reached = None if self.reached is None else self.reached[which]
+        return Instances(rows, ends if self.first_rows is self.last_rows else self.first_rows[which], ends, reached)
 
     @property
     def are_events(self) -> bool:
@@ -83,10 +85,22 @@ class Batch:
     clocks: Ints
     partitions: Ints | None = None
     budget: Budget = field(default_factory=NO_LIMITS.budget)
+    positions: Ints | None = None  # the numbers of the events, where they matter
+    ranks: Ints | None = None  # with ORDER BY: what is after what, also among equal times
+
+    @property
+    def times(self) -> Ints:
+        """What is after what: larger, never equal."""
+        return self.events.times if self.ranks is None else self.ranks
 
     @property
     def counts_events(self) -> bool:
         return self.clocks is not self.events.times
+
+    @property
+    def has_one_clock(self) -> bool:
+        """Whether what is after what and how long something takes are told by the same numbers."""
+        return self.clocks is self.times
 
     def scan(self, node: Scan, evaluator: Evaluator, among: Callable[[Ints], Mask] | None = None) -> Ints:
         """The rows of a scan: of its types, in a partition, passing its own predicates; and `among` those that are wanted."""

@@ -52,7 +52,7 @@ def grow_lists(node: MatchRepeat, rows: Ints, codes: Ints, batch: Batch, evaluat
 
 def _followers(rows: Ints, codes: Ints, batch: Batch) -> tuple[Ints, Ints]:
     """For each row, the place of the first row of its code that is after it, and of the first that is outside its window."""
-    times, clocks = batch.events.times[rows], batch.clocks[rows]
+    times, clocks = batch.times[rows], batch.clocks[rows]
     bounds = np.searchsorted(codes, codes, "right")
     follows, stop = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     for begin, end in _stretches(codes):

@@ -3,72 +3,128 @@
 A match is decided when time has passed its end; one with a trailing negation when the window that began with it is over. However a
 stream is cut, the same matches come out.
 
-Between steps only events remain that a later match can still bind or be cancelled by: those of the plan's types inside the
-window (one more window back where a match waits for its end and a negation looks back from there). The state is a table and a
-few numbers and is written as Arrow bytes.
+Events wait until they are decided: until then others may come that stand before them. Those that are decided go on in one of two
+ways. Flat sequences are linked into chains (`linking`), once, and what is linked finds its matches by itself. What is not flat, or
+compares what has no integer of its own, is *replayed*: the events in the window are evaluated again at every step.
 
-Cost of a step: the events kept and the new ones, plus the matches decided.
+Between steps only events remain that a later match can still bind or be cancelled by: those of the plan's types inside the
+window (one more window back where a match waits for its end and a negation looks back from there). They are the state, with a few
+numbers, and are written as Arrow bytes; chains are made from them when they are missing.
+
+Cost of a step: the new events and the matches decided; replayed, the events kept as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from seqube.engine.evaluation import Evaluation
+from seqube.engine.growing import Kept
 from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
+from seqube.engine.linking import NONE_FOUND, Chains, Linker
 from seqube.engine.operator import Operator
+from seqube.engine.order import order_events, rank_events, skip_matches
 from seqube.engine.output import MatchWriter, read_by_return
-from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, shown
+from seqube.engine.partitions import Partitions, partition_codes
+from seqube.engine.predicates import Evaluator, Ints, Mask, Unsteady
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state, write_state
-from seqube.engine.views.iterative import NestedEvaluation
+from seqube.engine.views.continuing import LiveViews
+from seqube.engine.views.iterative import NestedEvaluation, passing
+from seqube.engine.views.program import FIRST, LAST, MEMBERS
+from seqube.errors import PlanError
 from seqube.events import Events
-from seqube.plan.needs import needs_of
-from seqube.plan.physical import MatchPlan
+from seqube.plan.needs import needs_of, why_replayed
+from seqube.plan.physical import MatchPlan, MatchSequence
+
+CLOSE_ROWS = 1 << 10  # rows that are taken as they stand, where matches lie between them
+SLACK = 1 << 14  # keys, or events of a partition, that may be held in vain before all that is kept is linked anew
 
 
-@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What follows from a plan and from what its events look like: made once, for every step."""
+
+    __slots__ = ("empty", "goes_on", "linker", "needs", "none", "writer")
+
+    def __init__(self, plan: MatchPlan, none: Events) -> None:
+        self.none = none
+        self.needs = needs_of(plan, none.unit)
+        self.writer = MatchWriter(plan, none, Evaluator(none))
+        self.empty = self.writer.empty()
+        self.goes_on = why_replayed(plan) is None
+        self.linker: Linker | None = None
+        if self.goes_on and not plan.is_nested:
+            try:
+                self.linker = Linker(plan, none)
+            except Unsteady:
+                self.goes_on = False
+
+
+@dataclass(slots=True)
 class State:
-    """What must be remembered of a stream: events inside the window, how far it is decided, and how many events there were."""
+    """What must be remembered of a stream: the events that may still matter, those that wait, and how far it is decided."""
 
-    events: Events | None = None
-    numbers: Ints | None = None  # of the kept events, with a tuple-count window
+    known: Prepared | None = None
+    kept: Kept | None = None
+    waiting: list[Events] = field(default_factory=list)  # not decided yet, in order
     decided: int = LOWEST  # all matches that end up to here (or whose window ends here) are out
-    # With a tuple-count window: how many events there were, now and at the last decision; per partition in `counted`
-    # (the key columns, `seen` and `settled`).
-    n_seen: int = 0
-    n_settled: int = 0
-    counted: pa.Table | None = None
+    counted: Partitions | None = None  # where events are numbered: how many there were, up to what is decided
+    goes_on: bool = False  # else what is kept is replayed
+    linker: Linker | None = None  # of a flat sequence
+    chains: Chains | None = None  # None: what is kept is still to be linked
+    views: LiveViews | None = None  # of a nested query; None: what is kept is still to be loaded
+    n_live: int = 0  # events kept when those of every partition were last looked through
+
+    @property
+    def has_begun(self) -> bool:
+        return self.kept is not None
 
     @property
     def reported(self) -> int:
         return self.decided
 
     @property
-    def has_begun(self) -> bool:
-        return self.events is not None
-
-    @property
     def n_kept(self) -> int:
-        return 0 if self.events is None else len(self.events)
+        return (0 if self.kept is None else len(self.kept)) + sum(map(len, self.waiting))
 
     @property
     def n_bytes(self) -> int:
-        return 0 if self.events is None else self.events.table.nbytes
+        live = (0 if each is None else each.n_bytes for each in (self.kept, self.chains, self.views))
+        return sum(live) + sum(int(events.table.nbytes) for events in self.waiting)
+
+    @property
+    def events(self) -> Events | None:
+        return None if self.kept is None else Events.concat([self.kept.events, *self.waiting])
 
     def to_bytes(self) -> bytes:
-        about = {"decided": self.decided, "seen": self.n_seen, "settled": self.n_settled}
-        return write_state(self.events, self.numbers, about, self.counted)
+        about = {"decided": self.decided, "kept": 0 if self.kept is None else len(self.kept)}
+        if self.kept is None or self.counted is None:
+            return write_state(self.events, None, about, None)
+        # A partition that no kept event is in can be forgotten: only differences of numbers matter, so it may begin anew.
+        events = Events.concat([self.kept.events, *self.waiting])
+        numbers = np.zeros(len(events), np.int64)
+        numbers[: len(self.kept)] = self.kept.clocks
+        seen = self.counted.counts[self.counted.code(self.kept.events)] if self.counted.keys.names else self.counted.counts
+        return write_state(events, numbers, about, pa.table({"seen": seen}))
 
-    @staticmethod
-    def from_bytes(data: bytes) -> State:
-        events, numbers, about, counted = read_state(data)
-        return State(events, numbers, about["decided"], about["seen"], about["settled"], counted)
+    def due(self, upto: int) -> list[Events]:
+        """Those of the waiting events that are decided now, in pieces: most are all of a batch but its last."""
+        waiting, n_due = self.waiting, 0
+        while n_due < len(waiting) and waiting[n_due].times[-1] <= upto:
+            n_due += 1
+        due, rest = waiting[:n_due], waiting[n_due:]
+        if rest and rest[0].times[0] <= upto:
+            cut = int(np.searchsorted(rest[0].times, upto, "right"))
+            due.append(rest[0].slice(0, cut))
+            rest[0] = rest[0].slice(cut, len(rest[0]))
+        self.waiting = rest
+        return due
 
 
 class Matcher(Operator[State, pa.Table]):
@@ -77,23 +133,62 @@ class Matcher(Operator[State, pa.Table]):
     def __init__(self, plan: MatchPlan, limits: Limits = NO_LIMITS) -> None:
         self._plan = plan
         self._limits = limits
+        self._known: Prepared | None = None  # of the last stream: mostly all look alike
 
     def start(self) -> State:
+        if self._plan.skip is not None:
+            raise PlanError("SKIP leaves out matches by all that end before them: it needs the whole stream\n  hint: use sq.run")
         return State()
 
     def restore(self, data: bytes) -> State:
-        return State.from_bytes(data)
+        events, numbers, about, beside = read_state(data)
+        state = self._begin(State(), events)
+        kept, waiting = events.slice(0, about["kept"]), events.slice(about["kept"], len(events))
+        if state.counted is not None:
+            assert beside is not None
+            where = state.counted.code(kept) if self._plan.partition_by else np.zeros(1, np.int64)
+            state.counted.counts[where] = beside.column("seen").to_numpy()
+        return _resumed(state, kept, kept.times if numbers is None else numbers[: len(kept)], waiting, about["decided"])
 
     def resume(self, events: Events, decided: int, reported: int, last: int) -> State:
-        return State(events, decided=decided)
+        n_kept = int(np.searchsorted(events.times, decided, "right"))
+        kept, waiting = events.slice(0, n_kept), events.slice(n_kept, len(events))
+        state = self._begin(State(), events)
+        clocks = kept.times if state.counted is None else state.counted.number(state.counted.code(kept))
+        return _resumed(state, kept, clocks, waiting, decided)
+
+    def _begin(self, state: State, batch: Events) -> State:
+        if self._known is None or self._known.none.schema != batch.schema:
+            self._known = Prepared(self._plan, batch.slice(0, 0))
+        state.known, state.kept = self._known, Kept(self._known.none)
+        state.goes_on, state.linker = self._known.goes_on, self._known.linker
+        if self._plan.numbers_events:
+            state.counted = Partitions(self._plan.partition_by)
+        return state
+
+    @property
+    def goes_on(self) -> bool:
+        return why_replayed(self._plan) is None
 
     def wake(self, state: State) -> int | None:
-        if state.events is None or not len(state.events) or not self._plan.waits or self._plan.window.counts_events:
+        if state.kept is None or state.known is None or not self._plan.waits or self._plan.window.counts_events:
             return None
-        window = needs_of(self._plan, state.events.unit).window
-        ends = plus(state.events.times, window)
-        still_open = ends[ends - 1 > state.decided]
-        return int(still_open.min()) if len(still_open) else None
+        window, chains, views = state.known.needs.window, self._linked(state), self._viewed(state)
+        firsts = [int(state.waiting[0].times[0])] if state.waiting else []
+        if views is not None:
+            firsts += views.next_due
+        elif chains is None or state.linker is None:
+            times = state.kept.times
+            firsts += times[plus(times, window) - 1 > state.decided][:1].tolist()
+        elif (first := state.linker.next_due(chains)) is not None:
+            firsts.append(first)
+        return min(min(firsts) + window, HIGHEST) if firsts else None
+
+    # ------------------------------------------------------------ whole streams
+
+    def run(self, events: Events) -> pa.Table:
+        budget = self._limits.budget()
+        return _held(self.pieces(events, budget), budget)
 
     def pieces(self, events: Events, budget: Budget) -> Iterator[pa.Table]:
         """The matches of a whole stream, in pieces, as they are found; the first piece is empty and tells the columns."""
@@ -108,147 +203,326 @@ class Matcher(Operator[State, pa.Table]):
         The events must reach back a window from there and, where the plan waits, a window ahead. With a tuple-count window
         `numbers` are those of the events in the whole stream.
         """
-        state = self.take(self.start(), events)
-        if numbers is not None:
-            state = replace(state, numbers=numbers)
-        evaluation = _evaluation(self._plan, self._prepare(state, budget)[0], after, upto)
+        if self._plan.order_by:
+            events = order_events(events, self._plan.order_by)
+        if self._plan.numbers_events and numbers is None:
+            counted = Partitions(self._plan.partition_by)
+            numbers = counted.number(counted.code(events))
+        batch = self._batch(events, numbers, budget or self._limits.budget())
+        evaluation = self._evaluation(batch, after, upto)
         writer = MatchWriter(self._plan, events, evaluation.evaluator)
-        for piece in evaluation.matches():
+        pieces = evaluation.matches()
+        if self._plan.skip is not None:
+            pieces = iter([skip_matches(self._plan.skip, pieces, self._plan, batch)])
+        for piece in pieces:
             yield writer.write(piece)
 
-    # ------------------------------------------------------------ adding
+    def _batch(self, events: Events, numbers: Ints | None, budget: Budget) -> Batch:
+        clocks = numbers if self._plan.window.counts_events and numbers is not None else events.times
+        window, partitions = needs_of(self._plan, events.unit).window, partition_codes(events, self._plan.partition_by)
+        ranks = rank_events(events, self._plan.order_by) if self._plan.order_by else None
+        return Batch(events, window, clocks, partitions, budget, numbers, ranks)
+
+    def _evaluation(self, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> Evaluation | NestedEvaluation:
+        if self._plan.is_nested:
+            return NestedEvaluation(self._plan, batch, after, upto)
+        return Evaluation(self._plan, batch, after, upto, read_by_return(self._plan))
+
+    # ------------------------------------------------------------ steps
 
     def take(self, state: State, batch: Events) -> State:
-        numbers, counted = self._number(state, batch)
-        kept = batch if state.events is None else Events.concat([state.events, batch])
-        if state.numbers is not None and numbers is not None:
-            numbers = np.concatenate([state.numbers, numbers])
-        return replace(state, events=kept, numbers=numbers, counted=counted, n_seen=state.n_seen + len(batch))
-
-    def _number(self, state: State, batch: Events) -> tuple[Ints | None, pa.Table | None]:
-        """The numbers of the batch's events in the stream, or in their partition."""
-        if not self._plan.window.counts_events:
-            return None, None
-        if not self._plan.partition_by:
-            return np.arange(state.n_seen, state.n_seen + len(batch), dtype=np.int64), None
-        names = list(self._plan.partition_by)
-        keys = pa.table({name: shown(batch.column(name)) for name in names})  # of one type, whatever values a batch has
-        none = pa.array([], pa.int64())
-        known = state.counted
-        if known is None:
-            known = keys.slice(0, 0).append_column("seen", none).append_column("settled", none)
-        (old, new), n_codes = code_columns(
-            [[_one(known.column(name)) for name in names], [_one(keys.column(name)) for name in names]]
-        )
-        counts = np.zeros((2, n_codes + 1), np.int64)  # seen and settled; the last column is for rows in no partition
-        counts[:, old] = known.column("seen").to_numpy(), known.column("settled").to_numpy()
-        new = np.where(new < 0, n_codes, new)
-        order = np.argsort(new, kind="stable")
-        sizes = np.bincount(new, minlength=n_codes + 1)
-        numbers = np.empty(len(new), np.int64)
-        numbers[order] = np.arange(len(new)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        numbers += counts[0, new]
-        counts[0] += sizes
-        # One row for every partition: those known before, then the first row of each new one.
-        fresh, first = np.unique(new, return_index=True)
-        unknown = first[~np.isin(fresh, np.append(old, n_codes))]
-        seen, settled = counts[:, np.concatenate([old, new[unknown]])]
-        table = pa.concat_tables([known.select(names), keys.take(pa.array(unknown))])
-        return numbers, table.append_column("seen", pa.array(seen)).append_column("settled", pa.array(settled))
-
-    # ------------------------------------------------------------ deciding
+        if state.kept is None:
+            self._begin(state, batch)
+        else:
+            state.kept.check(batch)
+        if len(batch):
+            if state.waiting and batch.times[0] < state.waiting[-1].times[-1]:
+                state.waiting = [Events.concat([*state.waiting, batch])]
+            else:
+                state.waiting.append(batch)
+        return state
 
     def decide(self, state: State, upto: int, final: bool) -> tuple[State, pa.Table]:
-        assert state.events is not None
-        plan, batch, progress = self._plan, *self._prepare(state)
+        assert state.known is not None
+        budget = self._limits.budget()
+        self._linked(state)  # before anything is counted that is not linked
+        self._viewed(state)
+        due = state.due(upto)
+        if due and self._plan.order_by:  # what has one time may lie in several pieces
+            due = [order_events(Events.concat(due), self._plan.order_by)]
+        step = _Step(upto, final, [_numbered(events, state.counted) for events in due])
+        found = self._go_on_with_views(state, step, budget) if self._plan.is_nested else self._go_on(state, step, budget)
+        tables = list(self._replay(state, step, budget) if found is None else found)
+        state.decided = upto
+        if final:
+            state.kept, state.chains, state.views, state.waiting = Kept(state.known.none), None, None, []
+        else:
+            self._purge(state)
+        return state, pa.concat_tables(tables) if tables else state.known.empty
+
+    # ------------------------------------------------------------ going on
+
+    def _linked(self, state: State) -> Chains | None:
+        """The chains of what is kept, linked anew where they are missing; None where it is replayed."""
+        if not state.goes_on or state.linker is None or state.kept is None:
+            return None
+        if state.chains is None:
+            linker, events = state.linker, state.kept.events
+            chains, clocks = linker.start(), state.kept.clocks
+            parts = state.counted.code(events) if state.counted is not None else None
+            try:
+                new = linker.read(chains, events, parts)
+            except Unsteady:
+                state.goes_on = False
+                return None
+            linker.link(chains, new.in_place(), state.kept.head, events.times, clocks)
+            state.chains = chains
+            if self._plan.waits:  # what was due before is out already
+                self._due(state, linker, chains, _Step(state.decided, False, [_New(events, clocks, parts)]))
+        return state.chains
+
+    def _go_on(self, state: State, step: _Step, budget: Budget) -> list[pa.Table] | None:
+        """Link what is new, and write the matches that it, or the time that has passed, makes final; None where it is replayed."""
+        chains, linker, kept = self._linked(state), state.linker, state.kept
+        if chains is None or linker is None or kept is None or state.known is None:
+            return None
+        ends = []
+        for number, (events, clocks, parts) in enumerate(step.new):
+            try:
+                read = linker.read(chains, events, parts)
+            except Unsteady:
+                state.goes_on, state.chains, step.n_kept = False, None, number
+                return None
+            if len(read.kept):
+                is_all = len(read.kept) == len(events)
+                first = kept.append(events if is_all else events.take(read.kept), clocks[read.kept])
+                ends.append(linker.link(chains, read, first, events.times, clocks))
+        if self._plan.waits:
+            edges = self._due(state, linker, chains, step)
+        else:
+            edges = ends[0] if len(ends) == 1 else np.concatenate([NONE_FOUND, *ends])
+        writer = state.known.writer
+        tables = [_counted(self._write(kept, rows, writer), budget) for rows in linker.matches(chains, edges, budget)]
+        return tables if self._plan.waits else tables[::-1]
+
+    def _viewed(self, state: State) -> LiveViews | None:
+        """The views of what is kept, loaded anew where they are missing; None where it is replayed, or flat."""
+        if not state.goes_on or not self._plan.is_nested or state.kept is None or state.known is None:
+            return None
+        if state.views is None:
+            kept = state.kept
+            try:
+                views = LiveViews(self._plan, state.known.none, kept.head)
+                new = views.read(kept.events)
+            except Unsteady:
+                state.goes_on = False
+                return None
+            views.append(new, kept.clocks)
+            views.catch_up(self._due_clock(state, _Step(state.decided, False, [])), self._limits.budget())
+            state.views = views
+        return state.views
+
+    def _go_on_with_views(self, state: State, step: _Step, budget: Budget) -> list[pa.Table] | None:
+        """The same for a nested query, which goes on with its views."""
+        views, kept = self._viewed(state), state.kept
+        if views is None or kept is None or state.known is None:
+            return None
+        if step.new:  # as one, because what has one time may lie in several pieces
+            events = Events.concat([events for events, _, _ in step.new])
+            rows = events.rows_of(state.known.needs.types)
+            events, clocks = events.take(rows), np.concatenate([clocks for _, clocks, _ in step.new])[rows]
+            try:
+                new = views.read(events)
+            except Unsteady:
+                state.goes_on, state.views = False, None
+                return None
+            kept.append(events, clocks)
+            views.append(new, clocks)
+        writer = state.known.writer
+        found = views.matches(self._due_clock(state, step), budget)
+        return [_counted(self._write_nested(kept, views, rows, writer), budget) for rows in found]
+
+    def _due_clock(self, state: State, step: _Step) -> int:
+        """Matches that begin up to this clock wait no longer; without partitions."""
+        assert state.known is not None
+        if step.final:
+            return HIGHEST
+        counted = state.counted if self._plan.window.counts_events else None
+        newest = step.upto + 1 if counted is None else int(counted.counts[0])
+        return max(newest - state.known.needs.window, LOWEST)
+
+    def _due(self, state: State, linker: Linker, chains: Chains, step: _Step) -> Ints:
+        """The entries that begin matches whose window is over now."""
+        counted = state.counted
+        if counted is None or not self._plan.partition_by:
+            return linker.due(chains, self._due_clock(state, step))
+        if step.final:
+            return linker.due_in(chains, np.arange(len(chains.parts)), np.full(len(chains.parts), HIGHEST))
+        return linker.due_in(chains, np.unique(step.parts), counted.counts)
+
+    def _write(self, kept: Kept, rows: Ints, writer: MatchWriter) -> pa.Table:
+        """Matches as a table, from the numbers of their rows; their events alone are put together."""
+        pattern = self._plan.pattern
+        events, places = _placed(kept, rows)
+        evaluator = Evaluator(events)
+        piece = Instances(dict(zip(pattern.binds, places, strict=True)), places[0], places[-1])
+        assert isinstance(pattern, MatchSequence)
+        if pattern.filters:
+            asked = [guarded.predicate for guarded in pattern.filters]
+            piece = piece.select(evaluator.true(asked, piece.rows, len(piece)))
+        return writer.over(events, evaluator).write(piece)
+
+    def _write_nested(self, kept: Kept, views: LiveViews, rows: Ints, writer: MatchWriter) -> pa.Table:
+        """The same from first and last row, and one for each variable, which may be not bound."""
+        distinct, found = np.unique(rows, return_inverse=True)
+        n_unbound = int(np.searchsorted(distinct, 0))
+        events, places = kept.take(distinct[n_unbound:]), found.reshape(rows.shape) - n_unbound
+        evaluator = Evaluator(events)
+        piece = Instances(dict(zip(self._plan.variables, places[MEMBERS:], strict=True)), places[FIRST], places[LAST])
+        return writer.over(events, evaluator).write(passing(views.tables.rest, piece, evaluator))
+
+    # ------------------------------------------------------------ replaying
+
+    def _replay(self, state: State, step: _Step, budget: Budget) -> Iterator[pa.Table]:
+        """Evaluate all that is kept, and write the matches that are final now and were not before."""
+        assert state.kept is not None
+        assert state.known is not None
+        plan = self._plan
+        for new, clocks, parts in step.new[step.n_kept :]:
+            rows = new.rows_of(state.known.needs.types)
+            if parts is not None:
+                rows = rows[parts[rows] >= 0]
+            state.kept.append(new.take(rows), clocks[rows])
+        events = state.kept.events
+        batch = self._batch(events, None if state.counted is None else state.kept.clocks, budget)
         # Where matches wait, their end does not tell when they are final: all are found, and those that are ready now are taken.
-        evaluation = _evaluation(plan, batch) if plan.waits else _evaluation(plan, batch, state.decided, upto)
-        writer = MatchWriter(plan, state.events, evaluation.evaluator)
-        tables = [writer.empty()]
+        evaluation = self._evaluation(batch) if plan.waits else self._evaluation(batch, state.decided, step.upto)
+        writer = MatchWriter(plan, events, evaluation.evaluator)
+        seen, settled = _counts(state.counted, events, step.parts) if plan.waits else (NONE_FOUND, NONE_FOUND)
         for piece in evaluation.matches():
             if plan.waits:
-                ready = progress.ready(piece, upto, progress.seen) if not final else np.ones(len(piece), np.bool_)
-                piece = piece.select(ready & ~progress.ready(piece, state.decided, progress.settled))
-            batch.budget.find(len(piece))
-            tables.append(writer.write(piece))
-            batch.budget.hold(tables[-1].nbytes)
-        if final:
-            return State(state.events.slice(0, 0), decided=upto, n_seen=state.n_seen), pa.concat_tables(tables)
-        return self._purge(state, batch, progress, upto), pa.concat_tables(tables)
+                begins = batch.clocks[piece.last_rows if plan.waits_from_end else piece.first_rows]
+                ready = np.ones(len(piece), np.bool_) if step.final else _ready(batch, piece, begins, step.upto, seen)
+                piece = piece.select(ready & ~_ready(batch, piece, begins, state.decided, settled))
+            budget.find(len(piece))
+            table = writer.write(piece)
+            budget.hold(table.nbytes)
+            yield table
 
-    def _prepare(self, state: State, budget: Budget | None = None) -> tuple[Batch, _Progress]:
-        assert state.events is not None
-        events, plan = state.events, self._plan
-        window = needs_of(plan, events.unit).window
-        partitions = None
-        seen, settled = np.full(len(events), state.n_seen), np.full(len(events), state.n_settled)
-        if plan.partition_by:
-            keys = [[events.column(name) for name in plan.partition_by]]
-            if state.counted is not None:
-                keys.append([_one(state.counted.column(name)) for name in plan.partition_by])
-            codes, n_codes = code_columns(keys)
-            partitions = codes[0]
-            if state.counted is not None:
-                of_code = np.zeros((2, n_codes + 1), np.int64)
-                of_code[0, codes[1]] = state.counted.column("seen").to_numpy()
-                of_code[1, codes[1]] = state.counted.column("settled").to_numpy()
-                seen, settled = of_code[:, partitions]
-        clocks = events.times if state.numbers is None else state.numbers
-        batch = Batch(events, window, clocks, partitions, budget or self._limits.budget())
-        return batch, _Progress(batch, seen, settled)
+    # ------------------------------------------------------------ forgetting
 
-    def _purge(self, state: State, batch: Batch, progress: _Progress, upto: int) -> State:
+    def _purge(self, state: State) -> None:
         """Forget what no later match can bind or be cancelled by."""
-        assert state.events is not None
-        plan, events = self._plan, state.events
-        needs = needs_of(plan, events.unit)
-        rows = events.rows_of(needs.types)
-        if batch.partitions is not None:
-            rows = rows[batch.partitions[rows] >= 0]
-        if state.numbers is None:
-            rows = rows[events.times[rows] > minus(np.array([upto]), needs.back)[0]]
-            return replace(state, events=events.take(rows), decided=upto)
-        rows = rows[state.numbers[rows] > minus(progress.oldest_open(upto)[rows], needs.back)]
-        counted = state.counted
-        if counted is not None:
-            counted = counted.set_column(counted.schema.get_field_index("settled"), "settled", counted.column("seen"))
-        return replace(
-            state, events=events.take(rows), numbers=state.numbers[rows], decided=upto, counted=counted, n_settled=state.n_seen
-        )
+        kept, chains, counted = state.kept, state.chains, state.counted
+        assert kept is not None
+        assert state.known is not None
+        needs = state.known.needs
+        by_number = counted is not None and self._plan.window.counts_events
+        if by_number and self._plan.partition_by:
+            self._purge_partitions(state)
+            return
+        newest = int(counted.counts[0]) if by_number and counted is not None else state.decided
+        kept.drop_upto(max(newest - needs.back, LOWEST), not by_number)
+        if state.views is not None:
+            state.views.drop(max(newest - needs.back, LOWEST))
+        if counted is not None and len(counted.keys) > 2 * len(kept) + SLACK:
+            counted.keep(np.unique(counted.code(kept.events)))
+        if chains is not None:
+            chains.drop(max(newest - needs.window, LOWEST))
+            if chains.n_codes > 2 * len(kept) + SLACK:  # keys come and go: those that are gone are forgotten
+                state.chains = None
+
+    def _purge_partitions(self, state: State) -> None:
+        """The same where each partition has its own numbers: looked through once there may be as much to forget as to keep."""
+        kept, counted = state.kept, state.counted
+        assert kept is not None
+        assert counted is not None
+        assert state.known is not None
+        if len(kept) <= 2 * state.n_live + SLACK and len(counted.keys) <= 2 * len(kept) + SLACK:
+            return
+        events, numbers = kept.events, kept.clocks
+        codes = counted.code(events)
+        live = numbers > minus(counted.counts[codes], state.known.needs.back)
+        state.kept = Kept(state.known.none)
+        state.kept.append(events.take(np.flatnonzero(live)), numbers[live])
+        state.n_live, state.chains = len(state.kept), None
+        counted.keep(np.unique(codes[live]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Progress:
-    """How far the stream had come at the last decision (`settled`) and is now (`seen`), per row: the events of its partition."""
+class _New(NamedTuple):
+    """New events with their clocks and, where events are counted, their partitions."""
 
-    batch: Batch
-    seen: Ints
-    settled: Ints
-
-    def ready(self, piece: Instances, upto: int, counts: Ints) -> Mask:
-        """Matches whose window is over: no event can come any more that lies in it."""
-        batch = self.batch
-        firsts = batch.clocks[piece.first_rows]
-        if not batch.counts_events:
-            return plus(firsts, batch.window) - 1 <= upto
-        return (batch.events.times[piece.last_rows] <= upto) & (plus(firsts, batch.window) <= counts[piece.first_rows])
-
-    def oldest_open(self, upto: int) -> Ints:
-        """Per row, the smallest number in its partition that a match still to be decided can end with."""
-        batch = self.batch
-        codes = np.zeros(len(batch.events), np.int64) if batch.partitions is None else np.maximum(batch.partitions, 0)
-        oldest = np.full(int(codes.max(initial=0)) + 1, HIGHEST)
-        np.minimum.at(oldest, codes, self.seen)
-        open_ = np.flatnonzero(batch.events.times > upto)
-        np.minimum.at(oldest, codes[open_], batch.clocks[open_])
-        return oldest[codes]
+    events: Events
+    clocks: Ints
+    parts: Ints | None
 
 
-def _evaluation(plan: MatchPlan, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> Evaluation | NestedEvaluation:
-    if plan.is_nested:
-        return NestedEvaluation(plan, batch, after, upto)
-    return Evaluation(plan, batch, after, upto, read_by_return(plan))
+def _numbered(events: Events, counted: Partitions | None) -> _New:
+    if counted is None:
+        return _New(events, events.times, None)
+    parts = counted.code(events)
+    return _New(events, counted.number(parts), parts)
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+@dataclass(slots=True)
+class _Step:
+    """What a step decides, and the events that are new in it, of which the first may be kept already."""
+
+    upto: int
+    final: bool
+    new: list[_New]
+    n_kept: int = 0
+
+    @property
+    def parts(self) -> Ints:
+        """The partitions of all new events, where events are counted."""
+        return np.concatenate([NONE_FOUND, *(parts for _, _, parts in self.new if parts is not None)])
+
+
+def _resumed(state: State, kept: Events, clocks: Ints, waiting: Events, decided: int) -> State:
+    assert state.kept is not None
+    state.kept.append(kept, clocks)
+    state.waiting, state.decided = [waiting] if len(waiting) else [], decided
+    return state
+
+
+def _placed(kept: Kept, rows: Ints) -> tuple[Events, Ints]:
+    """The events of these rows, or of all between where these lie close together; and where each row stands; UNBOUND stays."""
+    first, last = int(rows[0].min()), int(rows.max())
+    if last - first < max(CLOSE_ROWS, 4 * rows.size):
+        return kept.between(first, last), np.where(rows < 0, rows, rows - first)
+    distinct, places = np.unique(rows, return_inverse=True)
+    n_unbound = int(np.searchsorted(distinct, 0))
+    return kept.take(distinct[n_unbound:]), places.reshape(rows.shape) - n_unbound
+
+
+def _counted(table: pa.Table, budget: Budget) -> pa.Table:
+    budget.find(len(table))
+    budget.hold(table.nbytes)
+    return table
+
+
+def _held(pieces: Iterator[pa.Table], budget: Budget) -> pa.Table:
+    """Pieces as one table, as far as there is room to keep them."""
+    tables = []
+    for table in pieces:
+        budget.find(len(table))
+        budget.hold(table.nbytes)
+        tables.append(table)
+    return pa.concat_tables(tables)
+
+
+def _counts(counted: Partitions | None, events: Events, new: Ints) -> tuple[Ints, Ints]:
+    """How many events of its partition there were for every event kept: now, and at the last decision."""
+    if counted is None:
+        return NONE_FOUND, NONE_FOUND
+    codes, counts = counted.code(events), counted.counts
+    before = counts - np.bincount(new[new >= 0], minlength=len(counts))
+    return counts[codes], before[codes]
+
+
+def _ready(batch: Batch, piece: Instances, begins: Ints, upto: int, counts: Ints) -> Mask:
+    """Matches whose window is over, which began at these clocks: no event can come any more that lies in it."""
+    if not batch.counts_events:
+        return plus(begins, batch.window) - 1 <= upto
+    return (batch.events.times[piece.last_rows] <= upto) & (plus(begins, batch.window) <= counts[piece.first_rows])

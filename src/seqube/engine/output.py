@@ -8,6 +8,7 @@ Cost: one gather per column and variable.
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -25,7 +26,8 @@ from seqube.events.schema import ANY, value_type
 from seqube.language.tree import Attribute, Output, attributes
 from seqube.plan.physical import MatchPlan, list_variables, scans
 
-START, END = "start", "end"
+START, END, REACHED = "start", "end", "reached"
+FEW_MATCHES = 1 << 10
 
 
 def read_by_return(plan: MatchPlan) -> frozenset[str]:
@@ -49,16 +51,38 @@ class MatchWriter:
         # Variables of one single type: their type column is a constant.
         self._constant = {scan.variable: scan.name for scan in scans(plan.pattern) if scan.types == {scan.name} != {ANY}}
 
+    def over(self, events: Events, evaluator: Evaluator) -> MatchWriter:
+        """One for other events with the same columns: what is known of these is known of those."""
+        writer = copy(self)
+        writer._events, writer._evaluator = events, evaluator
+        return writer
+
     def write(self, piece: Instances) -> pa.Table:
-        if self._plan.returns:
-            return pa.table(
-                [self._item(item, piece) for item in self._plan.returns], [item.name or "" for item in self._plan.returns]
-            )
         time = self._events.column("ts")
-        columns = {START: gather(time, piece.first_rows), END: gather(time, piece.last_rows)}
-        for name in self._plan.variables:
-            columns[name] = self._events_of(name, piece.rows[name])
+        if self._plan.returns:
+            columns = {item.name or "": self._item(item, piece) for item in self._plan.returns}
+        else:
+            columns = {START: gather(time, piece.first_rows), END: gather(time, piece.last_rows)}
+            together = self._together(piece) if len(piece) <= FEW_MATCHES else None
+            columns |= together or {name: self._events_of(name, piece.rows[name]) for name in self._plan.variables}
+        if self._plan.keeps_partial:
+            columns[REACHED] = pa.array(piece.reached if piece.reached is not None else piece.last_rows)
+            columns.setdefault(END, gather(time, piece.last_rows))
         return flat(pa.table(columns)) if self._plan.is_flat else pa.table(columns)
+
+    def _together(self, piece: Instances) -> dict[str, pa.StructArray] | None:
+        """The events of all variables, gathered at once, because few rows cost less than a call; None with lists or nulls."""
+        names, size = self._plan.variables, len(piece)
+        rows = [rows for name in names if isinstance(rows := piece.rows[name], np.ndarray)]
+        if len(rows) < len(names) or (whole := np.concatenate(rows)).min(initial=0) < 0:
+            return None
+        table = self._events.table
+        columns = [gather(table.column(number).chunk(0), whole) for number in range(table.num_columns)]
+        fields = list(table.schema)
+        return {
+            name: pa.StructArray.from_arrays([column.slice(size * number, size) for column in columns], fields=fields)
+            for number, name in enumerate(names)
+        }
 
     def _item(self, item: Output, piece: Instances) -> pa.Array:
         """A column of RETURN. Whole numbers stay whole: a column does not change its type where a result leaves 64 bits."""

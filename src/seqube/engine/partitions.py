@@ -82,8 +82,9 @@ def count_on(codes: Ints, counts: Ints) -> Ints:
 class KeyCodes:
     """Codes of keys, for a whole stream: `code` batch after batch."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], has_values: bool = True) -> None:
         self.names = tuple(names)
+        self._has_values = has_values  # whether the keys themselves are kept, for `table` and `keep`
         self._texts = [_Texts() for _ in names]
         self._seen: list[set[int]] = [set() for _ in names]  # the tags of each column
         self._table = _words(len(names), 0)
@@ -125,9 +126,17 @@ class KeyCodes:
             found = np.empty(min(_ROWS, size - start), np.int64)
             n_before, self._n = self._n, code_words(tags[:, part], words[:, part], self._table, self._n, codes[part], found)
             firsts.append(found[: self._n - n_before] + start)
-        if self._n > known:
+        if self._n > known and self._has_values:
             rows = pa.array(np.concatenate(firsts))
             self._values.append([shown(column.take(rows)) for column in columns])
+        return codes
+
+    def code_whole(self, words: Ints) -> Ints:
+        """The same for keys without values whose columns, a row of `words` each, are whole numbers without a null."""
+        size = words.shape[1]
+        self._reserve(size)
+        codes = np.empty(size, np.int64)
+        self._n = code_words(np.zeros(words.shape, np.int8), words, self._table, self._n, codes, np.empty(size, np.int64))
         return codes
 
     def keep(self, codes: Ints) -> Ints:

@@ -13,7 +13,7 @@ Cost: a pass over the candidates per operator of the expression.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -28,7 +28,7 @@ from seqube.engine import functions, numbers
 from seqube.engine.bindings import Bindings, Column, Lists, before, every_way, last_rows, whole
 from seqube.errors import DataError, PlanError, Problem, QueryError
 from seqube.events import Events
-from seqube.events.schema import TIME, UNITS
+from seqube.events.schema import TIME, UNITS, is_text
 from seqube.events.times import microseconds
 from seqube.language.functions import value_function
 from seqube.language.tree import (
@@ -464,6 +464,46 @@ def rank(columns: Sequence[Any], evaluator: Evaluator) -> list[Ints]:
     both = pa.concat_arrays(arrays)
     codes, valid = _integers(pc.rank(both, sort_keys="ascending", tiebreaker="dense").cast(pa.int64())), np.asarray(both.is_valid())
     return np.split(_with_null(codes[0], valid), np.cumsum([len(array) for array in arrays])[:-1])
+
+
+class Unsteady(Exception):  # noqa: N818 - not an error: whoever goes on with values has to take another way
+    """There is no 64-bit integer that stands for a value, whatever it is compared with later."""
+
+
+def steady(column: pa.Array, how: str) -> Ints:
+    """A column as integers that compare like the originals with those of any other column, now or later; NULL for null.
+
+    `how` says what both sides of a comparison are: "whole" (numbers, times, truth values), or "double" where one of them is.
+    """
+    kind = column.type
+    if how == "double":
+        if pat.is_int64(kind):
+            column = numbers.aligned([column, pa.scalar(0.0)])[0]
+        if not (pat.is_floating(column.type) or pat.is_null(kind)):
+            raise Unsteady
+        return _with_null(*_sortable(column))
+    if not (pat.is_int64(kind) or pat.is_timestamp(kind) or pat.is_duration(kind) or pat.is_boolean(kind) or pat.is_null(kind)):
+        raise Unsteady
+    values, valid = _integers(column)
+    if (values[valid] == NULL).any():
+        raise Unsteady
+    return _with_null(values, valid)
+
+
+def compared(kinds: Iterable[pa.DataType], op: str) -> str:
+    """How the sides of a comparison become integers that stay: "whole", "double", or "text" (codes that are equal or not)."""
+    known = [kind for kind in kinds if not pat.is_null(kind)]
+    families = {
+        "number" if numbers.is_number(kind) else "moment" if pat.is_timestamp(kind) else "text" if is_text(kind) else str(kind)
+        for kind in known
+    }
+    if len(families) > 1 or any(pat.is_decimal(kind) or pat.is_uint64(kind) or pat.is_nested(kind) for kind in known):
+        raise Unsteady
+    if families == {"text"}:
+        if op not in ("=", "!="):
+            raise Unsteady
+        return "text"
+    return "double" if any(map(pat.is_floating, known)) else "whole"
 
 
 def _integers(column: pa.Array) -> tuple[Ints, Mask]:

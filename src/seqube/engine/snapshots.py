@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from seqube.engine.predicates import Ints
 from seqube.errors import DataError
 from seqube.events import Events
 
-VERSION = 1
+VERSION = 2
 _NUMBER = "#number"  # the column of event numbers that travels with the kept events of a tuple-count window
 
 
@@ -41,16 +41,16 @@ def unseal(data: bytes) -> list[pa.Table]:
     return parts
 
 
-def check_version(version: int) -> None:
+def check_version(version: int, known: int = VERSION) -> None:
     """Refuse a layout that is not read here."""
-    if version != VERSION:
+    if version != known:
         raise DataError(
-            f"this state was written in version {version} of its layout, and version {VERSION} is read here\n"
+            f"this state was written in version {version} of its layout, and version {known} is read here\n"
             "  hint: go on with the release that wrote it, or begin the stream anew, with a new checkpoint"
         )
 
 
-def write_state(events: Events | None, numbers: Ints | None, about: Mapping[str, int], beside: pa.Table | None) -> bytes:
+def write_state(events: Events | None, numbers: Ints | None, about: Mapping[str, Any], beside: pa.Table | None) -> bytes:
     """A state as Arrow IPC, never pickled: events with their numbers, a few facts, and a table of its own kind."""
     if events is None:
         raise DataError("a stream that has not begun has no state to write")
@@ -60,6 +60,16 @@ def write_state(events: Events | None, numbers: Ints | None, about: Mapping[str,
     facts = {"version": VERSION, "type": schema.type_column, "time": schema.time_column, "unit": schema.unit, **about}
     table = table.replace_schema_metadata({b"seqube": json.dumps(facts).encode()})
     return seal(table, beside if beside is not None else pa.table({}))
+
+
+def adapted(data: bytes, change: Callable[[pa.Table], Events]) -> bytes:
+    """A state whose events look as they are made by `change`: for streams whose columns changed since it was written."""
+    events, numbers, about, beside = read_state(data)
+    changed = change(events.table)
+    if changed.schema == events.schema:
+        return data
+    facts = {name: value for name, value in about.items() if name not in ("version", "type", "time", "unit")}
+    return write_state(changed, numbers, facts, beside)
 
 
 def read_state(data: bytes) -> tuple[Events, Ints | None, dict[str, Any], pa.Table | None]:

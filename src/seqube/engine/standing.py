@@ -9,7 +9,8 @@ step on that comes to that moment, the other one reports.
     ------------------|------------------------|--------------------> time
                    origin        added here: ^         ^ since = origin + what it looks back on
 
-Queries that are planned to be counted together have one operator between them; what is added later has its own.
+Queries that are planned to be counted together have one operator between them, and so have those whose matches are to be made from
+each other's, by a strategy that is asked for; what is added later has its own.
 
 Cost of a step: that of the operators, and what it takes to keep the batch. Adding a query costs a run over the kept events.
 Invariant: of every query each row comes out once, however it was replaced and whenever others came or went.
@@ -44,18 +45,27 @@ KEPT_ANYWAY = 10_000  # events that are kept whatever the windows: while a strea
 FinalTables = dict[str, pa.Table]
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a stream beside its queries, all the time: an operator for its columns, and how far that looks back."""
+
+    open: Callable[[Schema], Operator[Any, pa.Table]]
+    back: Callable[[str], int]  # in ticks of a unit
+
+
 @dataclass(eq=False)
 class Standing:
     """One operator at work, for a query or for several that share."""
 
     queries: dict[str, Query]  # those that it answers, whether or not somebody wants to hear it
-    plan: WorkloadPlan
+    plan: WorkloadPlan  # without a plan: what is asked beside the queries, under that name
     operator: Operator[Any, Any]
     origin: int = LOWEST  # it has seen every event after this time
     since: int | None = LOWEST  # its answers are whole from this time on; None where that is not known
     state: Any = None
     has_begun: bool = False
     n_rows: dict[str, int] = field(default_factory=dict)
+    asked: str = ""  # the name of what is asked, where it is no query
 
     @property
     def is_shared(self) -> bool:
@@ -91,14 +101,22 @@ class Standing:
     def _named(self, rows: Any) -> FinalTables:
         if rows is None:
             return {}
-        return rows if isinstance(rows, dict) else dict.fromkeys(self.queries, rows)
+        return rows if isinstance(rows, dict) else dict.fromkeys(self.queries or [self.asked], rows)
 
 
 class StandingQueries:
     """All queries of a stream. Nothing is planned before the columns are known: `begin`."""
 
-    def __init__(self, queries: Mapping[str, Query], hierarchy: Hierarchy | None, strategy: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        queries: Mapping[str, Query],
+        hierarchy: Hierarchy | None,
+        strategy: str,
+        limits: Limits,
+        asked: Mapping[str, Asked],
+    ) -> None:
         self.queries = dict(queries)
+        self._asked = asked
         self.hierarchy, self.strategy, self.limits = hierarchy, strategy, limits
         self.keep: int | None = None  # ticks; None: what the windows of the queries that return matches reach
         self.schema: Schema | None = None
@@ -121,26 +139,44 @@ class StandingQueries:
         self.schema, self.measured = schema, measured
         whole = optimize(self.queries, self.hierarchy, measured, self.strategy)
         together = {name: self.queries[name] for name in whole.counts.queries} if whole.counts is not None else {}
-        groups = [together] if len(together) > 1 else []
+        matching = {name: query for name, query in self.queries.items() if not query.aggregates and self._shares_matches}
+        groups = [group for group in (together, matching) if len(group) > 1]
         shared = {name for group in groups for name in group}
         groups += [{name: query} for name, query in self.queries.items() if name not in shared]
         for group in groups:
             self._put(self._made(group), group)
+        for name in self._asked:
+            self._put(self._made({}, name), [name])
 
-    def _made(self, queries: Mapping[str, Query]) -> Standing:
-        """An operator for these queries: the same whenever it is made for the same ones."""
+    def _made(self, queries: Mapping[str, Query], asked: str = "") -> Standing:
+        """An operator for these queries, or for what else is asked: the same whenever it is made for the same."""
+        if not queries:
+            assert self.schema is not None
+            since = LOWEST if self.origin == LOWEST else self.origin + self._asked[asked].back(self.schema.unit)
+            return Standing({}, WorkloadPlan({}), self._asked[asked].open(self.schema), since=since, asked=asked)
         if len(queries) > 1:
-            from seqube.engine.aggregates.sharing import SharedAggregator
-
             plan = optimize(queries, self.hierarchy, self.measured, self.strategy)
-            assert plan.counts is not None
-            shared = SharedAggregator(plan.counts, plan.aggregates, self.limits)
-            return Standing(dict(queries), plan, shared, since=self._since(plan))
+            return Standing(dict(queries), plan, self._opened(plan, queries), since=self._since(plan))
         ((name, query),) = queries.items()
         strategies = names("aggregates") if query.aggregates else names("matches")
         alone = optimize({ALONE: query}, self.hierarchy, self.measured, self.strategy if self.strategy in strategies else AUTO)
         plan = WorkloadPlan({name: alone.plans[ALONE]}, alone.strategy)
         return Standing({name: query}, plan, open_plan(plan.plans[name], self.limits), since=self._since(plan))
+
+    def _opened(self, plan: WorkloadPlan, queries: Mapping[str, Query]) -> Operator[Any, FinalTables]:
+        """The operator of several queries that share."""
+        if plan.counts is not None:
+            from seqube.engine.aggregates.sharing import SharedAggregator
+
+            return SharedAggregator(plan.counts, plan.aggregates, self.limits)
+        from seqube.engine.ecube.adaptation import SharedMatcher
+
+        return SharedMatcher(queries, self.hierarchy, self.strategy, limits=self.limits)
+
+    @property
+    def _shares_matches(self) -> bool:
+        """Only where it is asked for: a query by itself goes on in place, one that shares goes through its window again."""
+        return self.strategy in names("shared matches") and self.strategy != "independent"
 
     def _since(self, plan: WorkloadPlan) -> int | None:
         """From when on an operator is whole that begins with the events that are kept."""
@@ -211,7 +247,8 @@ class StandingQueries:
         assert self.schema is not None
         plans = [plan for standing in self._at_work for plan in standing.plan.plans.values()]
         needs = [needs_of(plan, self.schema.unit) for plan in plans if not isinstance(plan, AggregatePlan)]
-        return max((each.back for each in needs if not each.by_position), default=0)
+        backs = [each.back for each in needs if not each.by_position]
+        return max([0, *backs, *(asked.back(self.schema.unit) for asked in self._asked.values())])
 
     # ------------------------------------------------------------ looking
 
@@ -230,14 +267,14 @@ class StandingQueries:
 
     def empty(self, name: str) -> pa.Table:
         """No rows of a query, in the columns that are known of it."""
-        if name not in self.queries:
+        if name not in self.queries and name not in self._asked:
             raise KeyError(name)
         return self._empty.get(name, pa.schema([])).empty_table()
 
     # ------------------------------------------------------------ coming and going
 
     def add(self, name: str, query: Query) -> None:
-        if name in self.queries:
+        if name in self.queries or name in self._asked:
             raise PlanError(f"there is a query {name!r} already\n  hint: replace it, remove it first, or take another name")
         if self.schema is not None:
             self._put(self._seeded({name: query}), [name])
@@ -266,12 +303,12 @@ class StandingQueries:
                 self._hand_over(name)
         self.queries[name] = query
 
-    def _seeded(self, queries: Mapping[str, Query]) -> Standing:
+    def _seeded(self, queries: Mapping[str, Query], asked: str = "") -> Standing:
         """An operator that has seen the events that are kept."""
         assert self.schema is not None
         for query in queries.values():
             check(query, self.schema)
-        standing = self._made(queries)
+        standing = self._made(queries, asked)
         standing.origin = self.origin
         known = self.history.all()
         if known is not None:
@@ -311,7 +348,7 @@ class StandingQueries:
             name
             for standing in self._at_work
             if standing.origin != self.origin and not self._could_begin_now(standing)
-            for name in standing.queries
+            for name in standing.queries or [standing.asked]
         ]
         if lost:
             raise SchemaError(
@@ -321,12 +358,12 @@ class StandingQueries:
         self.schema = schema
         self.history.change(conform)
         for standing in self._at_work:
-            anew = self._seeded(standing.queries)
+            anew = self._seeded(standing.queries, standing.asked)
             standing.plan, standing.operator = anew.plan, anew.operator
             standing.state, standing.has_begun, standing.origin = anew.state, anew.has_begun, anew.origin
 
     def _could_begin_now(self, standing: Standing) -> bool:
-        since = self._since(standing.plan)
+        since = self._since(standing.plan) if standing.queries else self._made({}, standing.asked).since
         return since is not None and since <= self.watermark
 
     # ------------------------------------------------------------ states
@@ -344,6 +381,7 @@ class StandingQueries:
             "at_work": [
                 {
                     "queries": {name: str(query) for name, query in standing.queries.items()},
+                    "asked": standing.asked,
                     "origin": standing.origin,
                     "since": standing.since,
                     "rows": standing.n_rows,
@@ -360,7 +398,7 @@ class StandingQueries:
         if (known := facts["measured"]) is not None:
             self.measured = Measurements(**{**known, "statistics": Statistics(**known["statistics"])})
         for entry, state in zip(facts["at_work"], states, strict=True):
-            standing = self._made({name: parse(text) for name, text in entry["queries"].items()})
+            standing = self._made({name: parse(text) for name, text in entry["queries"].items()}, entry["asked"])
             standing.origin, standing.since, standing.n_rows = entry["origin"], entry["since"], entry["rows"]
             standing.restore(state)
             self._put(standing, entry["reports"])

@@ -1,4 +1,4 @@
-"""A workload over a whole stream: what is shared is found together, each other query by itself.
+"""A workload over events that are at hand: planned for them, and run; what is shared is found together, each other query by itself.
 
 Cost: shared queries as a whole; of the others, what it takes to find their first rows (`engine/results.py`).
 """
@@ -18,7 +18,8 @@ from seqube.errors import warn
 from seqube.events import Events, Hierarchy
 from seqube.language.tree import Query
 from seqube.plan.measured import Measurements
-from seqube.plan.optimizer import WorkloadPlan
+from seqube.plan.notes import notes_on
+from seqube.plan.optimizer import WorkloadPlan, optimize
 
 
 def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict[str, Result]:
@@ -43,6 +44,12 @@ def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict
     for note in dict.fromkeys(note for notes in workload.notes.values() for note in notes):
         warn(note)
     return results
+
+
+def plan_measured(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None, strategy: str) -> WorkloadPlan:
+    """The plan of queries for events that are at hand, with what a person should know of them."""
+    notes = {name: notes_on(query, events, hierarchy) for name, query in queries.items()}
+    return replace(optimize(queries, hierarchy, measure(queries, events, hierarchy), strategy), notes=notes)
 
 
 def measure(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None) -> Measurements:

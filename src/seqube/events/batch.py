@@ -266,16 +266,32 @@ class Events:
         return Events._of(table, self.times, self.types, self.type_names, schema, self.__dict__.get("rejected"))
 
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> Events:
-        """The events of these row numbers, which must ascend."""
-        assert bool(np.all(rows[1:] >= rows[:-1]))
-        return Events._of(self.table.take(pa.array(rows)), self.times[rows], self.types[rows], self.type_names, self.schema)
+        """The events of these row numbers, whose times must ascend."""
+        times = self.times[rows]
+        assert bool(np.all(times[1:] >= times[:-1]))
+        return self._part(self.table.take(pa.array(rows)), times, self.types[rows])
 
     def slice(self, start: int, stop: int) -> Events:
         """The events of rows start, start + 1 .. stop - 1, without a copy."""
         start, stop, _ = slice(start, stop).indices(len(self))
         length = max(0, stop - start)
+        if length == len(self) and "rejected" not in self.__dict__:
+            return self
         cut = slice(start, start + length)
-        return Events._of(self.table.slice(start, length), self.times[cut], self.types[cut], self.type_names, self.schema)
+        return self._part(self.table.slice(start, length), self.times[cut], self.types[cut])
+
+    def _part(self, table: pa.Table, times: Ints, types: Codes) -> Events:
+        """Some of these events. Their columns are in one chunk, as ours are; only those of none may be in no chunk."""
+        if not len(times):
+            return Events._of(table, times, types, self.type_names, self.schema)
+        times.flags.writeable = types.flags.writeable = False
+        events = Events.__new__(Events)
+        events.__dict__.update(table=table, times=times, types=types, type_names=self.type_names, schema=self.schema)
+        return events
+
+    def like(self, table: pa.Table, times: Ints, types: Codes, names: tuple[str, ...]) -> Events:
+        """Other events with the same columns, in time order, of which all that makes them events is known."""
+        return Events._of(table, times, types, names, self.schema)
 
     @staticmethod
     def concat(pieces: Sequence[Events]) -> Events:

@@ -20,7 +20,7 @@ import numpy as np
 from seqube.events.batch import Events
 
 FAN = 64  # pieces that are put together at once
-LARGE = 4096  # events of a piece that stays as it is
+LARGE_PIECE = 4096  # events of a piece that stays as it is
 
 
 class EventBuffer:
@@ -43,13 +43,13 @@ class EventBuffer:
     def append(self, piece: Events) -> None:
         if not len(piece):
             return
-        self._put(piece, 0 if len(piece) < LARGE else -1)
+        self._put(piece, 0 if len(piece) < LARGE_PIECE else -1)
         while len(self._ranks) >= FAN and self._ranks[-1] >= 0 and self._ranks[-FAN:] == [self._ranks[-1]] * FAN:
             rank, last = self._ranks[-1] + 1, range(len(self._pieces) - FAN, len(self._pieces))
             piece = Events.concat([self._rest(number) for number in last])
             self._drop(list(last))
             self._n -= len(piece)
-            self._put(piece, rank if len(piece) < LARGE else -1)
+            self._put(piece, rank if len(piece) < LARGE_PIECE else -1)
 
     def all(self) -> Events | None:
         """Every event in time order, ties as they came; None where there is none."""
@@ -109,7 +109,7 @@ class EventBuffer:
         """The first rows of a piece leave, up to this one; whether nothing is left."""
         piece = self._pieces[number]
         self._n -= head - self._heads[number]
-        if len(piece) > head > LARGE and head > len(piece) // 2:
+        if len(piece) > head > LARGE_PIECE and head > len(piece) // 2:
             piece, head = piece.take(np.arange(head, len(piece))), 0  # a copy: a slice would hold on to what has left
             self._pieces[number] = piece
         self._heads[number] = head

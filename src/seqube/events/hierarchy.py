@@ -19,7 +19,7 @@ from seqube.arguments import checked
 from seqube.errors import SchemaError, did_you_mean
 from seqube.events.documents import read_yaml
 
-MAX_DEPTH = 100
+MAX_LEVELS = 100
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,9 +169,9 @@ class Hierarchy:
 
 def _walk(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Every name below a node, each with the names above it, from the outside in."""
-    if len(path) > MAX_DEPTH:
+    if len(path) > MAX_LEVELS:
         raise SchemaError(
-            f"the hierarchy is more than {MAX_DEPTH} levels deep, below {_show(path[:4])} ...\n  hint: is it a tree of types?"
+            f"the hierarchy is more than {MAX_LEVELS} levels deep, below {_show(path[:4])} ...\n  hint: is it a tree of types?"
         )
     if node is None:
         return

@@ -21,7 +21,7 @@ from seqube.plan.physical import milliseconds
 Spec = dict[str, Any]
 
 COLOURS = ["#0f766e", "#b45309", "#4f46e5", "#be123c", "#0369a1", "#4d7c0f", "#7e22ce", "#a16207", "#334155", "#c2410c"]
-HIT, MISS, OPEN = "#0f766e", "#be123c", "#94a3b8"
+HIT_COLOUR, MISS_COLOUR, OPEN_COLOUR = "#0f766e", "#be123c", "#94a3b8"
 INK, FAINT = "#334155", "#e2e8f0"
 
 MAX_POINTS = 1_000
@@ -321,7 +321,7 @@ def draw_predictions(table: pa.Table) -> Spec:
     names = list(dict.fromkeys(rules))
     offsets = {name: number for number, name in enumerate(names)}
     series: list[dict[str, Any]] = []
-    for outcome, colour in (("hit", HIT), ("miss", MISS), ("open", OPEN)):
+    for outcome, colour in (("hit", HIT_COLOUR), ("miss", MISS_COLOUR), ("open", OPEN_COLOUR)):
         # Predictions of one rule overlap, so each is drawn a little above or below its neighbour.
         bars = [
             {"coords": [[float(lows[k]), (y := offsets[rules[k]] + (k % 9 - 4) / 12)], [float(highs[k]), y]]}
@@ -394,7 +394,7 @@ def draw_plan(plan: Explanation) -> Spec:
                     "rich": {
                         "title": {"fontWeight": "bold", "lineHeight": 17},
                         "note": {"color": "#475569"},
-                        "taken": {"color": HIT, "fontWeight": "bold"},
+                        "taken": {"color": HIT_COLOUR, "fontWeight": "bold"},
                         "rejected": {"color": "#94a3b8"},
                     },
                 },
@@ -439,7 +439,7 @@ def draw_options(step: Step) -> Spec:
     """What each way was expected to cost, the taken one in colour."""
     options = [option for option in step.options if option.seconds is not None]
     bars = [
-        {"value": max(1e3 * (option.seconds or 0.0), 1e-4), "itemStyle": {"color": HIT if option.is_taken else "#cbd5e1"}}
+        {"value": max(1e3 * (option.seconds or 0.0), 1e-4), "itemStyle": {"color": HIT_COLOUR if option.is_taken else "#cbd5e1"}}
         for option in options
     ]
     labels = [_as_label(milliseconds(option.seconds or 0.0)) for option in options]

@@ -23,14 +23,14 @@ from pyarrow import csv, orc, parquet
 
 from seqube.errors import SequbeError
 from seqube.explorer.charts import draw_growth
-from seqube.explorer.results import plain
+from seqube.explorer.results import for_browser
 from seqube.output import flatten
 
-ROWS_SHOWN = 8
+NEWEST_SHOWN = 8
 REFRESH_S = 2.0
 LOG = "_spark_metadata"
 DONE = "_SUCCESS"
-ENDINGS = (".parquet", ".json", ".jsonl", ".csv", ".orc")
+SINK_ENDINGS = (".parquet", ".json", ".jsonl", ".csv", ".orc")
 SHOWN_METRICS = ("read", "used", "irrelevant", "late", "quarantined", "forecasts")
 POINTS_KEPT = 300
 
@@ -60,7 +60,7 @@ class WatchedSink:
 
     def files(self) -> list[Version]:
         """The finished files, oldest first."""
-        found = [path for path in self.folder.rglob("*") if path.suffix in ENDINGS and path.is_file()]
+        found = [path for path in self.folder.rglob("*") if path.suffix in SINK_ENDINGS and path.is_file()]
         found = [path for path in found if not _is_hidden(path.relative_to(self.folder)) and _is_done(path.parent)]
         log = self.folder / LOG
         if log.is_dir():
@@ -131,7 +131,7 @@ def find_sinks(place: Path) -> list[WatchedSink]:
 
 
 def _is_row_file(path: Path) -> bool:
-    return path.name == LOG or path.name.startswith("batch=") or (path.suffix in ENDINGS and not _is_hidden(Path(path.name)))
+    return path.name == LOG or path.name.startswith("batch=") or (path.suffix in SINK_ENDINGS and not _is_hidden(Path(path.name)))
 
 
 def _is_hidden(path: Path) -> bool:
@@ -183,13 +183,13 @@ def _tail(path: Path) -> list[dict[str, Any]]:
                     file.seek(max(0, path.stat().st_size - 64 * 1024))
                     lines = file.read().decode("utf-8", "replace").splitlines()
                 whole = [line for line in lines if line.startswith("{") and line.endswith("}")]
-                return [plain(json.loads(line)) for line in whole[-ROWS_SHOWN:]][::-1]
+                return [for_browser(json.loads(line)) for line in whole[-NEWEST_SHOWN:]][::-1]
     except (OSError, pa.ArrowInvalid, ValueError):
         return []
 
 
 def _last(table: pa.Table) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = plain(flatten(table.slice(max(0, table.num_rows - ROWS_SHOWN))).to_pylist())
+    rows: list[dict[str, Any]] = for_browser(flatten(table.slice(max(0, table.num_rows - NEWEST_SHOWN))).to_pylist())
     return rows[::-1]
 
 

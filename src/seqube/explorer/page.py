@@ -31,8 +31,8 @@ from seqube.language.words import COLOURED
 from seqube.plan.strategies import names
 from seqube.query import prepare
 
-STRATEGIES = ("auto", *names("matches", "aggregates"))
-VIEWS = ("query", "cube", "forecast", "live")
+OFFERED = ("auto", *names("matches", "aggregates"))
+TABS = ("query", "cube", "forecast", "live")
 DETAILS = {"query": ("show", "between"), "cube": ("pivot",), "forecast": ("at",)}  # what else an address says of a view
 LARGEST_UPLOAD = 512 * 2**20
 TYPING_PAUSE = 0.25
@@ -71,7 +71,7 @@ class Explorer:
             worker.stop()
 
 
-async def show(explorer: Explorer, request: Request) -> None:
+async def show_page(explorer: Explorer, request: Request) -> None:
     """Build the page for one tab, and bring it to where its address says."""
     screen = Screen(explorer, dict(request.query_params), request.query_params.getlist("via"))
     screen.build()
@@ -87,9 +87,9 @@ class Screen:
     def __init__(self, explorer: Explorer, given: dict[str, str], via: list[str]) -> None:
         self.explorer = explorer
         self.data = given.get("data", "") if given.get("data") in explorer.sources else next(iter(explorer.sources))
-        self.view = given.get("view", "") if given.get("view") in VIEWS else "query"
+        self.view = given.get("view", "") if given.get("view") in TABS else "query"
         self.text = given.get("q", "")[:20_000]
-        self.strategy = given.get("strategy", "") if given.get("strategy") in STRATEGIES else "auto"
+        self.strategy = given.get("strategy", "") if given.get("strategy") in OFFERED else "auto"
         self.via = via[-20:]
         self.detail = {name: given[name][:100] for names in DETAILS.values() for name in names if name in given}
         self.opened: Opened | None = None
@@ -126,7 +126,7 @@ class Screen:
         self._ticker = ui.timer(0.2, self._tick, active=False)
         names = {"query": "Query", "cube": "Cube", "forecast": "Forecasts", "live": "Live"}
         with ui.tabs(on_change=self._turn).classes("px-4").props("align=left dense no-caps") as tabs:
-            for view in VIEWS:
+            for view in TABS:
                 if view != "live" or self.explorer.live is not None:
                     ui.tab(view, names[view]).props(f"data-testid=tab-{view}")
         with ui.tab_panels(tabs, value=self.view, animated=False).classes("w-full bg-transparent"):
@@ -316,7 +316,7 @@ class QueryPanel:
                 self._problems = ui.label().classes("sq-problems").props("data-testid=problems")
                 with ui.row().classes("items-center gap-3"):
                     ui.button("Run", icon="play_arrow", on_click=self.run).props("unelevated data-testid=run").tooltip("Ctrl-Enter")
-                    ui.select(list(STRATEGIES), value=screen.strategy, label="Strategy", on_change=self._plan_by).props(
+                    ui.select(list(OFFERED), value=screen.strategy, label="Strategy", on_change=self._plan_by).props(
                         "dense outlined options-dense"
                     ).classes("w-40")
                     self._outcome = ui.html("", sanitize=False).props("data-testid=outcome")

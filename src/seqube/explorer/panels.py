@@ -16,7 +16,7 @@ from nicegui import run, ui
 from seqube.errors import SequbeError
 from seqube.explorer import charts
 from seqube.explorer.jobs import Around
-from seqube.explorer.results import ResultFile, plain
+from seqube.explorer.results import ResultFile, for_browser
 from seqube.plan.explain import Explanation
 
 if TYPE_CHECKING:
@@ -404,4 +404,4 @@ class ForecastPanel:
 
 
 def _brief(value: Any) -> Any:
-    return round(value, 3) if isinstance(value, float) else plain(value)
+    return round(value, 3) if isinstance(value, float) else for_browser(value)

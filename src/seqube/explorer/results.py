@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from seqube import output
+from seqube.engine.jsonable import plain
 
 Floats = npt.NDArray[np.float64]
 
@@ -112,7 +113,7 @@ class ResultFile:
         writer = csv.writer(sink)
         writer.writerow(self.flat.column_names)
         for batch in self.flat.to_batches(max_chunksize=_CHUNK):
-            writer.writerows(plain([list(row.values()) for row in batch.to_pylist()]))
+            writer.writerows(for_browser([list(row.values()) for row in batch.to_pylist()]))
             yield sink.getvalue().encode()
             sink.seek(0)
             sink.truncate()
@@ -128,10 +129,10 @@ def to_axis(column: pa.ChunkedArray) -> Floats:
 
 
 def _plain_rows(table: pa.Table) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = plain(table.to_pylist())
+    rows: list[dict[str, Any]] = for_browser(table.to_pylist())
     return rows
 
 
-def plain(value: Any) -> Any:
+def for_browser(value: Any) -> Any:
     """A value as JSON and the page can hold it: numbers that a browser would round are text."""
-    return output.plain(value, widest=2**53)
+    return plain(value, widest=2**53)

@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seqube.errors import DataError
 from seqube.events import Hierarchy
-from seqube.explorer.page import Explorer, show
+from seqube.explorer.page import Explorer, show_page
 from seqube.explorer.sources import Source, generated
 from seqube.predict.rules import Rules
 
@@ -123,7 +123,7 @@ def build(explorer: Explorer, token: str, port: int) -> ASGIApp:
 
     @ui.page("/", title="Seqube explorer")
     async def page(request: Request) -> None:
-        await show(explorer, request)
+        await show_page(explorer, request)
 
     pages.on_shutdown(explorer.close)
     ui.run_with(server, title="Seqube explorer", favicon=_ICON, show_welcome_message=False, reconnect_timeout=30, tailwind=True)

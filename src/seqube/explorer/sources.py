@@ -12,7 +12,7 @@ from typing import Any
 
 from seqube.events import Events, Hierarchy
 from seqube.events.schema import UNITS
-from seqube.generate import KINDS, generate, hierarchy
+from seqube.generate import KINDS_OF_DATA, generate, hierarchy
 from seqube.language.writer import quote
 from seqube.predict.rules import Rules
 
@@ -69,7 +69,7 @@ def generated() -> list[Source]:
             concepts=Hierarchy.from_dict(concepts) if (concepts := hierarchy(kind)) else None,
             rules=Rules.from_dict({"rules": _RULES[kind]}) if kind in _RULES else None,
         )
-        for kind in KINDS
+        for kind in KINDS_OF_DATA
     ]
 
 

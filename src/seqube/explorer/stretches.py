@@ -23,10 +23,10 @@ MOST = 100
 SHORTEST = 5_000
 WINDOWS = 4
 
-Pieces = Iterator[tuple[float | None, pa.Table]]
+Portions = Iterator[tuple[float | None, pa.Table]]
 
 
-def run_by_stretches(plan: Plan, events: Events) -> Pieces:
+def run_by_stretches(plan: Plan, events: Events) -> Portions:
     """Pieces of the result, at least one, each with the share of the events that is done, where that is known."""
     limits = Limits()
     budget = limits.budget()
@@ -49,7 +49,7 @@ def _length(plan: Plan, needs: Needs, events: Events) -> int:
     return max(len(events) // MOST, WINDOWS * in_window, SHORTEST)
 
 
-def _fed(plan: Plan, events: Events, length: int, limits: Limits) -> Pieces:
+def _fed(plan: Plan, events: Events, length: int, limits: Limits) -> Portions:
     """One stretch after the other, what matters of it kept for the next."""
     operator = open_plan(plan, limits)
     state = operator.start()
@@ -62,7 +62,7 @@ def _fed(plan: Plan, events: Events, length: int, limits: Limits) -> Pieces:
     yield 1.0, rest
 
 
-def _cut(plan: Plan, needs: Needs, events: Events, length: int, limits: Limits) -> Pieces:
+def _cut(plan: Plan, needs: Needs, events: Events, length: int, limits: Limits) -> Portions:
     """Each stretch by itself, with the events around it that it needs."""
     operator = open_plan(plan)
     n, times, window = len(events), events.times, needs.window

@@ -414,6 +414,15 @@ class _Binder:
                 self.fail("KEEP PARTIAL is for a NEXT that is the whole pattern", at, "write PATTERN NEXT(A a, B b)")
             if self.draft.skip is not None:
                 self.fail("KEEP PARTIAL and SKIP do not go together", at, "leave one of them out")
+            parts = () if not isinstance(self.pattern, tree.Next) else self.pattern.parts
+            surely = [n for n, part in enumerate(parts) if not isinstance(part, tree.Not) and not _may_be_absent(part)]
+            for part in parts[: surely[0]] if surely else parts:
+                if isinstance(part, tree.Not):
+                    self.fail(
+                        "KEEP PARTIAL with a negation that no part surely stands before",
+                        part.at,
+                        "how far a run got is told by the parts before the negation that cancels it",
+                    )
             if self.draft.aggregates:
                 self.fail("KEEP PARTIAL and AGG do not go together", at, "leave AGG out, and count the rows by reached")
         return self.draft.keep
@@ -561,6 +570,10 @@ _COLUMNS = {"partition_by": "key", "order_by": "column"}
 def _is_step(part: Part) -> bool:
     """Whether NEXT and STRICT can take it: a type, an OR of types, or anything negated."""
     return isinstance(part, Type | tree.Not) or (isinstance(part, tree.Or) and all(isinstance(p, Type) for p in part.parts))
+
+
+def _may_be_absent(part: Part) -> bool:
+    return isinstance(part, Type) and part.is_optional
 
 
 def _first(at: Span | None) -> str:

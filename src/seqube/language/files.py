@@ -7,7 +7,7 @@ file: its source is the file with everything else blanked out, so a mistake foun
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from seqube.errors import Problem, QueryError
 from seqube.language.binder import resolve
@@ -15,6 +15,7 @@ from seqube.language.definitions import spell_out
 from seqube.language.functions import Kind
 from seqube.language.parameters import Params, fill
 from seqube.language.parser import draft, in_order, place
+from seqube.language.syntax import without_clause
 from seqube.language.tree import Query
 from seqube.language.types import mismatches
 
@@ -34,12 +35,28 @@ def parse(text: str, schema: Mapping[str, Kind] | None = None, params: Params | 
     >>> query.window
     Window(length=300000000, unit='us')
     """
-    query, problems = resolve(draft(text), text)
+    try:
+        drafted = draft(text)
+    except QueryError as error:
+        raise QueryError(in_order([*error.problems, *_elsewhere(text, error, schema, params)]), text) from None
+    query, problems = resolve(drafted, text)
     query = fill(query, params or {})
     problems = in_order([*problems, *mismatches(spell_out(query), schema)])
     if problems:
         raise QueryError(problems, text)
     return query
+
+
+def _elsewhere(text: str, error: QueryError, schema: Mapping[str, Kind] | None, params: Params | None) -> Sequence[Problem]:
+    """What is wrong in the other clauses, where the one that cannot be read can be left out without making any of them wrong."""
+    rest = without_clause(text, error.problems[0].at)
+    if rest is None:
+        return ()
+    try:
+        parse(rest, schema, params)
+    except QueryError as more:
+        return more.problems
+    return ()
 
 
 def parse_file(text: str) -> dict[str, Query]:

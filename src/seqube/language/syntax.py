@@ -26,6 +26,12 @@ _SPECIAL = 'a name with special characters takes double quotes: "ER-Triage"'
 _STRAIGHT = "strings take straight single quotes: 'A'"
 _UNITS = "us, ms, s, min, hours, days and weeks, and in WITHIN also EVENTS"
 _COMMENT = re.compile(r"--[^\n]*")
+_PIECES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|\w+|[()]""")
+# The clauses that may be left out while others are still looked at, each with those that rest on it.
+_LEAVES_OUT = {
+    **dict.fromkeys(("WHERE", "ORDER", "SKIP", "KEEP", "GROUP", "GROUPBY", "HAVING", "EMIT", "RETURN"), ()),
+    "AGG": ("HAVING", "EMIT", "GROUP", "GROUPBY"),
+}
 
 # What stands for a terminal in "expected ... or ...", in this order.
 _AFTER_VALUE = {"COMMA": "','", "RPAR": "')'", "RSQB": "']'", "_AS": "AS", "WITHIN": "a clause such as WITHIN"}
@@ -43,6 +49,27 @@ _SPELLED = {
     "TOTAL": "TOTAL",
     "NULL": "NULL",
 }
+# What other languages call what is here.
+_OTHER_NAMES = {
+    "AVERAGE": "AVG",
+    "MEAN": "AVG",
+    "STD": "STDDEV",
+    "STDEV": "STDDEV",
+    "VAR": "VARIANCE",
+    "LEN": "LENGTH",
+    "SUBSTR": "SUBSTRING",
+    "IFNULL": "COALESCE",
+    "NVL": "COALESCE",
+    "IF": "CASE",
+    "LCASE": "LOWER",
+    "UCASE": "UPPER",
+    "POW": "POWER",
+    "LOG": "LN",
+    "CEILING": "CEIL",
+    "REGEXP": "RLIKE",
+    "REGEXP_LIKE": "RLIKE",
+}
+_ALIKE = 0.75  # words that differ in more are no misspelling of each other: LIMIT is not EMIT
 _CHARACTERS = {
     "'": ("this string is not closed", "end it with a single quote; a quote inside a string is written twice: 'it''s'"),
     '"': ("this name is not closed", "end it with a double quote; strings take single quotes: 'A'"),
@@ -82,6 +109,34 @@ def explain(error: UnexpectedInput, text: str, parser: Lark) -> Problem:
         _hint(stop),
     )
     return Problem(message, place(text, start, len(found.split("\n", 1)[0])), hint)
+
+
+def without_clause(text: str, at: Span | None) -> str | None:
+    """The text with the clause at this place blanked out, and those that mean nothing without it.
+
+    None where that is the pattern or a clause that every query needs, where the query is not written to its end, or where
+    parentheses leave open what belongs to what.
+    """
+    if at is None:
+        return None
+    offset = sum(len(line) + 1 for line in text.split("\n")[: at.line - 1]) + at.column - 1
+    starts, depth = [], 0
+    for piece in _PIECES.finditer(text):
+        depth += {"(": 1, ")": -1}.get(piece[0], 0)
+        if depth == 0 and piece[0].upper() in CLAUSE_WORDS:
+            starts.append(piece.start())
+    words = [_PIECES.match(text, start)[0].upper() for start in starts]  # type: ignore[index]
+    # What stands right after the word of a clause is missing at the end of the one before.
+    before = [
+        word for word, start in zip(words, starts, strict=True) if start < offset and text[start + len(word) : offset].strip()
+    ]
+    if depth or "WITHIN" not in words or not before or before[-1] not in _LEAVES_OUT:
+        return None
+    left_out = {before[-1], *_LEAVES_OUT[before[-1]]}
+    for word, start, end in zip(words, starts, [*starts[1:], len(text)], strict=True):
+        if word in left_out:
+            text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+    return text
 
 
 def _accepted(parser: Lark, text: str, position: int) -> set[str]:
@@ -125,7 +180,7 @@ def _recognise(stop: _Stop) -> tuple[str, str | None] | None:
         return f"a value is missing before {stop.before.upper()}", f'a name that is a keyword takes double quotes: "{stop.before}"'
     if stop.kind == "LPAR" and re.fullmatch(r"[^\W\d]\w*", stop.before):
         called = stop.before.upper()
-        near = nearest(called, (*CALLED, *VALUE_FUNCTIONS))
+        near = _OTHER_NAMES.get(called) or nearest(called, (*CALLED, *VALUE_FUNCTIONS), _ALIKE)
         hint = f"EXTRACT({called} FROM ...)" if called in PARTS else f"did you mean {near}?" if near else None
         return f"there is no operator or function '{stop.before}'", hint
     if stop.kind == "STAR" and stop.before == "/":
@@ -136,7 +191,12 @@ def _recognise(stop: _Stop) -> tuple[str, str | None] | None:
         return f"IN takes plain values, not '{stop.found}'", f"strings take single quotes: '{stop.found}'; join comparisons with OR"
     if "STRING" in stop.accepts and stop.is_word and "NAME" not in stop.accepts:
         return f"{stop.found!r} has no variable", f"write whose it is: a.{stop.found}; a string takes single quotes: '{stop.found}'"
-    if stop.is_word and stop.before.isdecimal() and not nearest(word, CLAUSE_WORDS) and not stop.accepts & {word, f"_{word}"}:
+    if (
+        stop.is_word
+        and stop.before.isdecimal()
+        and not nearest(word, CLAUSE_WORDS, _ALIKE)
+        and not stop.accepts & {word, f"_{word}"}
+    ):
         near = nearest(stop.found, UNIT_US)
         if near or "COMMA" not in stop.accepts:
             return f"{stop.found!r} is not a unit of time", f"did you mean {near!r}?" if near else f"there are {_UNITS}"
@@ -155,14 +215,27 @@ def _hint(stop: _Stop) -> str | None:
         parts = re.fullmatch(r"\d+[^\W\d]+", stop.before)
         return "every part of a duration takes a unit: 1h30m" if parts else f"a window is written WITHIN {stop.found}"
     if "WITHIN" in accepts and stop.is_word:
-        near = nearest(stop.found.upper(), CLAUSE_WORDS) if len(stop.found) > 2 else None
+        if stop.found.upper() in ("ASC", "DESC"):
+            return "ORDER BY breaks ties of time, ascending; the rows of a result are put in order by whoever uses the table"
+        near = nearest(stop.found.upper(), CLAUSE_WORDS, _ALIKE) if len(stop.found) > 2 else None
         return f"did you mean {near}?" if near else f"a column is named with AS {stop.found}" if "_AS" in accepts else None
     if "WITHIN" in accepts and stop.kind == "COMMA":
         return "join predicates with AND"
     if "COMMA" in accepts and "NAME" not in accepts and stop.kind in ("NAME", "VARIABLE", "OPERATOR", "BANG", "NOT"):
-        return "is a comma missing before it?"
+        return _name_in_quotes(stop) or "is a comma missing before it?"
     if stop.is_word and (accepts == {"NAME"} or "OPERATOR" in accepts):
         return f'a name that is a keyword takes double quotes: "{stop.found}"'
+    return None
+
+
+def _name_in_quotes(stop: _Stop) -> str | None:
+    """How a type is written that is no plain name: a number, a string, or several words that begin with capitals."""
+    if found := re.search(r"[(,]\s*(\d+)\s*$", stop.text_before):
+        return f'a name that begins with a digit takes double quotes: "{found[1]}"'
+    if found := re.search(r"[(,]\s*'([^']*)'\s*$", stop.text_before):
+        return f'a name takes double quotes, single ones are for strings: "{found[1]}"'
+    if found := re.search(r"([A-Z]\w*(?:\s+[A-Z]\w+)+)\s*$", f"{stop.text_before.rstrip()} {stop.found}"):
+        return f'a name of several words takes double quotes: "{found[1]}"'
     return None
 
 

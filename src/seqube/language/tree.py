@@ -547,7 +547,7 @@ def columns_of(query: Query) -> frozenset[str]:
     """The columns that a query names, wherever it does."""
     attributes = (node.name for node in query_nodes(query) if isinstance(node, Attribute))
     same = (node.attribute for node in query_nodes(query) if isinstance(node, Same))
-    return frozenset((*query.partition_by, *attributes, *same))
+    return frozenset((*query.partition_by, *query.order_by, *attributes, *same))
 
 
 def renaming(names: Mapping[str, str]) -> Callable[[Any], Any]:

@@ -31,8 +31,10 @@ from seqube.language.tree import (
     Query,
     Same,
     Seq,
+    Strict,
     Type,
-    quantifiers,
+    named_as_lists,
+    named_before,
     variables_of,
     walk,
 )
@@ -101,11 +103,11 @@ class AggregatePlan:
 def plan_aggregates(query: Query, hierarchy: Hierarchy | None = None) -> AggregatePlan:
     """The plan of a query with AGG, by the strategy that is right for every pattern."""
     assert query.emit is not None, "the binder says when aggregates are reported"
-    if repeated := quantifiers(query.pattern):
-        raise PlanError(
-            f"aggregates over the repeated part {min(repeated)!r} cannot be computed yet\n  hint: leave AGG out, and count the rows"
-        )
     matches = plan_matches(query, hierarchy)
+    asked = {"ORDER BY": matches.order_by, "SKIP": matches.skip, "a run that goes on inside another part": matches.waits_from_end}
+    asked["STRICT"] = any(isinstance(node, Strict) for node in walk(query.pattern))
+    for what in (word for word, given in asked.items() if given):
+        raise PlanError(f"aggregates over {what} cannot be computed yet\n  hint: leave AGG out, and count the rows")
     trigger = _trigger(query, hierarchy) if query.emit.when == "trigger" else None
     return AggregatePlan(matches, query.emit, query.aggregates, query.group_by, query.having, trigger)
 
@@ -115,11 +117,12 @@ def _trigger(query: Query, hierarchy: Hierarchy | None) -> Scan | None:
     if not isinstance(query.pattern, Seq):
         return None
     last = [part for part in query.pattern.parts if not isinstance(part, Not)][-1]
-    if not isinstance(last, Type):
+    if not isinstance(last, Type) or last.is_optional:
         return None
     assert last.variable is not None
     written = [p for p in (*query.where, *query.pattern.where) if not isinstance(p, Same) and variables_of(p) == {last.variable}]
-    filters = tuple(conjunct for predicate in written for conjunct in conjuncts(predicate))
+    alone = [predicate for predicate in written if not named_as_lists(predicate) and not named_before(predicate)]
+    filters = tuple(conjunct for predicate in alone for conjunct in conjuncts(predicate))
     types = hierarchy.covers(last.name) if hierarchy else frozenset({last.name})
     return Scan(last.variable, last.name, types, filters)
 

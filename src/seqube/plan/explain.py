@@ -15,7 +15,7 @@ from seqube.language.tree import Quantifier, Value, Window
 from seqube.language.writer import duration, write_predicate, write_value
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.chase import SharedPlan
-from seqube.plan.needs import Plan
+from seqube.plan.needs import Plan, why_replayed
 from seqube.plan.optimizer import ALONE, WorkloadPlan
 from seqube.plan.physical import (
     Absence,
@@ -26,9 +26,11 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchRepeat,
+    MatchRun,
     MatchSequence,
     Option,
     PlanNode,
+    RunStep,
     Scan,
     Scope,
     Way,
@@ -222,7 +224,12 @@ def _piece(piece: SlotPattern) -> str:
 
 def explain_plan(plan: Plan, statistics: Statistics | None = None) -> Explanation:
     """How one query is evaluated by itself."""
-    return Explanation(_aggregates(plan, statistics) if isinstance(plan, AggregatePlan) else _matches(plan, statistics))
+    if isinstance(plan, AggregatePlan):
+        return Explanation(_aggregates(plan, statistics))
+    step, why = _matches(plan, statistics), why_replayed(plan)
+    if why is not None:
+        step = replace(step, notes=(*step.notes, f"on a stream, the window is evaluated again at every step: {why}"))
+    return Explanation(step)
 
 
 def _matches(plan: MatchPlan, statistics: Statistics | None, is_built: bool = True) -> Step:
@@ -230,8 +237,19 @@ def _matches(plan: MatchPlan, statistics: Statistics | None, is_built: bool = Tr
     notes = [f"window: {_window(plan.window)}"]
     if plan.partition_by:
         notes.append(f"partitioned by {', '.join(plan.partition_by)}: each partition is a stream of its own")
-    if plan.waits:
+    if plan.order_by:
+        notes.append(f"in the order of time, then of {', '.join(plan.order_by)}")
+    if plan.waits_from_end:
+        notes.append("a run inside it may go on: a match is final a window after its end")
+    elif plan.keeps_partial or plan.has_runs_that_wait:
+        notes.append("a run may go on: it is final when the window that began with it is over")
+    elif plan.waits:
         notes.append("trailing negation: a match is final when the window that began with it is over")
+    if plan.keeps_partial:
+        notes.append("every run is kept, as far as it got")
+    if plan.skip is not None:
+        of = "" if plan.skip.variable is None else f" {plan.skip.variable}"
+        notes.append(f"skip {plan.skip.to.lower()}{of}: matches in the order in which they end, over the whole stream")
     known = _Known(statistics, {way.subquery: way for way in plan.ways}, plan.is_nested, is_built)
     children = [_step(plan.pattern, known), *(_absence(check, known) for check in plan.checks)]
     title = "return matches" if not plan.returns else f"return {', '.join(str(item.name) for item in plan.returns)}"
@@ -293,14 +311,32 @@ def _plain_step(node: PlanNode, known: _Known) -> Step:
         case MatchAlternatives():
             notes = [_filter(guarded) for guarded in node.filters]
             return Step("match any", tuple(notes), tuple(_step(branch, known) for branch in node.branches))
+        case MatchRun():
+            notes = [f"key: {name} on all of a run" for name in node.key]
+            notes += [f"decides what fits: {write_predicate(predicate)}" for predicate in node.asked]
+            notes += [*map(_filter, node.filters), *(["known when its window is over"] if node.waits else [])]
+            how = (
+                "for each start the preferred way through consecutive events"
+                if node.is_strict
+                else "for each start the first that fits"
+            )
+            return Step(f"run of {len(node.steps)}: {how}", tuple(notes), tuple(_run_step(step, known) for step in node.steps))
         case MatchRepeat():
             times = Quantifier(node.least, node.most)
             notes = [f"key: {write_value(value)} on all of a list" for value in node.key]
             notes += [*(f"as it grows: {write_predicate(step)}" for step in node.steps), *map(_filter, node.filters)]
-            what = "one event, or none" if node.is_single else f"every list of {times}"
+            what = f"{node.item.name}?, where it is there" if node.is_single else f"every list of {node.item.name}{times}"
             return Step(what, tuple(notes), (_step(node.item, known),))
         case _:
             assert_never(node)
+
+
+def _run_step(step: RunStep, known: _Known) -> Step:
+    scans = tuple(_step(scan, known) for scan in step.scans)
+    if len(scans) == 1 and not step.is_repeated:
+        return scans[0]
+    times = Quantifier(step.least, step.most, step.is_reluctant)
+    return Step(f"repeated, {step.scans[0].name}{times}" if step.is_repeated else "any of", (), scans)
 
 
 def _absence(absence: Absence, known: _Known) -> Step:

@@ -22,16 +22,19 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.physical import (
     ALL_OF_TIME,
     Absence,
+    Gap,
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
     MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
     Scan,
     predicates,
     scans,
     ticks,
+    walk,
     whole_ticks,
 )
 
@@ -49,6 +52,7 @@ class Needs:
     columns: frozenset[str] | None = None  # None: all of them, because whole events are returned
     every_event: bool = False  # other events matter too: they are numbered, or tell when the input begins and ends
     by_position: bool = False  # lengths are numbers of events
+    by_order: bool = False  # of events with equal times, which comes first can matter
     reaches: int = 1  # windows before what is still to be decided in which an event can matter
     ahead: int = 0  # how long after its first event a match waits to be final
     period: int | None = None  # of EMIT EVERY
@@ -77,16 +81,18 @@ def needs_of(plan: Plan, unit: str) -> Needs:
     common = Needs(
         window=ticks(matches.window, unit),
         key=_key(plan),
-        ends=_types(matches.pattern.may_end),
+        ends=_types(scans(matches.pattern) if matches.keeps_partial else matches.pattern.may_end),
         scans=tuple(scans(matches)),
         columns=_columns(plan),
-        every_event=matches.window.counts_events or ANY in matches.types,
+        every_event=matches.numbers_events or ANY in matches.types,
         by_position=matches.window.counts_events,
+        by_order=matches.skip is not None or any(isinstance(node, MatchRun) for node in walk(matches)),
     )
     if isinstance(plan, MatchPlan):
         # A match that waits is decided a window after it began, and its negations may look back a window from its end.
-        reaches = 2 if plan.waits and plan.looks_back else 1
-        return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0)
+        reaches = 2 if (plan.waits and plan.looks_back) or plan.waits_from_end else 1
+        whole = plan.skip is not None  # which matches remain depends on all that end before them
+        return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0, can_be_cut=not whole)
     triggers = () if plan.trigger is None else (plan.trigger,)
     return replace(
         common,
@@ -97,6 +103,61 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         period=None if plan.emit.every is None else whole_ticks(plan.emit.every, unit),
         can_be_cut=False,
     )
+
+
+def why_replayed(plan: MatchPlan) -> str | None:
+    """Why a stream's window is evaluated again at every step; None where matches go on from step to step.
+
+    Flat sequences go on: single events in order, with whatever is asked of them, and what must not be there: single events, or a
+    sub-query of such whose latest start tells all. So do nested queries by one of the published strategies, with their views.
+    """
+    pattern = plan.pattern
+    if plan.is_nested:
+        return "its sub-queries are evaluated in each partition" if plan.partition_by else None
+    if not isinstance(pattern, MatchSequence):
+        return "it is no sequence of single events"
+    if not all(isinstance(part, Scan) for part in pattern.parts):
+        return "its sequence has sub-queries"
+    for gap in pattern.gaps:
+        if not isinstance(gap.instance, Scan) and not (gap.position < len(pattern.slots) and has_stages(gap)):
+            return "a negated sub-query is more than single events, in order or not, with the sequence's key"
+    if plan.checks:
+        return "a negation is checked match by match"
+    if plan.order_by:
+        return "ORDER BY says what is after what"
+    return None
+
+
+def has_stages(gap: Gap) -> bool:
+    """Whether one number for each part of a negated sub-query, and each key, tells the latest start of an instance."""
+    inner = gap.instance
+    if not isinstance(inner, MatchSequence | MatchConjunction) or inner.absent or inner.filters:
+        return False
+    if not all(isinstance(slot, Scan) for slot in inner.slots):
+        return False
+    if any(len({slot for atom in clause for slot in atom.slots}) > 1 for clause in inner.clauses):
+        return False
+    if isinstance(inner, MatchConjunction):
+        types = [name for slot in inner.slots for name in _types((slot,) if isinstance(slot, Scan) else ())]
+        if len(types) != len(set(types)):  # one event could be two of its parts
+            return False
+    # Tied by its whole key, or by nothing: then what is known of a key is known of all of its parts.
+    asked = gap.key or ()
+    return len(inner.key) == len(asked) and all(any(value in column for column in inner.key) for value in asked)
+
+
+def staged_scans(inner: PlanNode) -> list[Scan]:
+    """The parts of what a gap forbids, each of which is a stage."""
+    parts = (inner,) if isinstance(inner, Scan) else inner.parts
+    return [part for part in parts if isinstance(part, Scan)]
+
+
+def staged_key(gap: Gap, part: int) -> tuple[Value, ...]:
+    """The values of one part that are the key by which a gap is tied to its sequence."""
+    inner = gap.instance
+    if isinstance(inner, MatchSequence | MatchConjunction):
+        return tuple(next(column[part] for column in inner.key if value in column) for value in gap.key or ())
+    return gap.key or ()
 
 
 def together(needs: Iterable[Needs]) -> tuple[frozenset[str] | None, frozenset[str] | None]:
@@ -129,7 +190,7 @@ def _columns(plan: Plan) -> frozenset[str] | None:
     else:
         return None
     names = {attribute.name for part in (*asked, *named) for attribute in attributes(part)}
-    return frozenset(names | {*plan.matches.partition_by})
+    return frozenset(names | {*plan.matches.partition_by, *plan.matches.order_by})
 
 
 # ---------------------------------------------------------------- the key that splits a stream
@@ -146,7 +207,7 @@ def _key(plan: Plan) -> tuple[str, ...]:
         return () if plan.emit.when == "every" else tuple(name for name in _key(plan.matches) if name in grouped)
     if plan.partition_by:
         return plan.partition_by
-    if plan.window.counts_events:  # events are numbered over the whole stream
+    if plan.numbers_events:  # over the whole stream
         return ()
     names = _shared(plan.pattern)
     for check in plan.checks:
@@ -176,6 +237,8 @@ def _agreed(node: PlanNode) -> frozenset[str]:
             return _ANY
         case MatchAlternatives(branches):
             return _meet(_agreed(branch) for branch in branches)
+        case MatchRun():
+            return _ANY if len(node.steps) == 1 and node.steps[0].most == 1 else frozenset(node.key)
         case MatchRepeat():
             return _ANY if node.most == 1 else frozenset(value.name for value in node.key if isinstance(value, Attribute))
         case MatchSequence(slots, _, key) | MatchConjunction(slots, _, key):
@@ -226,6 +289,8 @@ def _surely_bound(node: PlanNode) -> tuple[str, ...]:
             return (node.variable,)
         case MatchRepeat():
             return node.binds
+        case MatchRun():
+            return tuple(step.scans[0].variable for step in node.steps if step.least > 0 and len(step.scans) == 1)
         case MatchAlternatives():
             return ()
         case MatchSequence() | MatchConjunction():

@@ -23,7 +23,7 @@ from seqube.errors import PlanError
 from seqube.events import Hierarchy
 from seqube.language.definitions import spell_out
 from seqube.language.tree import Query
-from seqube.plan.aggregates import AggregatePlan, Aggregation
+from seqube.plan.aggregates import AggregatePlan, Aggregation, looked_up
 from seqube.plan.chase import Chase, Estimates, SharedPlan
 from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan
@@ -43,7 +43,7 @@ from seqube.plan.strategies import (
     StrategyKind,
     names,
 )
-from seqube.plan.views import Costs, Subquery, negated_events, subqueries
+from seqube.plan.views import Costs, Subquery, equated, negated_events, subqueries
 
 AUTO = "auto"
 ALONE = ""  # the name of a query that is no workload
@@ -98,6 +98,24 @@ def optimize(
     if by is not None and len(counting) >= (2 if by in (AUTO, "independent") else 1):
         counts = share_counts(counting, measured, by)
     return WorkloadPlan(plans, strategy, matches, counts)
+
+
+def undecided(queries: Mapping[str, Query], hierarchy: Hierarchy | None = None, strategy: str = AUTO) -> dict[str, frozenset[str]]:
+    """The queries that can be evaluated in several ways, so that it is the events that decide; for each, the columns to look at.
+
+    Whoever must pay for looking at events asks this first.
+    """
+    found = {}
+    for name, query in queries.items():
+        case = Case(query, hierarchy, shares=False)
+        if case.unknown is not None:
+            continue
+        if isinstance(case.plan, AggregatePlan):
+            if strategy not in names("aggregates") and sum(row.applies(case) is None for row in AGGREGATING) > 1:
+                found[name] = looked_up(case.plan, case.chain)
+        elif strategy not in names("matches") and any(subqueries(case.plan)) and _loops(case):
+            found[name] = frozenset(equated(query.pattern))
+    return found
 
 
 def plan_query(
@@ -184,7 +202,7 @@ def _cheapest(case: Case, flat: MatchPlan) -> MatchPlan:
     own = _by_itself(case, flat)
     if case.known is None or not any(subqueries(flat)):
         return own
-    loops = [row.name for row in MATCHING if row.name in LOOPS and row.applies(case) is None]
+    loops = _loops(case)
     if not loops:
         return own
     ways = []
@@ -195,6 +213,11 @@ def _cheapest(case: Case, flat: MatchPlan) -> MatchPlan:
     if _seconds(ways) < _seconds([by_itself[part.node] for part in subqueries(flat)]):
         return replace(case.nested, ways=tuple(ways))
     return own
+
+
+def _loops(case: Case) -> list[str]:
+    """The loops over nested sub-queries that can evaluate it."""
+    return [row.name for row in MATCHING if row.name in LOOPS and row.applies(case) is None]
 
 
 def _by_itself(case: Case, flat: MatchPlan) -> MatchPlan:

@@ -9,6 +9,7 @@ take.
     MatchConjunction  one instance of every slot, in any order
     MatchAlternatives an instance of any branch; variables may be shared by branches (parts that may be absent make such)
     MatchRepeat       every list of events of a scan, each after the one before
+    MatchRun          NEXT and STRICT: for every start the first, or the preferred, way through its parts
     Absence           what must not be there: inside a MatchSequence as a `gap` (one number per event), else checked per match
 
 Every node says the same five things of itself, so that nobody has to ask which kind it is to look through a plan:
@@ -30,12 +31,12 @@ from typing import assert_never
 
 from seqube.errors import PlanError
 from seqube.events.schema import UNITS
-from seqube.language.tree import Comparison, ComparisonOp, Output, Predicate, Value, Window
+from seqube.language.tree import Attribute, Comparison, ComparisonOp, Output, Predicate, Skip, Value, Window
 
 ALL_OF_TIME = 2**63 - 1  # ticks: all of time
 
 # What the matcher does by itself, from the inside out: for whole patterns, and for sub-queries.
-OWN_WAYS = ("scan", "array-stacks", "time-join", "merge", "lists", "latest-start", "candidates", "once")
+OWN_WAYS = ("scan", "array-stacks", "time-join", "merge", "lists", "runs", "latest-start", "candidates", "once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +295,84 @@ class MatchRepeat:
         return self.item.may_end
 
 
-PlanNode = Scan | MatchSequence | MatchConjunction | MatchAlternatives | MatchRepeat
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """A part of a run: the events it takes (an earlier scan before a later one), and how many."""
+
+    scans: tuple[Scan, ...]
+    least: int = 1
+    most: int | None = 1
+    is_reluctant: bool = False
+    is_repeated: bool = False  # it carries a quantifier, so that it binds a list
+    is_single: bool = False  # of an optional part: not a list but an event, where it is there
+
+    @property
+    def may_vary(self) -> bool:
+        return self.least != self.most
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRun:
+    """NEXT or, if strict, STRICT: for every start at most one instance. All its events agree on `key`.
+
+    `asked` are predicates over several events, or lists, of the run: they decide which event it takes.
+    """
+
+    steps: tuple[RunStep, ...]
+    is_strict: bool = False
+    asked: tuple[Predicate, ...] = ()
+    key: tuple[str, ...] = ()
+    filters: tuple[Guarded, ...] = ()
+
+    @property
+    def parts(self) -> tuple[PlanNode, ...]:
+        return tuple(scan for step in self.steps for scan in step.scans)
+
+    @property
+    def absent(self) -> tuple[PlanNode, ...]:
+        return ()
+
+    @property
+    def predicates(self) -> tuple[Predicate, ...]:
+        keyed = (Attribute(name, attribute) for name in self.binds for attribute in self.key)
+        return (
+            *(Comparison("=", value, value) for value in keyed),
+            *self.asked,
+            *(guarded.predicate for guarded in self.filters),
+        )
+
+    @property
+    def binds(self) -> tuple[str, ...]:
+        return _all_bound(self)
+
+    @property
+    def may_end(self) -> tuple[Scan, ...]:
+        found: list[Scan] = []
+        for step in reversed(self.steps):
+            found += step.scans
+            if step.least > 0:
+                break
+        return tuple(found)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its parts are one event each, tied by nothing but order and key."""
+        return not self.asked and all(len(step.scans) == 1 and not step.is_repeated for step in self.steps)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a run can be a match and still go on: it is known only when its window is over."""
+        if self.is_strict:
+            return any(step.may_vary for step in self.steps)
+        for step in reversed(self.steps):
+            if step.may_vary and not step.is_reluctant:
+                return True
+            if step.least > 0:
+                break
+        return False
+
+
+PlanNode = Scan | MatchSequence | MatchConjunction | MatchAlternatives | MatchRepeat | MatchRun
 
 
 def _all_bound(node: PlanNode) -> tuple[str, ...]:
@@ -353,6 +431,14 @@ class MatchPlan:
     returns: tuple[Output, ...] = ()
     is_flat: bool = False  # the default columns without structs
     ways: tuple[Way, ...] = ()
+    order_by: tuple[str, ...] = ()  # columns that say what is after what among equal times
+    skip: Skip | None = None
+    # Of KEEP PARTIAL: for each check, how many parts of the run stand before that negation. None: only matches are kept.
+    cut_at: tuple[int, ...] | None = None
+
+    @property
+    def keeps_partial(self) -> bool:
+        return self.cut_at is not None
 
     @property
     def matches(self) -> MatchPlan:
@@ -370,13 +456,33 @@ class MatchPlan:
 
     @property
     def waits(self) -> bool:
-        """A trailing negation: a match is final only when the window that began with it is over."""
+        """A trailing negation, or a run that may go on: a match is final only when the window that began with it is over."""
         trailing_gap = isinstance(self.pattern, MatchSequence) and any(
             gap.position == len(self.pattern.slots) for gap in self.pattern.gaps
         )
-        return trailing_gap or any(
-            (check.scope.before is None or check.scope.before_may_inherit) and check.scope.around is None for check in self.checks
+        return (
+            trailing_gap
+            or self.keeps_partial
+            or self.has_runs_that_wait
+            or any(
+                (check.scope.before is None or check.scope.before_may_inherit) and check.scope.around is None
+                for check in self.checks
+            )
         )
+
+    @property
+    def has_runs_that_wait(self) -> bool:
+        return any(isinstance(node, MatchRun) and node.waits for node in walk(self))
+
+    @property
+    def waits_from_end(self) -> bool:
+        """Whether a match is final only a window after its end: a run inside it (or negated) that waits may begin that late."""
+        return any(isinstance(node, MatchRun) and node.waits and node is not self.pattern for node in walk(self))
+
+    @property
+    def numbers_events(self) -> bool:
+        """Whether the positions of events matter: for a window that counts them, and for consecutive ones."""
+        return self.window.counts_events or any(isinstance(node, MatchRun) and node.is_strict for node in walk(self))
 
     @property
     def looks_back(self) -> bool:
@@ -423,7 +529,7 @@ def walk(part: MatchPlan | Absence | PlanNode) -> Iterator[PlanNode]:
         case Absence():
             yield from walk(part.instance)
             yield from chain.from_iterable(map(walk, part.checks))
-        case Scan() | MatchSequence() | MatchConjunction() | MatchAlternatives() | MatchRepeat():
+        case Scan() | MatchSequence() | MatchConjunction() | MatchAlternatives() | MatchRepeat() | MatchRun():
             yield part
             yield from chain.from_iterable(map(walk, (*part.parts, *part.absent)))
         case _:
@@ -438,7 +544,13 @@ def scans(part: MatchPlan | Absence | PlanNode) -> Iterator[Scan]:
 @lru_cache(maxsize=4096)
 def list_variables(node: PlanNode) -> dict[str, bool]:
     """The variables below a node that stand for lists, and whether for at most one event; the caller changes nothing in it."""
-    return {each.item.variable: each.is_single for each in walk(node) if isinstance(each, MatchRepeat)}
+    found: dict[str, bool] = {}
+    for each in walk(node):
+        if isinstance(each, MatchRepeat):
+            found[each.item.variable] = each.is_single
+        elif isinstance(each, MatchRun):
+            found |= {scan.variable: step.is_single for step in each.steps if step.is_repeated for scan in step.scans}
+    return found
 
 
 def all_checks(part: MatchPlan | Absence) -> Iterator[Absence]:
@@ -472,6 +584,9 @@ def with_scans(plan: MatchPlan, change: Callable[[Scan], Scan]) -> MatchPlan:
                 return replace(part, branches=tuple(map(node, part.branches)))
             case MatchRepeat():
                 return replace(part, item=change(part.item))
+            case MatchRun():
+                steps = (replace(step, scans=tuple(map(change, step.scans))) for step in part.steps)
+                return replace(part, steps=tuple(steps))
             case _:
                 assert_never(part)
 

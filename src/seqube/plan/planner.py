@@ -39,6 +39,7 @@ from seqube.language.tree import (
     Prev,
     Quantifier,
     Query,
+    Same,
     Seq,
     Strict,
     Type,
@@ -50,7 +51,6 @@ from seqube.language.tree import (
     quantifiers,
     transform,
     variables_of,
-    walk,
 )
 from seqube.plan.physical import (
     Absence,
@@ -65,8 +65,10 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
+    RunStep,
     Scan,
     Scope,
 )
@@ -85,21 +87,24 @@ def plan_nested(query: Query, hierarchy: Hierarchy | None = None) -> MatchPlan:
 
 
 def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchPlan:
-    if (new := unplanned(query)) is not None:
-        raise PlanError(f"{new} cannot be run yet\n  hint: write it with SEQ, AND, OR and negations")
     repeated = frozenset(quantifiers(pattern))
     built = _Builder(hierarchy, negated_variables(pattern), repeated).build(pattern, (), Scope(), is_root=True)
     assert not built.lifted, "the binder lets no predicate name a variable that nothing binds"
-    return MatchPlan(built.node, query.window, built.checks, query.partition_by, query.returns, is_flat=query.returns_all)
-
-
-def unplanned(query: Query) -> str | None:
-    """What a query asks for that no plan is known for."""
-    for node in walk(query.pattern):
-        if isinstance(node, Next | Strict):
-            return type(node).__name__.upper()
-    clauses = {"ORDER BY": query.order_by, "SKIP": query.skip, "KEEP PARTIAL": query.keeps_partial}
-    return next((word for word, given in clauses.items() if given), None)
+    cut_at = None
+    if query.keeps_partial:
+        assert isinstance(pattern, Next), "the binder lets nothing else keep its runs"
+        cut_at = tuple(_position(pattern, part) for part in pattern.parts if isinstance(part, Not))
+    return MatchPlan(
+        built.node,
+        query.window,
+        built.checks,
+        query.partition_by,
+        query.returns,
+        order_by=query.order_by,
+        skip=query.skip,
+        cut_at=cut_at,
+        is_flat=query.returns_all,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,8 @@ class _Builder:
         own += [Guarded(predicate) for predicate in given]
         if isinstance(part, Or):
             return self._alternatives(part, own, scope)
-        assert isinstance(part, Seq | And)
+        if isinstance(part, Next | Strict):
+            return self._run(part, own, scope)
         return self._joined(part, own, scope, is_root)
 
     def _scan(self, part: Type, filters: Sequence[Predicate]) -> Scan:
@@ -182,6 +188,47 @@ class _Builder:
         node = MatchAlternatives(tuple(branch.node for branch in branches), tuple(here))
         return _Built(node, tuple(lifted), tuple(checks))
 
+    def _run(self, part: Next | Strict, own: list[Guarded], scope: Scope) -> _Built:
+        """NEXT and STRICT: what names its own events alone decides which it takes; negations are asked of what was found."""
+        components = [child for child in part.parts if not isinstance(child, Not)]
+        negations = [child for child in part.parts if isinstance(child, Not)]
+        key = tuple(dict.fromkeys(guarded.predicate.attribute for guarded in own if isinstance(guarded.predicate, Same)))
+        inner = [Guarded(predicate) for child in components if isinstance(child, Or) for predicate in child.where]
+        asked = [guarded for guarded in (*own, *inner) if not isinstance(guarded.predicate, Same)]
+        names = frozenset(name for child in components for name in _names(child))
+        # To the run everything of its own is alike, so what it asks is sorted as for one component.
+        whole: list[Pattern] = [Seq(tuple(components))]
+        placed = self._sort(asked, whole, negations, [names])
+        steps, rest = [], [*placed.into_slot[0], *(guarded.predicate for guarded in placed.here)]
+        for child in components:
+            leaves = list(positives(child))
+            alone = [] if isinstance(child, Or) else [p for p in rest if self._is_local(p, leaves[0])]
+            rest = [predicate for predicate in rest if predicate not in alone]
+            scans = tuple(self._scan(leaf, alone) for leaf in leaves)
+            quantifier = None if isinstance(child, Or) else leaves[0].quantifier
+            if quantifier is None:
+                steps.append(RunStep(scans))
+            else:
+                least, most = quantifier.least, quantifier.most
+                steps.append(RunStep(scans, least, most, quantifier.reluctant, True, not quantifier.is_list))
+        checks = [
+            self._absence(
+                negation,
+                placed.into_negation.get(number, []),
+                _beside(components[: _position(part, negation)], components[_position(part, negation) :], scope),
+            )
+            for number, negation in enumerate(negations)
+        ]
+        constant = [predicate for predicate in rest if not variables_of(predicate)]
+        decisive = tuple(predicate for predicate in rest if predicate not in constant)
+        node = MatchRun(tuple(steps), isinstance(part, Strict), decisive, key, tuple(map(Guarded, constant)))
+        return _Built(node, tuple(placed.lifted), tuple(checks))
+
+    def _is_local(self, predicate: Predicate, leaf: Type) -> bool:
+        """Whether it is asked of each event of a part by itself."""
+        alone = variables_of(predicate) == {leaf.variable}
+        return alone and not named_as_lists(predicate) and not named_before(predicate)
+
     def _joined(self, part: Seq | And, own: list[Guarded], scope: Scope, is_root: bool) -> _Built:
         """SEQ and AND: slots joined by order or by window, with negations between or around them."""
         components = [child for child in part.parts if not isinstance(child, Not)]
@@ -192,6 +239,10 @@ class _Builder:
         # Downwards first; what the slots then lift is settled here, also where it names a single slot: that slot is planned
         # already.
         placed = self._sort(own, components, negations, names)
+        optional = [i for i, component in enumerate(components) if isinstance(component, Type) and component.is_optional]
+        for i in optional:  # what is asked of its list as a whole is asked of an absent part too
+            placed.here += [Guarded(predicate) for predicate in placed.into_slot[i] if not named_by_event(predicate)]
+            placed.into_slot[i] = [predicate for predicate in placed.into_slot[i] if named_by_event(predicate)]
         own_lists = frozenset(part.variable or "" for part in components if isinstance(part, Type) and part.quantifier is not None)
         for predicate in [same for guarded in placed.here for same in _same_in_lists(guarded, own_lists)]:
             placed.into_slot[next(i for i, each in enumerate(names) if variables_of(predicate) <= each)].append(predicate)
@@ -206,7 +257,6 @@ class _Builder:
             )
             for number, negation in enumerate(negations)
         ]
-        optional = [i for i, component in enumerate(components) if isinstance(component, Type) and component.is_optional]
         if optional:
             assert isinstance(part, Seq), "a part that may be absent is one of a sequence"
             checks = [*(check for slot in slots for check in slot.checks), *absences]
@@ -388,7 +438,7 @@ def _names(part: Pattern) -> tuple[str, ...]:
     return tuple(leaf.variable for leaf in positives(part) if leaf.variable is not None)
 
 
-def _position(part: Seq, negation: Not) -> int:
+def _position(part: Seq | Next | Strict, negation: Not) -> int:
     """How many positive components stand left of a negation."""
     count = 0
     for child in part.parts:

@@ -1,5 +1,6 @@
 """Tree-to-tree rewrites that keep the meaning and leave less for the planner to know.
 
+    settle_runs   what names events of one NEXT or STRICT alone is written inside it, wherever it was
     spread_same   `[id]` becomes equalities between parts, and between the events of a list, at every level it reaches
     flatten       a SEQ in a SEQ, an OR in an OR, an AND without negation in an AND become one operator
     conjuncts     predicates in negation normal form, split at AND (no NOT, no BETWEEN, no AND at the top) unless that would
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import combinations, pairwise
 
+from seqube.language.definitions import spell_out
 from seqube.language.tree import (
     AllOf,
     Among,
@@ -31,6 +33,7 @@ from seqube.language.tree import (
     IsNull,
     IsTrue,
     Literal,
+    Next,
     Not,
     OfList,
     Or,
@@ -41,10 +44,13 @@ from seqube.language.tree import (
     Query,
     Same,
     Seq,
+    Strict,
     Type,
     Value,
+    inner_predicates,
     named_before,
     named_by_event,
+    positives,
     variables_of,
     walk,
 )
@@ -54,13 +60,13 @@ INVERSE_OP: dict[ComparisonOp, ComparisonOp] = {"=": "!=", "!=": "=", "<": ">=",
 
 def rooted(query: Query) -> Pattern:
     """The pattern with WHERE at its root, rewritten; what the planner works on."""
-    assert not query.definitions, "defined types are written out before a query is planned"
+    query = spell_out(query)
     pattern = query.pattern
     if query.where:
         if isinstance(pattern, Type):
             pattern = Seq((pattern,))
         pattern = replace(pattern, where=pattern.where + query.where)
-    return flatten_pattern(spread_same(pattern))
+    return settle_runs(flatten_pattern(spread_same(pattern)))
 
 
 # ---------------------------------------------------------------- the same attribute
@@ -93,13 +99,44 @@ def _equate(pattern: Pattern, same: Same) -> tuple[Pattern, Value]:
         return _rebuilt(pattern, children, pattern.where), FirstOf(tuple(positive))
     repeated = {child.variable for child in pattern.parts if isinstance(child, Type) and child.quantifier is not None}
     told = [OfList("FIRST", value) if isinstance(value, Attribute) and value.variable in repeated else value for value in positive]
-    told_by = told[0] if not repeated else FirstOf(tuple(told))
+    told_by = told[0] if not isinstance(told[0], OfList) else FirstOf(tuple(told))
+    if isinstance(pattern, Next | Strict):  # the run itself sees to it that its events agree
+        tied = (Comparison("=", value, told_by, at=same.at) for value in negated)
+        return _rebuilt(pattern, children, (*pattern.where, same, *tied)), told_by
     # Where a part is absent the others still agree, so all pairs are compared.
     joined = combinations(positive, 2) if repeated else pairwise(positive)
     pairs = [*joined, *((value, told_by) for value in negated)]
     pairs += [(value, Prev(value)) for value in positive if isinstance(value, Attribute) and value.variable in repeated]
     equalities = tuple(Comparison("=", left, right, at=same.at) for left, right in pairs)
     return _rebuilt(pattern, children, pattern.where + equalities), told_by
+
+
+def settle_runs(pattern: Pattern) -> Pattern:
+    """Move every predicate that names events of one NEXT or STRICT alone into it: it is part of the run wherever it is written."""
+    runs = [node for node in walk(pattern) if isinstance(node, Next | Strict)]
+    if not runs:
+        return pattern
+    names = {run: frozenset(leaf.variable for leaf in positives(run)) for run in runs}
+    moved: dict[Next | Strict, list[Predicate]] = {run: [] for run in runs}
+    staying: list[Predicate] = []
+    for predicate in inner_predicates(pattern):
+        named = variables_of(predicate)
+        run = next((run for run in runs if named and named <= names[run]), None)
+        if run is None:
+            staying.append(predicate)
+        else:
+            moved[run].append(predicate)
+
+    def settled(part: Part) -> Part:
+        if isinstance(part, Type):
+            return part
+        if isinstance(part, Not):
+            return replace(part, part=settled(part.part))  # type: ignore[arg-type]  # a pattern stays one
+        kept = tuple(predicate for predicate in part.where if not variables_of(predicate) or predicate in staying)
+        own = tuple(moved[part]) if isinstance(part, Next | Strict) else ()
+        return _rebuilt(part, map(settled, part.parts), kept + own)
+
+    return settled(pattern)  # type: ignore[return-value]  # a pattern stays one
 
 
 def _each(rewrite: Callable[[Pattern], Pattern], parts: Iterable[Part]) -> list[Part]:
@@ -126,7 +163,7 @@ def flatten_pattern(pattern: Pattern) -> Pattern:
             where += child.where
         else:
             parts.append(child)
-    only = parts[0] if len(parts) == 1 else None
+    only = parts[0] if len(parts) == 1 and not isinstance(pattern, Next | Strict) else None
     if isinstance(only, Composite):
         return replace(only, where=only.where + where)
     if isinstance(only, Type) and not where and not only.is_optional:

@@ -33,7 +33,7 @@ from seqube.plan.aggregates import AggregatePlan, Aggregation, EventChain, chain
 from seqube.plan.chase import Chase, Estimates, SharedPlan
 from seqube.plan.ecube import Cuboid, cuboid_of
 from seqube.plan.measured import Measurements
-from seqube.plan.physical import MatchPlan, MatchRepeat, PlanNode, walk
+from seqube.plan.physical import MatchPlan, MatchRepeat, MatchRun, PlanNode, walk
 from seqube.plan.planner import plan_matches, plan_nested
 from seqube.plan.sharing import Counted, Counting, counted
 from seqube.plan.views import FLAT, INSTANCE, OWN_NAMES, Weighed, equated, untestable
@@ -179,8 +179,10 @@ def _always(_: Case) -> str | None:
 
 
 def _by_loops(case: Case) -> str | None:
-    if any(isinstance(node, MatchRepeat) for node in walk(case.matches)):
-        return "it has a repeated part, whose lists are built by themselves"
+    if any(isinstance(node, MatchRepeat | MatchRun) for node in walk(case.matches)):
+        return "it has repeated parts, or a NEXT or STRICT, which are found by themselves"
+    if case.matches.order_by:
+        return "ORDER BY says what is after what, and its loops go by time"
     predicate = case.untestable
     return None if predicate is None else f"{write_predicate(predicate)}, under a negation, computes with several events"
 

@@ -41,6 +41,7 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
     Scan,
@@ -170,7 +171,7 @@ def negated_events(plan: MatchPlan) -> Iterator[Subquery]:
 
 def _below(node: PlanNode) -> Iterator[Subquery]:
     for child in node.parts:
-        if not isinstance(child, Scan):
+        if not isinstance(child, Scan | MatchRepeat):  # lists are built in one way alone
             yield Subquery(child, node, negated=False)
             yield from _below(child)
     for child in node.absent:
@@ -211,6 +212,7 @@ OWN_NAMES: dict[type[PlanNode], str] = {
     MatchConjunction: "time-join",
     MatchAlternatives: "merge",
     MatchRepeat: "lists",
+    MatchRun: "runs",
 }
 
 
@@ -308,12 +310,11 @@ class Costs:
                 return self._in_window(node) * share
             case MatchAlternatives():
                 return sum(self._found(branch, share) for branch in node.branches)
+            case MatchRun():
+                return self._found(node.parts[0], share)  # at most one for each start
             case MatchRepeat():
-                return (
-                    float(2.0 ** min(self._found(node.item, share), 60.0))
-                    if node.most is None
-                    else self._found(node.item, share) ** node.most
-                )
+                events = self._found(node.item, share)
+                return float(2.0 ** min(events, 60.0)) if node.most is None else float(events**node.most)
             case MatchSequence() | MatchConjunction():
                 orders = factorial(len(node.slots)) if isinstance(node, MatchSequence) else 1
                 return self._product(node.slots, share) / orders * self._kept(node)
@@ -322,7 +323,7 @@ class Costs:
 
     def _kept(self, node: PlanNode) -> float:
         """The share of combinations of a node's parts that its predicates keep; a third for each that is not an equality."""
-        if isinstance(node, Scan | MatchAlternatives | MatchRepeat):
+        if isinstance(node, Scan | MatchAlternatives | MatchRepeat | MatchRun):
             return 1.0
         shares = [self.measured.share(a, b) for column in node.key for a, b in pairwise(column)]
         for clause in node.clauses:
@@ -335,7 +336,7 @@ class Costs:
 
     def _tied(self, parent: PlanNode, subquery: PlanNode) -> float:
         """The share of a sub-query's instances that agree with one outer result, by equalities that are not part of a key."""
-        if isinstance(parent, Scan | MatchAlternatives | MatchRepeat) or subquery not in parent.slots:
+        if isinstance(parent, Scan | MatchAlternatives | MatchRepeat | MatchRun) or subquery not in parent.slots:
             return 1.0
         atoms = [clause[0] for clause in parent.clauses if len(clause) == 1]
         position = parent.slots.index(subquery)
@@ -351,7 +352,7 @@ class Costs:
             return self._in_window(node) * share
         if isinstance(node, MatchAlternatives):
             return sum(self._steps(branch, share) for branch in node.branches)
-        if isinstance(node, MatchRepeat):
+        if isinstance(node, MatchRepeat | MatchRun):
             return self._found(node, share)
         total, chains = 0.0, 1.0
         for n, slot in enumerate(reversed(node.slots), start=1):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from seqube.language.writer import duration
 from seqube.plan.explain import Explanation, Step, explain_plan
@@ -17,23 +17,27 @@ from seqube.plan.needs import Needs, Plan, needs_of
 from seqube.plan.physical import ticks
 from seqube.spark import ingest
 from seqube.spark.batch import HALO, SMALL, TASK_ROWS
-from seqube.spark.ingest import REASON, EventFrame
+from seqube.spark.ingest import REASON, SURVEYED, EventFrame
 from seqube.spark.streaming.stream import STATE_BUCKETS
 from seqube.spark.transport.columns import needed_schema
 
 _KEYLESS = "hint: a key lets many tasks share the work: PARTITION BY id, or [id] over all components, negated ones too"
 
 
-def explain_on_spark(plans: Mapping[str, Plan], source: EventFrame) -> Explanation:
-    """The plans, and above each how Spark runs it over this source."""
-    return Explanation.join({name: _explain(plan, source) for name, plan in plans.items()})
+def explain_on_spark(plans: Mapping[str, Plan], source: EventFrame, open_: Collection[str] = ()) -> Explanation:
+    """The plans, and above each how Spark runs it over this source. How the `open_` ones are best run, the events decide."""
+    return Explanation.join({name: _explain(plan, source, name in open_) for name, plan in plans.items()})
 
 
-def _explain(plan: Plan, source: EventFrame) -> Explanation:
+def _explain(plan: Plan, source: EventFrame, is_open: bool) -> Explanation:
     inner = explain_plan(plan)
     streaming = source.frame.isStreaming
     needs = needs_of(plan, source.schema.unit)
     notes = [*(_as_stream(needs) if streaming else _as_batch(plan, needs, source)), *_before_the_shuffle(plan, source)]
+    if is_open and streaming:
+        notes.append("the strategy below is the one taken where nothing is known of the events, as of those still to come")
+    elif is_open:
+        notes.append(f"one event in {SURVEYED} is looked at when it is run, and says which strategy is cheapest; below, none was")
     if not streaming:
         notes.append("as a stream: " + next(_as_stream(needs)))
     return Explanation(Step("on Spark, as a stream" if streaming else "on Spark, as a batch", tuple(notes), (inner.root,)))

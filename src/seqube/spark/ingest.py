@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seqube.engine.predicates import read_moment
 from seqube.errors import DataError, SchemaError, warn
-from seqube.events import Hierarchy
+from seqube.events import Hierarchy, Statistics
 from seqube.events.batch import NO_TYPE
-from seqube.events.schema import ANY, TYPE, UNITS, Schema
+from seqube.events.schema import ANY, TIME, TYPE, UNITS, Schema
 from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE, TEXT_TIME
 from seqube.language import Query, check, parse
 from seqube.language.definitions import spell_out
@@ -33,7 +33,7 @@ from seqube.language.parameters import Params, fill, refuse_unknown
 from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Call, Comparison, IsNull, IsTrue, Literal, Predicate
 from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan, needs_of, together
-from seqube.plan.optimizer import ALONE, optimize
+from seqube.plan.optimizer import ALONE, optimize, undecided
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -45,6 +45,7 @@ INPUT_ORDER = "#sequence"  # the order of the input, where ties are numbered
 KEY = "#key"  # a hash of the key, by which the state of a stream is sorted
 IDENTITY = "#id"  # a hash of the whole event, from which match ids are made
 MOST_CODED = 16  # types that a row is compared with; with more of them it is quicker to carry the name
+SURVEYED = 100  # one event in so many is looked at before a plan is made
 SOME_TYPES = 10_000  # with more of them, nobody can say which one was meant
 LAST_MOMENT_US = 9_151_488_000_000_000  # 2260: what a stream waits for must lie before the last moment that pandas knows
 
@@ -77,6 +78,13 @@ class Check:
     fails: Any  # a Column, which cannot be named here without importing PySpark
 
 
+class Survey(NamedTuple):
+    """What a look at a source tells: what its events are like, None where none were seen, and the rows that are none, by reason."""
+
+    measured: Measurements | None
+    rejected: dict[str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class EventFrame:
     """A DataFrame of events: its columns in Arrow types, and `frame` with the column REASON added and texts read as times."""
@@ -98,18 +106,49 @@ class EventFrame:
         reason = "reason" if "reason" not in self.names else "reason_"
         return self.frame.where(F.isnotnull(column(REASON))).select(*shown, column(REASON).alias(reason))
 
-    def warn(self) -> None:
+    def warn(self, reasons: Mapping[str, int] | None = None) -> None:
         """Say how many rows are no events, and why: a result alone would not show that they are missing.
 
-        The statistics of Parquet files mostly tell that there are none; other files, and texts, are read for it.
+        Where that is not known yet the statistics of Parquet files mostly tell that there are none; other files, and texts, are
+        read for it.
         """
-        bad = self.frame.where(self.faulty).groupBy(column(REASON).alias("reason")).count().collect()
-        if bad:
-            reasons = ", ".join(f"{row['count']:,} {row['reason']}" for row in sorted(bad, key=lambda row: -row["count"]))
+        if reasons is None:
+            counted = self.frame.where(self.faulty).groupBy(column(REASON).alias("reason")).count().collect()
+            reasons = {row["reason"]: row["count"] for row in counted}
+        if reasons:
+            listed = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda each: -each[1]))
             warn(
-                f"{sum(row['count'] for row in bad):,} rows are not events and take no part ({reasons})\n"
+                f"{sum(reasons.values()):,} rows are not events and take no part ({listed})\n"
                 "  hint: seqube.spark.quarantine shows them"
             )
+
+    def survey(self, looked_up: Iterable[str]) -> Survey:
+        """What one row in SURVEYED says of the events, and of the columns that are looked up; and all rows that are no events.
+
+        One job that reads the type, the time and these columns. The sample is taken by a hash, so that it is the same every time.
+        """
+        from pyspark.sql import functions as F  # noqa: N812
+
+        names = sorted(looked_up)
+        values = [F.approx_count_distinct(column(self.schema.column_of(name))) for name in names]
+        sampled = self.frame.where(self.faulty | (bucket((TIME, *names), SURVEYED, self) == 0))
+        type_name = F.when(F.isnull(column(REASON)), column(self.type_column).cast("string"))
+        rows = (
+            sampled.groupBy(column(REASON), type_name)
+            .agg(F.count(F.lit(1)), F.min(clock(self)), F.max(clock(self)), *values)
+            .collect()
+        )
+        rejected: dict[str, int] = {}
+        for reason, _, n, *_ in rows:
+            if reason is not None:
+                rejected[reason] = rejected.get(reason, 0) + n
+        events = [row for row in rows if row[0] is None]
+        if not events:
+            return Survey(None, rejected)
+        counts = {row[1]: row[2] * SURVEYED for row in events}
+        statistics = Statistics(sum(counts.values()), min(row[3] for row in events), max(row[4] for row in events), counts)
+        distinct = {name: max(row[5 + number] for row in events) for number, name in enumerate(names)}
+        return Survey(Measurements(statistics, self.schema.unit, distinct), rejected)
 
     def tally(self) -> tuple[int, dict[str, int], list[str]]:
         """How many rows are events, how many are not, by reason, and the types of events (some, where there are very many)."""
@@ -278,18 +317,45 @@ def plan_all_over(
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
     measured: Measurements | None = None,
-    params: Params | None = None,
 ) -> dict[str, Plan]:
     """Queries checked against the columns they are for, and planned, each for itself.
 
     Nothing is read for it, so which types there are, and how many events of each, is known only where it is said (`measured`).
     """
+    return dict(optimize(bind_all(queries, source), hierarchy, measured, strategy, shares=False).plans)
+
+
+def plan_batch(
+    queries: Mapping[str, str | Query],
+    source: EventFrame,
+    hierarchy: Hierarchy | None = None,
+    strategy: str = "auto",
+    warns: bool = False,
+) -> dict[str, Plan]:
+    """The same for events that are all there: where it is they that decide, a sample of them is looked at.
+
+    With `warns`, rows that are no events are warned of, by the same job where there is one.
+    """
+    bound = bind_all(queries, source)
+    plans = plan_all_over(bound, source, hierarchy, strategy)  # what is wrong is said before anything is read
+    looked_up = undecided(bound, hierarchy, strategy)
+    if looked_up:
+        measured, rejected = source.survey(frozenset().union(*looked_up.values()))
+        if measured is not None:
+            plans = plan_all_over(bound, source, hierarchy, strategy, measured)
+    if warns:
+        source.warn(rejected if looked_up else None)
+    return plans
+
+
+def bind_all(queries: Mapping[str, str | Query], source: EventFrame, params: Params | None = None) -> dict[str, Query]:
+    """Queries with the values of their parameters, checked against the columns they are for."""
     refuse_unknown(queries.values(), params or {})
     given = params or {}
     bound = {name: spell_out(fill(parse(query) if isinstance(query, str) else query, given)) for name, query in queries.items()}
     for query in bound.values():
         check(query, source.schema)
-    return dict(optimize(bound, hierarchy, measured, strategy, shares=False).plans)
+    return bound
 
 
 def refuse_unknown_types(query: Query, present: Sequence[str], hierarchy: Hierarchy | None) -> None:

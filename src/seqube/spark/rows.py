@@ -12,14 +12,14 @@ from seqube.engine.display import flat
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.operator import Operator, open_plan
 from seqube.engine.predicates import Ints
-from seqube.errors import DataError
+from seqube.errors import DataError, PlanError
 from seqube.events import Events
 from seqube.events.schema import Schema
 from seqube.events.sources import one_chunk
 from seqube.language.tree import Attribute, Output
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan
-from seqube.plan.physical import MatchPlan
+from seqube.plan.physical import MatchPlan, MatchRepeat, MatchRun, walk
 from seqube.spark.ingest import IDENTITY
 from seqube.spark.transport.columns import conform, mix
 
@@ -49,12 +49,14 @@ class ShippedQuery:
         columns = {}
         ids: list[Ints] = []
         for name, column in zip(table.column_names, table.columns, strict=True):
-            if name.startswith(IDENTITY):
-                ids.append(column.fill_null(0).to_numpy())
-                continue
             kind = column.type
+            if name.startswith(IDENTITY):
+                ids.append(_of_lists(column.chunk(0)) if pa.types.is_list(kind) else column.fill_null(0).to_numpy())
+                continue
             if pa.types.is_struct(kind) and kind.get_field_index(IDENTITY) >= 0:
                 column = pa.chunked_array([_without_identity(chunk, ids) for chunk in column.chunks], _visible(kind))
+            elif pa.types.is_list(kind) and pa.types.is_struct(kind.value_type) and kind.value_type.get_field_index(IDENTITY) >= 0:
+                column = pa.chunked_array([_lists_without_identity(chunk, ids) for chunk in column.chunks])
             columns[name] = column
         if self.with_ids:
             combined = np.zeros(table.num_rows, np.int64)
@@ -82,9 +84,42 @@ def _without_identity(struct: pa.StructArray, ids: list[Ints]) -> pa.StructArray
     return pa.StructArray.from_arrays([struct.field(field.name) for field in fields], fields=fields, mask=mask)
 
 
+def _lists_without_identity(lists: pa.ListArray, ids: list[Ints]) -> pa.ListArray:
+    of_events: list[Ints] = []
+    events = _without_identity(lists.values, of_events)
+    ids.append(_of_lists(pa.ListArray.from_arrays(lists.offsets, pa.array(of_events[0]))))
+    return pa.ListArray.from_arrays(lists.offsets, events)
+
+
+def _of_lists(hashes: pa.ListArray) -> Ints:
+    """One hash for each list of them, which tells their order too."""
+    offsets, values = hashes.offsets.to_numpy().astype(np.int64), hashes.values.fill_null(0).to_numpy()
+    counts = np.diff(offsets)
+    combined: Ints = counts.copy()
+    for place in range(int(counts.max(initial=0))):
+        longer = np.flatnonzero(counts > place)
+        combined[longer] = mix(combined[longer], values[offsets[longer] + place])
+    return combined
+
+
 def _returning_ids(plan: MatchPlan) -> MatchPlan:
     more = tuple(Output(Attribute(name, IDENTITY), f"{IDENTITY}.{name}") for name in plan.variables)
     return replace(plan, returns=(*plan.returns, *more))
+
+
+def refuse_in_streams(plan: Plan, where: str = "a stream on Spark") -> None:
+    """Raise a `PlanError` for what is only known to be done rightly where all rows of a task are there at once."""
+    if (new := _unknown_in_streams(plan)) is not None:
+        raise PlanError(f"{new} cannot be run in {where} yet\n  hint: run it over a batch, or in this process")
+
+
+def _unknown_in_streams(plan: Plan) -> str | None:
+    nodes = list(walk(plan.matches))
+    if any(isinstance(node, MatchRun) for node in nodes):
+        return "NEXT and STRICT"
+    if plan.matches.order_by or plan.matches.skip is not None:
+        return "ORDER BY" if plan.matches.order_by else "SKIP"
+    return "a repeated part" if any(isinstance(node, MatchRepeat) for node in nodes) else None
 
 
 def ship_query(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = NO_LIMITS) -> ShippedQuery:

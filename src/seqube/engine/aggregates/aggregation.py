@@ -25,7 +25,7 @@ import pyarrow.types as pat
 from seqube.engine.aggregates.measured import Measured
 from seqube.engine.aggregates.measures import Extreme, Means, Moved, Sum, finisher, means
 from seqube.engine.aggregates.state import Reporter, State
-from seqube.engine.bindings import UNBOUND, Bindings, SingleBindings
+from seqube.engine.bindings import UNBOUND, Bindings, last_rows
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.numbers import DIGITS
@@ -284,11 +284,11 @@ class Groups:
         if size > HIGHEST:
             raise PlanError("GROUP BY has more combinations of values than can be told apart\n  hint: group by fewer attributes")
 
-    def codes(self, bindings: SingleBindings, size: int) -> Ints:
+    def codes(self, bindings: Bindings, size: int) -> Ints:
         """The group of every match (or of every trigger, where it alone decides)."""
         codes = np.zeros(size, np.int64)
         for key, digits, rows in zip(self.keys, self._digits, self._rows, strict=True):
-            bound = _any_row(bindings) if key.variable is None else bindings[key.variable]
+            bound = _any_row(bindings) if key.variable is None else last_rows(bindings[key.variable])
             digit = digits[bound] if len(digits) else np.zeros(size, np.int64)
             codes = codes * len(rows) + np.where(bound < 0, 0, digit)
         return codes
@@ -302,8 +302,8 @@ class Groups:
         return columns[::-1]
 
 
-def _any_row(bindings: SingleBindings) -> Ints:
-    rows: Ints = np.maximum.reduce(list(bindings.values()))
+def _any_row(bindings: Bindings) -> Ints:
+    rows: Ints = np.maximum.reduce([last_rows(column) for column in bindings.values()])
     return rows
 
 

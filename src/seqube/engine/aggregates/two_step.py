@@ -28,7 +28,7 @@ import pyarrow as pa
 from seqube.engine.aggregates.aggregation import CELL_BYTES, Answer, Cells, Task, distinct_cells
 from seqube.engine.aggregates.measured import WORD, Measured, whole_numbers
 from seqube.engine.aggregates.measures import Count, Extreme, Sum, means
-from seqube.engine.bindings import UNBOUND, SingleBindings
+from seqube.engine.bindings import Bindings, Lists, shifted
 from seqube.engine.evaluation import Evaluation
 from seqube.engine.instances import Batch, minus
 from seqube.engine.predicates import Ints, Mask
@@ -40,7 +40,7 @@ from seqube.plan.aggregates import Measure
 class _Piece:
     """Matches with the moments at which they count, from `begin` to before `end`; `fresh` where the match ends at `begin`."""
 
-    rows: dict[str, Ints]
+    rows: Bindings
     groups: Ints
     begin: Ints
     end: Ints
@@ -130,7 +130,7 @@ def _pieces(task: Task) -> Iterator[_Piece]:
             begin = np.searchsorted(task.moments, ends)
             end = np.searchsorted(task.moments, untils[piece.first_rows])
             fresh = _at(task.moments, begin) == ends
-        yield _piece(task, piece.single_rows, begin, end, fresh)
+        yield _piece(task, piece.rows, begin, end, fresh)
 
 
 def _anew(task: Task) -> Iterator[_Piece]:
@@ -149,12 +149,12 @@ def _anew(task: Task) -> Iterator[_Piece]:
         clocks = batch.clocks[cut] if batch.counts_events else events.times
         for piece in Evaluation(task.plan.matches, Batch(events, batch.window, clocks, partitions, batch.budget)).matches():
             piece = piece.select(untils[piece.first_rows + start] > moment)
-            rows = {name: np.where(column < 0, UNBOUND, column + start) for name, column in piece.single_rows.items()}
+            rows = {name: shifted(column, start) for name, column in piece.rows.items()}
             begin = np.full(len(piece), number)
             yield _piece(task, rows, begin, begin + 1, times[piece.last_rows + start] == moment)
 
 
-def _piece(task: Task, rows: dict[str, Ints], begin: Ints, end: Ints, fresh: Mask) -> _Piece:
+def _piece(task: Task, rows: Bindings, begin: Ints, end: Ints, fresh: Mask) -> _Piece:
     groups = task.groups.codes(rows, len(begin))
     counts = begin < end
     if not counts.all():
@@ -201,12 +201,16 @@ class _Tally:
                 assert_never(row)
         self._needs_count = isinstance(row, Sum) and "COUNT" in row.needs
 
-    def add(self, begin: Ints, end: Ints, rows: SingleBindings) -> None:
+    def add(self, begin: Ints, end: Ints, rows: Bindings) -> None:
         bound = None
         if self._column is not None:
             assert self._argument is not None
             assert self._argument.variable is not None
-            bound = rows[self._argument.variable]
+            column = rows[self._argument.variable]
+            if isinstance(column, Lists):  # over every event of every list
+                begin, end, bound = np.repeat(begin, column.counts), np.repeat(end, column.counts), column.rows
+            else:
+                bound = column
             valued = bound >= 0
             valued[valued] &= self._column.valid[bound[valued]]
             if not valued.all():

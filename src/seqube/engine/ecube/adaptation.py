@@ -9,6 +9,9 @@ and where that promises enough, the plan is switched: matches that the new plan 
 from the events in the window, and nothing of that is put out. A query that is added sees the events that arrive from then on;
 until those are all that is kept, it runs by itself.
 
+Written as bytes are the events, and what was counted of the stream. The plan is made again from that and may be another one than
+before; matches that it keeps are computed from the events as for any switch.
+
 Cost of a step: the events kept and the new ones, for each query, plus the matches found and those kept.
 
     Paper (section 6)                  | Here
@@ -21,7 +24,7 @@ Cost of a step: the events kept and the new ones, for each query, plus the match
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,9 +32,11 @@ import pyarrow as pa
 
 from seqube.engine.ecube.reuse import Batches, Matches, Sharing, batch_of, write_matches
 from seqube.engine.instances import Batch, minus
+from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.operator import Operator, open_plan
 from seqube.engine.predicates import Evaluator, Ints
-from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.sequence import LOWEST
+from seqube.engine.snapshots import read_state, write_state
 from seqube.errors import DataError, PlanError, did_you_mean
 from seqube.events import Events, Hierarchy, Statistics
 from seqube.language.tree import Query
@@ -43,11 +48,11 @@ from seqube.plan.physical import ticks
 from seqube.plan.planner import plan_matches
 
 HORIZON = 8  # windows after which the running estimates have half forgotten
-FEW = 16  # events of a type below which its rate says nothing
+RARE = 16  # events of a type below which its rate says nothing
 
 NONE = Matches()  # at the beginning of a stream
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -60,15 +65,20 @@ class Pace:
     span: float = 0.0
     n_batches: float = 0.0
 
-    def after(self, batch: Events, elapsed: int, found: Mapping[str, int], horizon: int) -> Pace:
+    def after(self, batch: Events, elapsed: int, horizon: int) -> Pace:
+        """With a batch more, so long after the one before."""
         fade = 0.5 ** (elapsed / max(horizon, 1))
         return Pace(
-            _faded(self.counts, fade, batch.statistics.counts),
-            _faded(self.matches, fade, found),
+            _sum(self.counts, batch.statistics.counts, fade),
+            _sum(self.matches, {}, fade),
             self.n * fade + len(batch),
             self.span * fade + elapsed,
             self.n_batches * fade + 1,
         )
+
+    def finding(self, found: Mapping[str, int]) -> Pace:
+        """With so many matches more."""
+        return replace(self, matches=_sum(self.matches, found))
 
     def estimates(self, unit: str, units: Units = UNIT_COSTS) -> Estimates:
         statistics = Statistics(round(self.n), 0, round(self.span), {name: round(count) for name, count in self.counts.items()})
@@ -82,12 +92,12 @@ class Pace:
         """Whether the rate of a type that is not rare has changed by more than the threshold."""
         for name in {*self.counts, *since.counts}:
             now, then = (pace.counts.get(name, 0.0) / max(pace.span, 1.0) for pace in (self, since))
-            if max(now, then) * self.span >= FEW and abs(now - then) > threshold * then:
+            if max(now, then) * self.span >= RARE and abs(now - then) > threshold * then:
                 return True
         return False
 
 
-def _faded(old: Mapping[str, float], fade: float, new: Mapping[str, int]) -> dict[str, float]:
+def _sum(old: Mapping[str, float], new: Mapping[str, int], fade: float = 1.0) -> dict[str, float]:
     return {name: old.get(name, 0.0) * fade + new.get(name, 0) for name in {*old, *new}}
 
 
@@ -102,6 +112,7 @@ class SharedState:
     arrivals: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # of the kept events, counted from the beginning
     n_seen: int = 0
     decided: int = LOWEST
+    last: int = LOWEST  # time of the last event
     kept: Mapping[str, Matches] = field(default_factory=dict)
     young: Mapping[str, int] = field(default_factory=dict)  # queries that must not see events that arrived before this one
     apart: Mapping[str, Any] = field(default_factory=dict)  # states of queries that cannot share
@@ -109,56 +120,122 @@ class SharedState:
     planned: Pace = Pace()  # what the plan was made for
     n_switches: int = 0
 
+    @property
+    def reported(self) -> int:
+        return self.decided
 
-class SharedMatcher:
-    """Runs a workload over a stream: `start`, `step` for each batch, `finish`; `add`, `remove` and `switch` between steps."""
+    @property
+    def has_begun(self) -> bool:
+        return self.events is not None
+
+    @property
+    def n_kept(self) -> int:
+        return (0 if self.events is None else len(self.events)) + sum(int(state.n_kept) for state in self.apart.values())
+
+    @property
+    def n_bytes(self) -> int:
+        own = 0 if self.events is None else int(self.events.table.nbytes) + self.arrivals.nbytes
+        matches = sum(piece.nbytes for matches in self.kept.values() for piece in matches.pieces)
+        return own + matches + sum(int(state.n_bytes) for state in self.apart.values())
+
+    def to_bytes(self) -> bytes:
+        """The events and what was counted; plans and the matches that are kept follow from these."""
+        about = {
+            "decided": self.decided,
+            "last": self.last,
+            "seen": self.n_seen,
+            "switches": self.n_switches,
+            "young": self.young,
+            "queries": _texts(self.queries),
+            "pace": asdict(self.pace),
+            "planned": asdict(self.planned),
+        }
+        begun = {name: state for name, state in self.apart.items() if state.has_begun}
+        states = pa.array([state.to_bytes() for state in begun.values()], pa.binary())
+        apart = pa.table({"query": pa.array(begun, pa.string()), "state": states})
+        return write_state(self.events, self.arrivals, about, apart)
+
+
+class SharedMatcher(Operator[SharedState, dict[str, pa.Table]]):
+    """Runs a workload over a stream; what comes out is a table for each query, by name.
+
+    Between steps queries come (`add`) and go (`remove`), and plans change (`switch`). What was written is restored by a matcher of
+    the queries there were then. The limits are those of a step.
+    """
 
     def __init__(
         self,
+        queries: Mapping[str, Query],
         hierarchy: Hierarchy | None = None,
         strategy: str = "chase",
         drift: float = 0.5,
         gain: float = 0.1,
         units: Units = UNIT_COSTS,
+        limits: Limits = NO_LIMITS,
     ) -> None:
-        self._hierarchy, self._strategy, self._drift, self._gain, self._units = hierarchy, strategy, drift, gain, units
+        self._queries, self._hierarchy, self._strategy, self._limits = dict(queries), hierarchy, strategy, limits
+        self._drift, self._gain, self._units = drift, gain, units
+        self._operators: dict[Query, Operator[Any, pa.Table]] = {}
 
-    def start(self, queries: Mapping[str, Query]) -> SharedState:
-        optimizer = Chase(queries, self._hierarchy, streaming=True)
+    def start(self) -> SharedState:
+        optimizer = Chase(self._queries, self._hierarchy, streaming=True)
         plan = optimizer.plan(self._strategy, Pace().estimates("ms", self._units))
-        apart = {name: self._alone(queries[name]).start() for name in optimizer.apart}
-        return SharedState(dict(queries), optimizer, plan, apart=apart)
+        apart = {name: self._alone(self._queries[name]).start() for name in optimizer.apart}
+        return SharedState(self._queries, optimizer, plan, apart=apart)
 
-    def step(self, state: SharedState, batch: Events) -> tuple[SharedState, dict[str, pa.Table]]:
-        """Take the next batch, which must not begin before the last one ended."""
-        if state.events is not None and len(batch) and int(batch.times[0]) <= state.decided:
-            raise DataError(
-                f"an event at {int(batch.times[0])} comes after the stream was decided up to {state.decided}\n"
-                "  hint: feed events in time order; late ones belong to the late output"
-            )
-        since = state.events.times[-1] if state.events is not None and len(state.events) else None
+    def restore(self, data: bytes) -> SharedState:
+        events, arrivals, about, apart = read_state(data)
+        if about["queries"] != _texts(self._queries):
+            raise DataError("this is the state of other queries\n  hint: give the queries that it was written with")
+        state = self.start()
+        assert arrivals is not None
+        if apart is not None:
+            for name, written in zip(apart.column("query").to_pylist(), apart.column("state").to_pylist(), strict=True):
+                state = replace(state, apart={**state.apart, name: self._alone(self._queries[name]).restore(written)})
+        state = replace(
+            state,
+            events=events,
+            arrivals=arrivals,
+            n_seen=about["seen"],
+            decided=about["decided"],
+            last=about["last"],
+            young=about["young"],
+            pace=Pace(**about["pace"]),
+        )
+        planned = Pace(**about["planned"])
+        return replace(self._replanned(state, planned), n_switches=about["switches"], planned=planned)
+
+    def resume(self, events: Events, decided: int, reported: int, last: int) -> SharedState:
+        state = self.start()
+        apart = {name: self._alone(self._queries[name]).resume(events, decided, reported, last) for name in state.apart}
+        known = replace(state, events=events, arrivals=np.arange(len(events)), n_seen=len(events), decided=decided, last=last)
+        return self.switch(replace(known, apart=apart), state.plan)
+
+    def wake(self, state: SharedState) -> int | None:
+        """Those that share never wait; of the others, the first that does."""
+        due = [self._alone(state.queries[name]).wake(alone) for name, alone in state.apart.items()]
+        return min((time for time in due if time is not None), default=None)
+
+    def take(self, state: SharedState, batch: Events) -> SharedState:
         events = batch if state.events is None else Events.concat([state.events, batch])
         arrivals = np.concatenate([state.arrivals, np.arange(state.n_seen, state.n_seen + len(batch))])
-        state = replace(state, events=events, arrivals=arrivals, n_seen=state.n_seen + len(batch))
-        upto = max(state.decided, int(batch.times[-1]) - 1) if len(batch) else state.decided
-        tables: dict[str, pa.Table] = {}
-        apart: dict[str, Any] = {}
-        for name, alone in state.apart.items():
-            apart[name], tables[name] = self._alone(state.queries[name]).step(alone, batch)
-        state, found = self._decide(replace(state, apart=apart), upto)
-        if len(batch):
-            elapsed = int(batch.times[-1] - (since if since is not None else batch.times[0]))
-            sizes = {name: len(table) for name, table in found.items()}
-            state = replace(state, pace=state.pace.after(batch, elapsed, sizes, HORIZON * self._window(state)))
-        return self._adapt(state), tables | found
+        apart = {name: self._alone(state.queries[name]).take(alone, batch) for name, alone in state.apart.items()}
+        state = replace(state, events=events, arrivals=arrivals, n_seen=state.n_seen + len(batch), apart=apart)
+        if not len(batch):
+            return state
+        elapsed = int(batch.times[-1]) - (int(batch.times[0]) if state.last == LOWEST else state.last)
+        pace = state.pace.after(batch, elapsed, HORIZON * self._window(state))
+        return replace(state, pace=pace, last=int(batch.times[-1]))
 
-    def finish(self, state: SharedState) -> tuple[SharedState, dict[str, pa.Table]]:
-        """All that is left at the end of the stream."""
-        if state.events is None:
-            return state, {}
-        left = {name: self._alone(state.queries[name]).finish(alone)[1] for name, alone in state.apart.items()}
-        state, found = self._decide(state, HIGHEST)
-        return state, {name: table for name, table in left.items() if table is not None} | found
+    def decide(self, state: SharedState, upto: int, final: bool) -> tuple[SharedState, dict[str, pa.Table]]:
+        tables: dict[str, pa.Table] = {}
+        apart: dict[str, Any] = dict(state.apart)
+        for name, alone in state.apart.items():
+            if alone.has_begun:
+                apart[name], tables[name] = self._alone(state.queries[name]).decide(alone, upto, final)
+        state, found = self._find(replace(state, apart=apart), upto)
+        state = replace(state, pace=state.pace.finding({name: len(table) for name, table in found.items()}))
+        return state if final else self._adapt(state), tables | found
 
     def add(self, state: SharedState, name: str, query: Query) -> SharedState:
         """Another query, for the events that arrive from now on."""
@@ -181,7 +258,7 @@ class SharedMatcher:
     def switch(self, state: SharedState, plan: SharedPlan) -> SharedState:
         """Go on by another plan for the same queries; nothing is lost or found twice."""
         kept = {}
-        batches = Batches(state.events) if state.events is not None else None
+        batches = self._batches(state.events) if state.events is not None else None
         for step in plan.steps:
             if batches is not None and step.name in _extended(plan):
                 if step.name in state.kept:
@@ -194,9 +271,10 @@ class SharedMatcher:
 
     # ------------------------------------------------------------ deciding
 
-    def _decide(self, state: SharedState, upto: int) -> tuple[SharedState, dict[str, pa.Table]]:
+    def _find(self, state: SharedState, upto: int) -> tuple[SharedState, dict[str, pa.Table]]:
+        """The matches of the queries that share, and of those that will."""
         assert state.events is not None
-        events, batches = state.events, Batches(state.events)
+        events, batches = state.events, self._batches(state.events)
         evaluator = Evaluator(events)
         extended = _extended(state.plan)
         new: dict[str, Matches] = {}
@@ -252,25 +330,34 @@ class SharedMatcher:
             return self.switch(state, plan)
         return replace(state, planned=state.pace)
 
+    def _batches(self, events: Events) -> Batches:
+        return Batches(events, self._limits.budget())
+
     def _grown(self, state: SharedState) -> SharedState:
         """Queries that see all the events that are kept take part in the plan."""
         oldest = int(state.arrivals[0]) if len(state.arrivals) else state.n_seen
         young = {name: arrival for name, arrival in state.young.items() if arrival > oldest}
         return state if len(young) == len(state.young) else self._replanned(replace(state, young=young))
 
-    def _replanned(self, state: SharedState) -> SharedState:
-        """A plan for the queries that there are now."""
+    def _replanned(self, state: SharedState, pace: Pace | None = None) -> SharedState:
+        """A plan for the queries that there are now, and for how the stream is now, or was."""
         sharing = {name: query for name, query in state.queries.items() if name not in state.young and name not in state.apart}
         optimizer = Chase(sharing, self._hierarchy, streaming=True)
         unit = state.events.unit if state.events is not None else "ms"
-        plan = optimizer.plan(self._strategy, state.pace.estimates(unit, self._units))
+        plan = optimizer.plan(self._strategy, (pace or state.pace).estimates(unit, self._units))
         return self.switch(replace(state, optimizer=optimizer), plan)
 
     def _alone(self, query: Query) -> Operator[Any, pa.Table]:
-        return open_plan(plan_query(query, self._hierarchy))
+        if query not in self._operators:
+            self._operators[query] = open_plan(plan_query(query, self._hierarchy), self._limits)
+        return self._operators[query]
 
 
-def _without(of: Mapping[str, Value], name: str) -> dict[str, Value]:
+def _texts(queries: Mapping[str, Query]) -> dict[str, str]:
+    return {name: str(query) for name, query in queries.items()}
+
+
+def _without(of: Mapping[str, _Value], name: str) -> dict[str, _Value]:
     return {other: value for other, value in of.items() if other != name}
 
 

@@ -37,7 +37,7 @@ from seqube.plan.derivation import Derivation, Dropped, Forbid, Join, Keep, Narr
 from seqube.plan.physical import MatchPlan, Scan, ticks
 
 SLICES = 5
-SAMPLE = 5_000  # events looked at to see how many matches a stream has
+SAMPLED_EVENTS = 5_000  # events looked at to see how many matches a stream has
 
 Place = OneOf["after", "until", "window start", "window end"]
 
@@ -417,11 +417,11 @@ def write_matches(plan: MatchPlan, matches: Matches, events: Events, evaluator: 
 
 def sample_sizes(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None = None) -> dict[str, float]:
     """How many matches queries have in a long stream, by the matches in a sample of it; of a short one, nothing."""
-    if len(events) < 10 * SAMPLE:
+    if len(events) < 10 * SAMPLED_EVENTS:
         return {}
     sizes: dict[str, float] = {}
     # Slices from all over the stream: events come in bursts, and one place says little about the others.
-    length = SAMPLE // SLICES
+    length = SAMPLED_EVENTS // SLICES
     starts = [(2 * number + 1) * len(events) // (2 * SLICES) - length // 2 for number in range(SLICES)]
     slices = [Batches(events.slice(start, start + length)) for start in starts]
     for name, query in queries.items():
@@ -429,7 +429,7 @@ def sample_sizes(queries: Mapping[str, Query], events: Events, hierarchy: Hierar
         if all(_is_long(batch) for batch in batches):
             plan = planned(query, hierarchy)
             found = sum(len(piece) for batch in batches for piece in Evaluation(plan, batch).matches())
-            sizes[name] = max(found, 0.5) * len(events) / SAMPLE
+            sizes[name] = max(found, 0.5) * len(events) / SAMPLED_EVENTS
     return sizes
 
 

@@ -20,12 +20,13 @@ the views have doubled. So it costs no more than what was stored, and memory fol
 Cost: a binary search per question, plus a walk over the stored records that overlap. Invariant: an interval of a view holds,
 directly or under an earlier overlapping one, every instance inside it that begins no earlier than the present trigger's window.
 
-    Paper          | Here
-    View-Interval  | Store.intervals
-    isEmpty        | two lists of intervals: `add_widest` (empty), `add_narrowest` (not)
-    purge          | _collect
-    View size      | the register PEAK
-    Figure 13      | `missing`: the kinds of overlap
+    Paper            | Here
+    View-Interval    | Store.intervals
+    isEmpty          | two lists of intervals: `add_widest` (empty), `add_narrowest` (not)
+    purge            | _collect
+    View size        | the register PEAK
+    computed results | the register N_COMPUTED
+    Figure 13        | `missing`: the kinds of overlap
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from seqube.engine.views.program import (
     INTERVALS,
     LAST,
     LIVE,
+    N_COMPUTED,
     N_VIEWS,
     PEAK,
     POOL,
@@ -117,11 +119,33 @@ def _collect(w: Ints, pool: Ints, intervals: Ints) -> None:
 
 
 @kernel
+def forget_before(w: Ints, pool: Ints, intervals: Ints, floor: int) -> None:
+    """Purge what begins before a position, and number positions from there on."""
+    w[FLOOR] = floor
+    _collect(w, pool, intervals)
+    half = w[HALF]
+    for i in range(w[INTERVAL_TOP]):
+        intervals[half, i, BEGIN] -= floor
+        intervals[half, i, END] -= floor
+    record = 0
+    while record < w[POOL_TOP]:
+        size = pool[half, record + SIZE]
+        for i in range(record + RECORD, record + size):
+            if pool[half, i] >= 0:  # a variable of an OR branch that is not taken has no position
+                pool[half, i] -= floor
+        record += size
+
+
+@kernel
 def make_room(w: Ints, pool: Ints, intervals: Ints, words: int) -> None:
     """Room for records and one more interval in the views, after a purge if much may have gone."""
     used = w[POOL_TOP] + INTERVAL_WORDS * w[INTERVAL_TOP]
     w[PEAK] = max(w[PEAK], used)
-    if used > 2 * w[LIVE] + 4096 or w[POOL_TOP] + words > pool.shape[1] or 3 * w[INTERVAL_TOP] + 8 > intervals.shape[1]:
+    if (
+        used > 2 * w[LIVE] + SLAB_WORDS * w[N_VIEWS] + 4096
+        or w[POOL_TOP] + words > pool.shape[1]
+        or 3 * w[INTERVAL_TOP] + 8 > intervals.shape[1]
+    ):
         _collect(w, pool, intervals)
     if w[POOL_TOP] + words > pool.shape[1]:
         w[FULL] = POOL
@@ -259,6 +283,7 @@ def add_narrowest(w: Ints, intervals: Ints, u: int, low: int, high: int) -> None
 def store_records(w: Ints, arena: Ints, pool: Ints, intervals: Ints, u: int, stride: int, mark: int, low: int, high: int) -> None:
     """Move the records from `mark` on into the view, as those of the interval [low, high), unless an interval has them."""
     end = w[TOP]
+    w[N_COMPUTED] += (end - mark) // stride
     make_room(w, pool, intervals, (end - mark) // stride * (stride + RECORD))
     half = w[HALF]
     head, tail = -1, -1

@@ -18,14 +18,15 @@ pushed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
 import numpy as np
 
-from seqube.engine.bindings import UNBOUND
+from seqube.engine.bindings import UNBOUND, is_bound
 from seqube.engine.instances import Batch, Instances
 from seqube.engine.jit import kernel, kernel_part
+from seqube.engine.limits import Budget
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.views.compute import compute, narrow_negation
@@ -87,6 +88,7 @@ from seqube.engine.views.program import (
     LAST,
     MEMBERS,
     MODES,
+    N_COMPUTED,
     N_POSITIONS,
     N_ROOT_CHECKS,
     NEGATED_NODE,
@@ -116,12 +118,13 @@ from seqube.engine.views.program import (
     look_at_clock,
     move_down,
     negation,
+    reserve,
     stride,
     view,
     word,
 )
 from seqube.engine.views.tables import Tables
-from seqube.plan.physical import MatchPlan
+from seqube.plan.physical import Guarded, MatchPlan
 
 FIRST_PART, SECOND_PART, FOUND, CHECKED = range(BEGIN + 1, BEGIN + 5)  # what was asked for
 ROOT = 0
@@ -272,6 +275,7 @@ def _seek_by_flags(p: Ints, w: Ints, pool: Ints, intervals: Ints, f: int, node: 
             _ask_for_missing(p, w, intervals, f, empty, node, low, high, 1)
         return
     found = min(w[RETURNED], 1)
+    w[N_COMPUTED] += found
     w[TOP] = w[f + MARK]
     if found == 0 and _ask_for_rest(p, w, f, node, 1):
         return
@@ -317,10 +321,12 @@ def _seek_among_found(p: Ints, w: Ints, arena: Ints, f: int, node: int, place: i
 
 
 @kernel
-def find_matches(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, triggers: Ints, begin: int, enough: int) -> int:
+def find_matches(
+    p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, triggers: Ints, begin: int, enough: int, checked: bool
+) -> int:
     """Matches that end with the triggers from number `begin` on, pushed until there are enough words; the next trigger's number.
 
-    Where something was full, -1 less that number.
+    Where something was full, -1 less that number. Matches that wait are `checked` later.
     """
     w[TOP] = 0
     for t in range(begin, len(triggers)):
@@ -330,11 +336,33 @@ def find_matches(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, tri
         w[FLOOR] = word(p, OLDEST, triggers[t])
         try:
             evaluate(p, w, arena, pool, intervals, COMPUTE, ROOT, w[FLOOR], triggers[t] + 1, triggers[t], p[N_POSITIONS], NO_LIMIT)
-            _check_root(p, w, arena, pool, intervals, mark)
+            if checked:
+                _check_root(p, w, arena, pool, intervals, mark)
         except Exception:  # noqa: BLE001  # compiled loops know no other clause; `FULL` says what it was
             w[TOP] = mark
             return -t - 1
     return len(triggers)
+
+
+@kernel
+def check_matches(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, matches: Ints, begin: int, enough: int) -> int:
+    """Push the matches (a row each) from number `begin` on that no negation cancels, as `find_matches` does."""
+    w[TOP] = 0
+    for m in range(begin, len(matches)):
+        mark = w[TOP]
+        if mark >= enough:
+            return m
+        w[FLOOR] = word(p, OLDEST, matches[m, LAST])
+        try:
+            reserve(w, arena, matches.shape[1])
+            for i in range(matches.shape[1]):
+                arena[mark + i] = matches[m, i]
+            w[TOP] = mark + matches.shape[1]
+            _check_root(p, w, arena, pool, intervals, mark)
+        except Exception:  # noqa: BLE001  # as above
+            w[TOP] = mark
+            return -m - 1
+    return len(matches)
 
 
 @kernel_part
@@ -360,6 +388,73 @@ def _check_root(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, mark
 # ---------------------------------------------------------------- the run
 
 
+class Loops:
+    """The loops over a program, and the memory they write to: as much as they turn out to need."""
+
+    def __init__(self, work: Ints) -> None:
+        self.store = Store(
+            work, np.empty(1 << 16, np.int64), np.empty((2, 1 << 12), np.int64), np.empty((2, 64, INTERVAL_WORDS), np.int64)
+        )
+        self.peak_words = 0  # of the views
+
+    @property
+    def n_computed(self) -> int:
+        """How many instances were computed for views so far."""
+        return int(self.store.work[N_COMPUTED])
+
+    @property
+    def words(self) -> int:
+        """What the views take."""
+        return int(self.store.work[POOL_TOP] + INTERVAL_WORDS * self.store.work[INTERVAL_TOP])
+
+    def run(self, loop: Callable[[Store, int, int], int], n: int, width: int, budget: Budget) -> Iterator[Ints]:
+        """Records (a row each), in pieces, of items 0 .. n; `loop` takes those from one number to another, as far as it gets."""
+        done, at_once = 0, 64
+        while done < n:
+            began = perf_counter()
+            work = self.store.work
+            work[FULL] = NOTHING
+            with budget.bell(work[RUNG : RUNG + 1]):
+                reached = loop(self.store, done, min(n, done + at_once))
+            at_once = 2 * at_once if perf_counter() - began < SECONDS else max(1, at_once // 2)
+            done = -reached - 1 if reached < 0 else reached
+            self.peak_words = max(self.peak_words, int(work[PEAK]), self.words)
+            records = self.store.arena[: work[TOP]].reshape(-1, width).copy()
+            if reached < 0:
+                assert work[FULL] != NOTHING, "a loop failed, and not because something was full"
+                budget.need(2 * sum(array.nbytes for array in self.store))
+                self._grow()
+            if len(records):
+                yield records
+
+    def _grow(self) -> None:
+        """Twice the room where there was none left; what views hold stays."""
+        work, arena, pool, intervals = self.store
+        if work[FULL] == ARENA:
+            arena = np.empty(2 * len(arena), np.int64)
+        elif work[FULL] == POOL:
+            pool = _wider(pool)
+        elif work[FULL] == INTERVALS:
+            intervals = _wider(intervals)
+        self.store = Store(work, arena, pool, intervals)
+
+
+def _wider(halves: Ints) -> Ints:
+    wide = np.empty((2, 2 * halves.shape[1], *halves.shape[2:]), np.int64)
+    wide[:, : halves.shape[1]] = halves
+    return wide
+
+
+def passing(rest: Sequence[Guarded], piece: Instances, evaluator: Evaluator) -> Instances:
+    """The matches that pass what no loop can test."""
+    for guarded in rest:
+        true = evaluator.true([guarded.predicate], piece.rows, len(piece))
+        if guarded.when:
+            true |= ~np.logical_or.reduce([is_bound(piece.rows[name]) for name in sorted(guarded.when)])
+        piece = piece.select(true)
+    return piece
+
+
 class NestedEvaluation:
     """One nested plan over one batch; `upto` and `after` restrict the matches by the time of their end (after, upto]."""
 
@@ -373,35 +468,21 @@ class NestedEvaluation:
         """The matches, in pieces."""
         tables = Tables(self._plan)
         loaded = LoadedBatch(tables, self._batch, self.evaluator, self._plan.types)
-        program = loaded.positions.program
-        store = new_store(tables.work(loaded.n_values))
+        program, loops = loaded.positions.program, Loops(tables.work(loaded.n_values))
         triggers = self._triggers(tables, loaded)
+
+        def find(store: Store, begin: int, end: int) -> int:
+            return find_matches(program, *store, triggers[:end], begin, PIECE, True)
+
         names = self._plan.variables
-        done, at_once = 0, 64
-        while done < len(triggers):
-            began = perf_counter()
-            store.work[FULL] = NOTHING
-            with self._batch.budget.bell(store.work[RUNG : RUNG + 1]):
-                reached = find_matches(program, *store, triggers[: done + at_once], done, PIECE)
-            at_once = 2 * at_once if perf_counter() - began < SECONDS else max(1, at_once // 2)
-            done = -reached - 1 if reached < 0 else reached
-            held = store.work[POOL_TOP] + INTERVAL_WORDS * store.work[INTERVAL_TOP]
-            self.peak_words = max(self.peak_words, int(store.work[PEAK]), int(held))
-            records = store.arena[: store.work[TOP]].reshape(-1, len(names) + MEMBERS).T.copy()
-            if reached < 0:
-                assert store.work[FULL] != NOTHING, "a loop failed, and not because something was full"
-                self._batch.budget.need(2 * sum(array.nbytes for array in store))
-                store = grown(store)
-            if records.shape[1]:
-                rows = np.where(records < 0, UNBOUND, loaded.order[records])
-                piece = Instances(dict(zip(names, rows[MEMBERS:], strict=True)), rows[FIRST], rows[LAST])
-                for guarded in tables.rest:
-                    true = self.evaluator.true([guarded.predicate], piece.rows, len(piece))
-                    if guarded.when:
-                        true |= ~np.logical_or.reduce([piece.single_rows[name] >= 0 for name in sorted(guarded.when)])
-                    piece = piece.select(true)
-                if len(piece):
-                    yield piece
+        for records in loops.run(find, len(triggers), len(names) + MEMBERS, self._batch.budget):
+            self.peak_words = loops.peak_words
+            rows = np.where(records < 0, UNBOUND, loaded.order[records]).T
+            piece = Instances(dict(zip(names, rows[MEMBERS:], strict=True)), rows[FIRST], rows[LAST])
+            piece = passing(tables.rest, piece, self.evaluator)
+            if len(piece):
+                yield piece
+        self.peak_words = loops.peak_words
 
     def _triggers(self, tables: Tables, loaded: LoadedBatch) -> Ints:
         """Positions of events that may be the last of a match and whose time lies in (after, upto]."""
@@ -409,21 +490,3 @@ class NestedEvaluation:
         times = self._batch.events.times[loaded.order[positions]]
         chosen: Ints = positions[(times > self._ends[0]) & (times <= self._ends[1])]
         return chosen
-
-
-def new_store(work: Ints) -> Store:
-    return Store(work, np.empty(1 << 16, np.int64), np.empty((2, 1 << 12), np.int64), np.empty((2, 64, INTERVAL_WORDS), np.int64))
-
-
-def grown(store: Store) -> Store:
-    """Twice the room where there was none left; what views hold stays."""
-    full = store.work[FULL]
-    arena = np.empty(2 * len(store.arena), np.int64) if full == ARENA else store.arena
-    pool = _wider(store.pool) if full == POOL else store.pool
-    return Store(store.work, arena, pool, _wider(store.intervals) if full == INTERVALS else store.intervals)
-
-
-def _wider(halves: Ints) -> Ints:
-    wide = np.empty((2, 2 * halves.shape[1], *halves.shape[2:]), np.int64)
-    wide[:, : halves.shape[1]] = halves
-    return wide

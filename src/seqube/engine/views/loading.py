@@ -100,6 +100,24 @@ class Positions:
         _mark(begins, afters, oldest, horizons, self.clocks, n, times, partitions, self._window, self.pointers)
         p[N_POSITIONS] = n + n_new
 
+    def take_over(self, old: Positions, shift: int) -> None:
+        """All positions of another one but the first so many, which are those of the same tables with other room."""
+        n = old.n - shift
+        for table in (BEGINS, AFTERS, OLDEST, HORIZONS):
+            marks = part_of(old.program, table, old.n)[shift:]
+            part_of(self.program, table, n)[:] = np.where(marks == NO_LIMIT, NO_LIMIT, np.maximum(marks - shift, 0))
+        self.clocks[:n] = old.clocks[shift : old.n]
+        self.pointers[:] = np.maximum(old.pointers - shift, 0)
+        for variable in range(len(self._tables.scans)):
+            rows = old.rows(variable)
+            self.add_rows(variable, rows[np.searchsorted(rows, shift) :] - shift)
+        for number, column in enumerate(self._tables.columns):
+            if column.name is not None:
+                self.values(number)[:n] = old.values(number)[shift : old.n]
+        for number in range(len(self._tables.divided)):
+            self.codes(number)[:n] = old.codes(number)[shift : old.n]
+        self.program[N_POSITIONS] = n
+
     def add_rows(self, variable: int, positions: Ints) -> None:
         """The positions of a variable's new events, which ascend."""
         ends = part_of(self.program, ROW_ENDS, len(self._tables.scans))

@@ -29,12 +29,16 @@ from seqube.engine.views.program import (
     FRAME_WORDS,
     FRAMES,
     GAP_WORDS,
+    HALF,
+    INTERVAL_TOP,
     IS_FIRST,
     IS_LAST,
     ITERATIVE,
     KID_NODE,
     KID_PLACE,
     KID_WORDS,
+    LIVE,
+    N_COMPUTED,
     N_REGISTERS,
     N_VIEWS,
     NEGATED_PLACE,
@@ -43,6 +47,8 @@ from seqube.engine.views.program import (
     OWN_VARIABLE,
     OWN_WORDS,
     PASSIVE,
+    PEAK,
+    POOL_TOP,
     SCAN,
     SEQUENCE,
     SLAB_IS_NARROW,
@@ -65,6 +71,7 @@ from seqube.plan.physical import (
     MatchConjunction,
     MatchPlan,
     MatchRepeat,
+    MatchRun,
     MatchSequence,
     PlanNode,
     Scan,
@@ -81,6 +88,7 @@ class TestColumn:
     """What a test compares: a value of one variable's events, or a constant (`name` is None); or whether a predicate is true."""
 
     test: int  # columns of one test are compared with each other
+    op: str
     name: str | None
     value: Value | None
     truth: Predicate | None = None
@@ -185,7 +193,7 @@ class Tables:
         assert own == kids == gaps == number
         slots: Sequence[PlanNode] = ()
         if not isinstance(node, Scan):
-            assert not isinstance(node, MatchRepeat), "lists are for the matcher's own loops"
+            assert not isinstance(node, MatchRepeat | MatchRun), "lists and runs are for the matcher's own loops"
             slots = node.branches if isinstance(node, MatchAlternatives) else node.slots
         for i, slot in enumerate(slots):
             flags = (IS_FIRST if i == 0 else 0) | (IS_LAST if i == len(slots) - 1 else 0)
@@ -237,6 +245,10 @@ class Tables:
         assert numbers[-1] - numbers[0] == len(numbers) - 1, "the variables of an expression are numbered one after the other"
         return [numbers[0], numbers[-1] + 1]
 
+    def _has_flags(self, node: int) -> bool:
+        """Whether there are two lists of intervals, of what is known to be empty and of what is known not to be."""
+        return self._modes[node] == PASSIVE and node in self._negated
+
     def _number_views(self, n_values: Sequence[int]) -> tuple[Ints, int, list[int]]:
         """The views: one per sub-query and outer value; when passive and negated two, of what is empty and what is not.
 
@@ -250,7 +262,7 @@ class Tables:
                 room = rooms.get(node, 1)
                 views[node][VIEW_FIRST], views[node][VIEW_N_VALUES] = n_views, room
                 n_views += room
-                if mode == PASSIVE and node in self._negated:
+                if self._has_flags(node):
                     narrow += range(n_views, n_views + room)
                     n_views += room
         return np.array(views, np.int64).reshape(-1, VIEW_WORDS), n_views, narrow
@@ -265,7 +277,7 @@ class Tables:
             found += node.filters
             for branch in node.branches:
                 self._predicates(branch, frozenset(branch.binds), in_negation)
-        elif not isinstance(node, Scan | MatchRepeat):
+        elif not isinstance(node, Scan | MatchRepeat | MatchRun):
             for slot in node.slots:
                 if not isinstance(slot, Scan):
                     self._predicates(slot, taken, in_negation)
@@ -311,17 +323,18 @@ class Tables:
             self._write(clause, place)
 
     def _divides(self, clause: _Clause, node: int) -> bool:
-        """Take an equality with one outer value as what a view is divided by, if it is the first one."""
+        """Take an equality with one outer value as what a view is divided by, if it is the first one, or the same value again."""
         test = clause.tests[0]
         if len(clause.tests) > 1 or clause.guard or test.op != "=" or len(test.left) > 1 or len(test.right) > 1:
             return False
-        if self._views[node][VIEW_VARIABLE] >= 0:
-            return False
+        known = next((divided.value for divided in self.divided if divided.node == node), None)
         inside = set(self._nodes[node].binds)
         sides = [(test.left[0], test.right[0]), (test.right[0], test.left[0])]
         for inner, outer in sides:
             inner_name, outer_name = variable_of(inner), variable_of(outer)
             if inner_name in inside and outer_name is not None and outer_name not in inside:
+                if known is not None:
+                    return known == outer
                 self._views[node][VIEW_VARIABLE:] = [self.number[outer_name], len(self.divided)]
                 self.divided.append(Divided(node, outer_name, outer))
                 return True
@@ -360,10 +373,11 @@ class Tables:
         number = self._n_tests
         self._n_tests += 1
         if test.op is None:  # true is 1 and anything else null, so that it equals itself where it is true
-            side = self._side([TestColumn(number, variable_of(test.predicate), None, test.predicate)])
+            side = self._side([TestColumn(number, "=", variable_of(test.predicate), None, test.predicate)])
             return [OPS["="], side, side]
-        sides = [[TestColumn(number, variable_of(value), value) for value in side] for side in (test.left, test.right)]
-        return [OPS[test.op], *map(self._side, sides)]
+        op = test.op
+        sides = [[TestColumn(number, op, variable_of(value), value) for value in side] for side in (test.left, test.right)]
+        return [OPS[op], *map(self._side, sides)]
 
     def _side(self, choices: Sequence[TestColumn]) -> int:
         number = self._sides.add()
@@ -454,6 +468,22 @@ class Tables:
         work[work[BOUND] : work[SLABS]] = -1
         work[work[SLABS] :].reshape(-1, SLAB_WORDS)[narrow, SLAB_IS_NARROW] = 1
         return work
+
+    def moved(self, work: Ints, before: Sequence[int], n_values: Sequence[int], codes: Sequence[Ints]) -> Ints:
+        """The same with room for other numbers of values; `codes` has the new code of every old one, -1 where it is gone."""
+        new = self.work(n_values)
+        carried = [POOL_TOP, HALF, INTERVAL_TOP, LIVE, PEAK, N_COMPUTED]
+        new[carried] = work[carried]
+        slabs, to = work[work[SLABS] :].reshape(-1, SLAB_WORDS), new[new[SLABS] :].reshape(-1, SLAB_WORDS)
+        old_views, new_views = self._number_views(before)[0], self._number_views(n_values)[0]
+        renumbered = {divided.node: code for divided, code in zip(self.divided, codes, strict=True)}
+        for node, (old_row, new_row) in enumerate(zip(old_views, new_views, strict=True)):
+            room = old_row[VIEW_N_VALUES]
+            code = renumbered.get(node, np.zeros(1, np.int64))[:room]
+            kept = np.flatnonzero(code >= 0)
+            for k in range((1 + self._has_flags(node)) if room else 0):
+                to[new_row[VIEW_FIRST] + k * new_row[VIEW_N_VALUES] + code[kept]] = slabs[old_row[VIEW_FIRST] + k * room + kept]
+        return new
 
 
 # ---------------------------------------------------------------- plans

@@ -62,5 +62,9 @@ class RuleWatch(Watch):
         share = self.wanted.share
         return Needs(window=find_halo(share.rules, self.keeping.schema.unit), key=share.key, ends=share.types)
 
+    @property
+    def goes_on(self) -> bool:
+        return False  # what ends in a slice is made of its events
+
     def _evaluate(self, held: Held, decided: int, events: Events) -> tuple[Held, pa.Table | None]:
         return held, predict_task(events, SparkTask(0, 0, decided, held.decided), self.wanted.share)

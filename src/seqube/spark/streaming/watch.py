@@ -5,14 +5,22 @@ that results are those of the ordered stream and final when they come. A row tha
 it goes to the late output and changes nothing.
 
 State is Arrow bytes. Rows are written once, as they come, into *chunks*, sorted by key; small neighbours are merged, and a chunk is
-forgotten when the window has left all of it behind. Between calls a worker keeps the chunks it has read, so that a call reads what
-is new to it alone. Only keys that can have something new are looked at: those with an event now that can end a match, or whose
-first event's window is over now. Windows of so many EVENTS are numbered by the engine, which keeps a state of its own.
+forgotten when the window has left all of it behind. What is made of the chunks is kept by the worker, between calls, and is made
+again where it is missing:
+
+- Where the operator goes on in place, its live state. A worker that was passed over for some calls has one that is behind: it
+  takes the rows of those calls first, and drops what they find, which is out already. Whether a state is one that this bucket was
+  once in, the *marks* tell: hashes of everything that led to a state, of which a bucket remembers the last ones.
+- Where it does not, the chunks that were read. Only keys that can have something new are looked at: those with an event now that
+  can end a match, or whose first event's window is over now.
+
+Windows of so many EVENTS are numbered by the engine, which keeps a state of its own.
 
     chunks      [....]  [......]  [...]  [..]  <- new rows          decided            watermark
     key 17       A        B                                       ----|----------- C ------|------>   C's key: 17
 
-Cost of a call: its new rows, the rows that are due, and for keys with something new, their events in the window.
+Cost of a call: its new rows and the rows that are due, once for every worker that takes its turn; where an operator does not go on,
+also the events in the window of keys with something new.
 Invariant: what comes out depends on the events and the watermarks alone, not on how they were cut into calls.
 """
 
@@ -33,8 +41,10 @@ import pyarrow.compute as pc
 
 from seqube.engine.instances import minus, plus
 from seqube.engine.limits import Limits
+from seqube.engine.operator import Operator, State
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import LOWEST
+from seqube.engine.snapshots import adapted
 from seqube.events import Events
 from seqube.events.schema import ANY
 from seqube.events.sources import one_chunk
@@ -47,7 +57,8 @@ from seqube.spark.transport.columns import Columns, number_identities
 FIRST_TAKER = "#first"  # 1 where this query is the first of those a row goes to
 CHUNK_ROWS = 32_768  # small chunks are merged up to this size
 MOST_ROWS = 1 << 20  # of a chunk, however many come at once
-AT_HAND_BYTES = 1 << 30  # of chunks that a worker keeps between calls
+AT_HAND_BYTES = 1 << 30  # of chunks that a worker keeps between calls, and as many of live states
+KEPT_MARKS = 64  # that a bucket remembers: a state that is further behind is made anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +84,28 @@ class Held:
     last: int = LOWEST  # aggregates: time of the last event
     engine_rows: int = 0
     engine: bytes | None = None  # the engine's own state, for windows of so many EVENTS
+    marks: tuple[str, ...] = ()  # of the states that led here, this one last
 
     def to_text(self) -> str:
         """Everything but the engine's state."""
+        return json.dumps([*self._about, list(self.marks)])
+
+    @property
+    def _about(self) -> list[Any]:
         chunks = [[getattr(chunk, field.name) for field in fields(chunk)] for chunk in self.chunks]
-        return json.dumps([chunks, self.next, self.decided, self.reported, self.last, self.engine_rows])
+        return [chunks, self.next, self.decided, self.reported, self.last, self.engine_rows]
 
     @staticmethod
     def from_text(text: str, engine: bytes | None) -> Held:
-        chunks, following, decided, reported, last, engine_rows = json.loads(text)
-        return Held(tuple(Chunk(*chunk) for chunk in chunks), following, decided, reported, last, engine_rows, engine)
+        chunks, following, decided, reported, last, engine_rows, *marks = json.loads(text)  # without marks before 0.2.0
+        marked = tuple(marks[0]) if marks else ()
+        return Held(tuple(Chunk(*chunk) for chunk in chunks), following, decided, reported, last, engine_rows, engine, marked)
+
+    def marked(self) -> Held:
+        """The same, with its own mark."""
+        before = self.marks[-1] if self.marks else ""
+        mark = hashlib.blake2b((before + json.dumps(self._about)).encode(), digest_size=12).hexdigest()
+        return replace(self, marks=(*self.marks, mark)[-KEPT_MARKS:])
 
     @property
     def n_rows(self) -> int:
@@ -117,8 +140,21 @@ class ChunkRows:
         return np.repeat(begins - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
 
 
+BucketPlace = tuple[str, int]  # a query, and a bucket
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """An operator, its live state, and which state of the bucket it is."""
+
+    operator: Operator[Any, pa.Table]
+    state: State
+    schema: pa.Schema
+    mark: str = ""
+
+
 class AtHand:
-    """The chunks that this process has read or written lately, by digest; the longest unused go first."""
+    """What this process has read or made lately: chunks by digest, a live state for each place; the longest unused go first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -126,8 +162,20 @@ class AtHand:
 
     def clear(self) -> None:
         self._rows: OrderedDict[str, ChunkRows] = OrderedDict()
-        self._places: dict[tuple[str, int], frozenset[str]] = {}
+        self._places: dict[BucketPlace, frozenset[str]] = {}
         self._size = 0
+        self._live: OrderedDict[BucketPlace, Live] = OrderedDict()
+
+    def take_live(self, place: BucketPlace, held: Held, schema: pa.Schema) -> Live | None:
+        """The live state of this place, if the bucket was once in it. It is gone then: whoever goes on with it puts it back."""
+        live = self._live.pop(place, None)
+        return live if live is not None and live.mark in held.marks and live.schema.equals(schema) else None
+
+    def put_live(self, place: BucketPlace, live: Live) -> None:
+        self._live[place] = live
+        size = sum(each.state.n_bytes for each in self._live.values())
+        while size > self._limit and len(self._live) > 1:
+            size -= self._live.popitem(last=False)[1].state.n_bytes
 
     def get(self, digest: str) -> ChunkRows | None:
         rows = self._rows.get(digest)
@@ -142,7 +190,7 @@ class AtHand:
         while self._size > self._limit and len(self._rows) > 1:
             self._drop(next(iter(self._rows)))
 
-    def keep(self, place: tuple[str, int], digests: frozenset[str]) -> None:
+    def keep(self, place: BucketPlace, digests: frozenset[str]) -> None:
         """Let go of what this place (a query and a bucket) had and has no more, whoever dropped it."""
         for digest in self._places.get(place, frozenset()) - digests:
             self._drop(digest)
@@ -191,9 +239,13 @@ class Watch:
         self, held: Held | None, blobs: Iterable[bytes], watermark: int, store: MutableMapping[int, bytes], bucket: int = 0
     ) -> Outcome:
         """Take new rows of a bucket, and decide all that ends up to the watermark. `store` holds the chunks' bytes by number."""
-        held = held or Held()
+        held, place = held or Held(), (self.fingerprint, bucket)
         arrived, late = self._arrived(blobs, watermark)
-        held, matches = self._decide(held, max(watermark, held.decided), store)
+        upto, live = max(watermark, held.decided), self._live(held, store, place) if self.goes_on else None
+        if live is None:
+            held, matches = self._decide(held, upto, store)
+        else:
+            held, live, matches = self._go_on(live, held, upto, store)
         held = self._forget(held, store)
         if arrived is not None and arrived.num_rows:
             held = self._append(held, arrived, store)
@@ -201,8 +253,13 @@ class Watch:
         budget.find(0 if matches is None else matches.num_rows)
         budget.need(held.n_bytes)
         wake = self._wake(held, store)
-        AT_HAND.keep((self.fingerprint, bucket), frozenset(chunk.digest for chunk in held.chunks))
         remembers = held.chunks or held.engine is not None or held.last > LOWEST
+        if live is not None and remembers:
+            held = held.marked()
+            AT_HAND.put_live(place, replace(live, mark=held.marks[-1]))
+        # What is decided is in the live state, if there is one.
+        wanted = (chunk for chunk in held.chunks if live is None or chunk.newest > held.decided)
+        AT_HAND.keep(place, frozenset(chunk.digest for chunk in wanted))
         return Outcome(held if remembers else None, matches, late, wake)
 
     def _arrived(self, blobs: Iterable[bytes], watermark: int) -> tuple[pa.Table | None, pa.Table | None]:
@@ -230,10 +287,7 @@ class Watch:
         return needs_of(self.wanted.plan, self.keeping.schema.unit)
 
     def _decide(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> tuple[Held, pa.Table | None]:
-        due = [
-            (rows, np.flatnonzero((rows.times > held.decided) & (rows.times <= upto)))
-            for rows in self._read(held, store, newer_than=held.decided, upto=upto)
-        ]
+        due = self._between(held, held.decided, upto, store)
         if self.needs.by_position:
             events = self._events([(rows, numbers) for rows, numbers in due if len(numbers)])
             return self._step(replace(held, decided=upto), events)
@@ -252,6 +306,36 @@ class Watch:
             return held, None
         return self._evaluate(held, before.decided, self._events(picked))
 
+    @cached_property
+    def goes_on(self) -> bool:
+        """Whether the operator's live state is worth keeping: it goes on in place, and all that it needs is in the chunks."""
+        return not self.needs.by_position and self.needs.period is None and self.wanted.operator.goes_on
+
+    def _live(self, held: Held, store: MutableMapping[int, bytes], place: BucketPlace) -> Live:
+        """The operator as it was after the last call: as it was left here and taken further, or made of the chunks."""
+        live = AT_HAND.take_live(place, held, self.schema)
+        if live is None:
+            operator = self.wanted.operator
+            events = self._events(self._between(held, LOWEST, held.decided, store))
+            return Live(operator, operator.resume(events, held.decided, held.decided, held.last), self.schema)
+        if live.state.decided == held.decided:
+            return live
+        events = self._events(self._between(held, live.state.decided, held.decided, store))
+        return replace(live, state=live.operator.step(live.state, events, held.decided + 1)[0])
+
+    def _go_on(self, live: Live, held: Held, upto: int, store: MutableMapping[int, bytes]) -> tuple[Held, Live, pa.Table | None]:
+        events = self._events(self._between(held, held.decided, upto, store))
+        state, found = live.operator.step(live.state, events, upto + 1)
+        rows = None if found is None or not found.num_rows else self.wanted.rows(found)
+        return replace(held, decided=upto), replace(live, state=state), rows
+
+    def _between(self, held: Held, after: int, upto: int, store: MutableMapping[int, bytes]) -> list[tuple[ChunkRows, Ints]]:
+        """The events in (after, upto]."""
+        return [
+            (rows, np.flatnonzero((rows.times > after) & (rows.times <= upto)))
+            for rows in self._read(held, store, newer_than=after, upto=upto)
+        ]
+
     def _evaluate(self, held: Held, decided: int, events: Events) -> tuple[Held, pa.Table | None]:
         operator = self.wanted.operator
         reported = decided if self.needs.period is None else held.reported
@@ -265,13 +349,10 @@ class Watch:
         if held.engine is None and not len(events):
             return held, None
         operator = self.wanted.operator
-        state = operator.start() if held.engine is None else operator.restore(held.engine)
-        if state.events is not None:
-            state = replace(state, events=self._as_events(state.events.table))
+        state = operator.start() if held.engine is None else operator.restore(adapted(held.engine, self._as_events))
         state, found = operator.step(state, events, held.decided + 1)
-        assert state.events is not None
         assert found is not None
-        return replace(held, engine=state.to_bytes(), engine_rows=len(state.events)), self.wanted.rows(found)
+        return replace(held, engine=state.to_bytes(), engine_rows=state.n_kept), self.wanted.rows(found)
 
     def _touched(
         self, held: Held, due: list[tuple[ChunkRows, Ints]], upto: int, store: MutableMapping[int, bytes]
@@ -279,10 +360,7 @@ class Watch:
         """The events of all keys that can have something new; None where there is none."""
         if self.needs.ahead:
             low, high = (int(minus(np.array([tick]), self.needs.window - 1)[0]) for tick in (held.decided, upto))
-            starting = [
-                (rows, np.flatnonzero((rows.times > low) & (rows.times <= high)))
-                for rows in self._read(held, store, newer_than=low, upto=high)
-            ]
+            starting = self._between(held, low, high, store)
         else:
             types = pa.array(sorted(self.needs.ends), pa.string())
             starting = due if ANY in self.needs.ends else []
@@ -302,7 +380,7 @@ class Watch:
         return picked
 
     def _everything(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> list[tuple[ChunkRows, Ints]]:
-        return [(rows, np.flatnonzero(rows.times <= upto)) for rows in self._read(held, store, newer_than=LOWEST, upto=upto)]
+        return self._between(held, LOWEST, upto, store)
 
     def _events(self, picked: Sequence[tuple[ChunkRows, Ints]]) -> Events:
         tables = [adapt(rows.table.take(pa.array(numbers)), self.schema) for rows, numbers in picked if len(numbers)]

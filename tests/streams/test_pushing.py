@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -345,10 +346,12 @@ def test_names_that_are_taken_or_unknown_are_refused(begun: bool) -> None:
     for call in (stream.remove, lambda name: stream.replace(name, PAIRS)):
         with pytest.raises(sq.PlanError, match=r"there is no query 'hygeine'\n  hint: did you mean 'hygiene'"):
             call("hygeine")
-    with pytest.raises(sq.PlanError, match="a query is called by a text, not by 5"):
+    with pytest.raises(sq.ArgumentError, match="add: name is"):
         stream.add(5, PAIRS)  # type: ignore[arg-type]
-    with pytest.raises(sq.QueryError, match="a query is a text or a parsed Query, not a int"):
+    with pytest.raises(sq.ArgumentError, match="add: query is"):
         stream.add("more", 5)  # type: ignore[arg-type]
+    with pytest.raises(sq.PlanError, match="a query is called by a text, not by ''"):
+        stream.add("", PAIRS)
 
 
 def test_a_wrong_query_is_refused_and_changes_nothing() -> None:
@@ -389,6 +392,35 @@ def test_a_query_that_shares_can_be_removed_and_replaced() -> None:
     assert stream.close()["C"].to_pylist() == [{"ts": 201, "count": 0}]
 
 
+def test_matches_are_shared_where_it_is_asked_for_and_stay_right() -> None:
+    queries = {"ab": "SEQ(A a, B b) WITHIN 5", "abc": "SEQ(A a, B b, C c) WITHIN 5"}
+    table = pa.table({"type": ["A", "B", "C", "D", "B"] * 40, "ts": range(200)})
+    stream = sq.Stream(queries, strategy="bottom-up")
+    pieces = []
+    for start in range(0, 200, 50):
+        pieces.append(stream.push(table.slice(start, 50)))
+        stream = sq.Stream.load(stream.save())
+    assert stream.stats.queries["ab"].shared_with == ("abc",)
+    pieces.append(stream.close())
+    for name, result in sq.run(queries, table).items():
+        found = pa.concat_tables([tables[name] for tables in pieces if name in tables])
+        assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, result.table.to_pylist()))
+
+
+def test_parameters_have_values() -> None:
+    above = "SEQ(A a, B b, b.id > :limit) WITHIN 10 RETURN b.id AS id"
+    stream = sq.Stream({"p": above}, params={"limit": 3})
+    stream.add("q", above, params={"limit": 5})
+    with pytest.raises(sq.QueryError, match="no parameter :limt"):
+        stream.add("r", above, params={"limt": 5})
+    with pytest.raises(sq.QueryError, match="limit"):
+        sq.Stream(above).push(row("A", 1))
+    stream.push([row("A", 1), row("B", 2, id=4), row("B", 3, id=6)])
+    stream = sq.Stream.load(stream.save())
+    rest = stream.close()
+    assert (rest["p"].num_rows, rest["q"].num_rows) == (1, 1)
+
+
 def test_a_strategy_that_does_not_apply_is_refused() -> None:
     with pytest.raises(sq.PlanError, match="strategy 'per-start' does not apply"):
         sq.Stream(PAIRS, strategy="per-start").push(row("A", 1))
@@ -405,6 +437,26 @@ def test_limits_are_those_of_a_push_and_stop_the_stream() -> None:
         stream.push(row("C", 8))
     again = sq.Stream.load(saved)
     assert pairs(again.push([row("B", 5), row("C", 7)])) == [(1, 5), (2, 5)]
+
+
+# ---------------------------------------------------------------- rules
+
+
+def test_rules_predict_while_events_come() -> None:
+    stream = sq.Stream(rules=sq.Rule("Jam -> Rain", "Crash", 5, 10, 0.5, name="wet"))
+    stream.push([row("Jam", 1), row("Rain", 4)])
+    stream = sq.Stream.load(stream.save())
+    found = stream.push(row("Crash", 7))
+    assert found["forecasts"].select(["rule", "earliest", "latest"]).to_pylist() == [{"rule": "wet", "earliest": 4, "latest": 11}]
+    assert stream.close()["forecasts"].num_rows == 0
+
+
+def test_the_name_of_predictions_is_taken() -> None:
+    rule = sq.Rule("Jam -> Rain", "Crash", 5, 10, 0.5)
+    with pytest.raises(sq.PlanError, match="'forecasts' is the name of what rules predict"):
+        sq.Stream({"forecasts": PAIRS}, rules=rule)
+    with pytest.raises(sq.PlanError, match="there is a query 'forecasts' already"):
+        sq.Stream(rules=rule).add("forecasts", PAIRS)
 
 
 # ---------------------------------------------------------------- states, threads, the end
@@ -424,7 +476,9 @@ def test_a_stream_is_loaded_as_it_was_saved() -> None:
     for each in (stream, again):
         each.push([row("A", 1), row("B", 5), row("B", 4)])
     third = sq.Stream.load(again.save())
-    assert third.stats == stream.stats
+    one, other = (replace(each.stats.queries["p"], n_bytes=0) for each in (third, stream))
+    assert one == other
+    assert replace(third.stats, queries={}) == replace(stream.stats, queries={})
     assert pairs(third.close(), "p") == pairs(stream.close(), "p") == [(1, 4), (1, 5)]
 
 
@@ -521,6 +575,6 @@ def test_stats_tell_how_each_query_is_doing() -> None:
     stats = stream.stats
     assert (stats.events, stats.late, stats.rejected, stats.waiting, stats.newest, stats.watermark) == (3, 0, 1, 1, 4, 3)
     assert (stats.queries["p"].rows, stats.queries["p"].lag, stats.queries["p"].kept) == (1, 1, 2)
-    assert stats.queries["p"].n_bytes > 100
+    assert stats.queries["p"].n_bytes > 0
     assert "match sequence of 2" in stats.queries["p"].plan
     assert "window-product" in stats.queries["n"].plan

@@ -1,0 +1,242 @@
+"""What a step of a stream costs, by the window: batches of 1,000 events, and windows of a thousand to a million of them.
+
+A stream that goes on costs what is new, so the cost of a step should not depend on the window. The window is filled first; then
+steps are timed one by one, by CPU, and the median is what counts. There are as many keys as it takes for a step to find a few
+matches whatever the window, so that only what is kept differs. All rows that come out, from the first step to the end of the
+stream, must be as many as one run over the whole stream gives. For another query there is one more row in `CASES`.
+
+Nested queries by their views look at every pair of outer events, and store what they compute, by nature; so for them a trigger is
+one event in a hundred, and a window has a few of each other part, whatever its length. Forecasts have 10,000 rules.
+
+Beside it: one event at a time, to the operator and to `sq.Stream`, Q-a as events per second, and the memory of views over time.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import seqube as sq
+from bench.measure import Measurement, spread
+from bench.view_memory import draw_memory, follow_memory
+from bench.workloads.matching import QUERIES, SEED
+from seqube.engine.operator import Operator, open_plan
+from seqube.generate import generate
+from seqube.plan.strategies import LOOPS
+from seqube.predict.forecasts import Forecaster
+from seqube.query import prepare
+
+WORKLOAD = "streams"
+BATCH = 1_000
+WINDOWS = (1_000, 10_000, 100_000, 1_000_000)
+TYPES = list("ABCDEFGH")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query over a window, how many events of the window there are for every key, and how it is asked to be evaluated."""
+
+    text: str
+    events_per_key: float = 1.0
+    strategy: str = "auto"
+
+
+CASES = {
+    "keyed SEQ of three": Case("SEQ(A a, B b, C c, [id]) WITHIN {window}"),
+    "keyed SEQ, window of events": Case("SEQ(A a, B b, C c, [id]) WITHIN {window} EVENTS"),
+    "partitioned SEQ": Case("PATTERN SEQ(A a, B b, C c) PARTITION BY id WITHIN {window}"),
+    "SEQ with a comparison": Case("SEQ(A a, B b, C c, [id], b.x > a.x * 1.05) WITHIN {window}"),
+    "negation between": Case("SEQ(A a, !B b, C c, [id]) WITHIN {window}", 0.1),
+    "negation before": Case("SEQ(!A a, B b, C c, [id]) WITHIN {window}", 0.1),
+    "negation after": Case("SEQ(A a, B b, !C c, [id]) WITHIN {window}", 0.1),
+    "negated sub-query, latest-start": Case("SEQ(A a, !SEQ(B b, C c), D d, [id]) WITHIN {window}", 0.1, "latest-start"),
+}
+NESTED = "SEQ(A a, !SEQ(B b, C c), D d) WITHIN {window}"
+N_RULES = 10_000
+N_KINDS = 200  # of events that rules name
+
+
+def measurements(quick: bool = False) -> Iterator[Measurement]:
+    n_steps = 60 if quick else 400
+    for name, case in CASES.items():
+        for window in WINDOWS:
+            yield stepped(name, case, window, n_steps)
+    for window in WINDOWS:
+        for strategy in LOOPS:
+            yield nested(strategy, window, n_steps)
+        for strategy in ("index", "cbs-tree"):
+            yield foreseen(strategy, window, n_steps)
+    yield from one_at_a_time(1_000_000, 2_000 if quick else 20_000)
+    yield from trades(200_000 if quick else 2_000_000)
+    yield from follow_memory(WORKLOAD)
+
+
+def stream(n: int, n_keys: int) -> pa.Table:
+    """An event for every tick."""
+    random = np.random.default_rng(SEED)
+    types = pa.DictionaryArray.from_arrays(pa.array(random.integers(0, len(TYPES), n)), TYPES).cast(pa.string())
+    return pa.table({"type": types, "ts": np.arange(n), "id": random.integers(0, n_keys, n), "x": random.random(n)})
+
+
+def stepped(name: str, case: Case, window: int, n_steps: int) -> Measurement:
+    table = stream(window + n_steps * BATCH, max(1, round(window / case.events_per_key)))
+    text = case.text.format(window=window)
+    whole = sq.Events(table)
+    operator = open_plan(prepare(text, whole, strategy=case.strategy))
+    return in_steps(name, operator, table, window, n_steps, lambda: len(sq.run(text, whole, strategy=case.strategy)))
+
+
+def nested(strategy: str, window: int, n_steps: int) -> Measurement:
+    """A negated sub-query by one of the published strategies."""
+    random = np.random.default_rng(SEED)
+    chance = random.random(window + n_steps * BATCH)
+    types = np.full(len(chance), "X")
+    types[chance < 0.01] = "D"
+    for name, at in (("A", 0.2), ("B", 0.4), ("C", 0.6)):
+        types[(chance >= at) & (chance < at + 4 / window)] = name
+    table = pa.table({"type": types, "ts": np.arange(len(chance))})
+    text, whole = NESTED.format(window=window), sq.Events(table)
+    operator = open_plan(prepare(text, whole, strategy=strategy))
+    return in_steps(f"negated sub-query, {strategy}", operator, table, window, n_steps, lambda: len(sq.run(text, whole)))
+
+
+def foreseen(strategy: str, window: int, n_steps: int) -> Measurement:
+    """Predictions by many rules, of four kinds of events each, some of them frequent and some rare."""
+    random = np.random.default_rng(SEED)
+    kinds, weights = np.array([f"e{number}" for number in range(N_KINDS)]), 1 / np.arange(1, N_KINDS + 1)
+    rules = []
+    for number in range(N_RULES):
+        a, b, c, d = random.permutation(kinds)[:4]
+        predicate = f"{a} -> {b} -> {c} -> {d}" if number % 2 else f"{a}, {b}, {c} -> {d}"
+        rules.append(sq.Rule(predicate, "next", window, window + 10, 0.5, f"rule {number}"))
+    n = window + n_steps * BATCH
+    table = pa.table({"type": random.choice(kinds, n, p=weights / weights.sum()), "ts": np.arange(n)})
+    operator = Forecaster(sq.Rules(rules), sq.Events(table).schema, strategy=strategy)
+    name = f"{N_RULES:,} rules, {strategy}"
+    return in_steps(name, operator, table, window, n_steps, lambda: len(sq.forecast(rules, table).table))
+
+
+def in_steps(
+    name: str, operator: Operator[Any, pa.Table], table: pa.Table, window: int, n_steps: int, expected: Callable[[], int]
+) -> Measurement:
+    """The median step of a stream whose window is full."""
+    state, n_rows = operator.start(), 0
+    batches = [sq.Events(table.slice(start, BATCH)) for start in range(0, len(table), BATCH)]
+    walls, cpus = [], []
+    for batch in batches:
+        wall, cpu = time.perf_counter(), time.process_time()
+        state, rows = operator.step(state, batch)
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+        n_rows += 0 if rows is None else len(rows)
+    n_bytes, n_kept = state.n_bytes, state.n_kept
+    rest = operator.finish(state)[1]
+    n_rows += 0 if rest is None else len(rest)
+    if n_rows != (whole := expected()):
+        return Measurement(WORKLOAD, name, f"window {window:,}", BATCH, n_rows, right=False, note=f"a whole run has {whole:,}")
+    about = {"window": window, "kept": n_kept, "bytes": n_bytes, "mean_s": statistics.mean(cpus[-n_steps:])}
+    return _timed(name, f"window {window:,}", BATCH, n_rows, walls[-n_steps:], cpus[-n_steps:], about)
+
+
+def _timed(
+    task: str, contender: str, events: int, answer: int, walls: list[float], cpus: list[float], about: dict[str, Any]
+) -> Measurement:
+    return Measurement(
+        WORKLOAD,
+        task,
+        contender,
+        events,
+        answer,
+        right=True,
+        wall_s=statistics.median(walls),
+        spread_s=spread(walls),
+        cpu_s=statistics.median(cpus),
+        repetitions=len(walls),
+        about=about,
+    )
+
+
+def one_at_a_time(window: int, n_events: int) -> Iterator[Measurement]:
+    """A keyed SEQ of three, an event at a time: the operator alone, and `push` of a dictionary."""
+    text = CASES["keyed SEQ of three"].text.format(window=window)
+    table = stream(window + n_events, window)
+    filled, single = table.slice(0, window), [table.slice(row, 1) for row in range(window, len(table))]
+    operator = open_plan(prepare(text, sq.Events(filled)))
+    state, _ = operator.step(operator.start(), sq.Events(filled))
+
+    def step(event: sq.Events) -> int:
+        nonlocal state
+        state, rows = operator.step(state, event)
+        return len(rows)
+
+    live = sq.Stream(text, columns=table.schema)
+    live.push(filled)
+
+    def push(event: dict[str, Any]) -> int:
+        return sum(map(len, live.push(event).values()))
+
+    for contender, feed in (
+        ("the operator", [partial(step, sq.Events(event)) for event in single]),
+        ("sq.Stream.push of a dictionary", [partial(push, event.to_pylist()[0]) for event in single]),
+    ):
+        yield _each("one event at a time", contender, feed, window)
+
+
+def _each(task: str, contender: str, feed: list[Callable[[], int]], window: int) -> Measurement:
+    """Calls that are too short to be timed one by one: a hundred at a time."""
+    walls, cpus, n_rows = [], [], 0
+    for start in range(0, len(feed), 100):
+        wall, cpu = time.perf_counter(), time.process_time()
+        for call in feed[start : start + 100]:
+            n_rows += call()
+        walls.append((time.perf_counter() - wall) / 100)
+        cpus.append((time.process_time() - cpu) / 100)
+    return _timed(task, contender, 1, n_rows, walls, cpus, {"window": window})
+
+
+def trades(n_events: int) -> Iterator[Measurement]:
+    """Q-a over made-up trades, in batches of 1,000, with `Events` made of each."""
+    table = generate("stock", n_events, SEED)
+    plan = prepare(QUERIES["a"], sq.Events(table))
+    operator = open_plan(plan)
+    batches = [table.slice(start, BATCH) for start in range(0, n_events, BATCH)]
+    walls, cpus = [], []
+    for _ in range(4):  # the first one warms up
+        state, n_rows = operator.start(), 0
+        wall, cpu = time.perf_counter(), time.process_time()
+        for batch in batches:
+            state, rows = operator.step(state, sq.Events(batch))
+            n_rows += len(rows)
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+    yield _timed("Q-a in batches of 1,000", "seqube", n_events, n_rows, walls[1:], cpus[1:], {})
+
+
+def draw(measured: list[Measurement]) -> Any:
+    """CPU time of a step against the window, a line for each query: flat is what is wanted."""
+    import altair as alt
+
+    rows = [
+        {"query": m.task, "window": m.about["window"], "CPU ms per step": 1e3 * m.cpu_s}
+        for m in measured
+        if m.cpu_s and m.events == BATCH
+    ]
+    steps = (
+        alt.Chart(alt.InlineData(rows))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("window:Q", scale=alt.Scale(type="log"), title="events in the window", axis=alt.Axis(format="~s")),
+            y=alt.Y("CPU ms per step:Q", scale=alt.Scale(zero=True)),
+            color=alt.Color("query:N", sort=None, title=None),
+            tooltip=["query:N", "window:Q", alt.Tooltip("CPU ms per step:Q", format=",.3f")],
+        )
+        .properties(width=560, height=320, title="A step of 1,000 events, by the window")
+    )
+    return alt.vconcat(steps, draw_memory(measured)).resolve_scale(color="independent")

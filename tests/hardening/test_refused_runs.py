@@ -1,0 +1,65 @@
+"""Repetition, NEXT, STRICT, ORDER BY, SKIP, KEEP PARTIAL: whoever does not know them says so by name."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import seqube as sq
+from seqube.language import parse
+from seqube.plan.optimizer import plan_query
+from seqube.spark.rows import refuse_in_streams
+
+EVENTS = sq.Events(pa.table({"type": ["A", "B", "B"], "ts": [1, 2, 3], "x": [1, 2, 3]}))
+REFUSED = {
+    "SEQ(A a, B+ b) WITHIN 5": "a repeated part",
+    "NEXT(A a, B b) WITHIN 5": "NEXT and STRICT",
+    "SEQ(A a, !STRICT(B b, B c), B d) WITHIN 5": "NEXT and STRICT",
+    "SEQ(A a, B b) ORDER BY x WITHIN 5": "ORDER BY",
+    "SEQ(A a, B b) SKIP PAST LAST WITHIN 5": "SKIP",
+    "NEXT(A a, B b) KEEP PARTIAL WITHIN 5": "NEXT and STRICT",
+}
+
+
+@pytest.mark.parametrize(("query", "what"), REFUSED.items())
+def test_streams_on_spark_refuse(query: str, what: str) -> None:
+    with pytest.raises(sq.PlanError, match=f"{what} cannot be run in a stream on Spark yet"):
+        refuse_in_streams(plan_query(parse(query)))
+
+
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        ("SEQ(A a, NEXT(B b, B+ c)) AGG COUNT(*) WITHIN 5", "a run that goes on inside another part"),
+        ("SEQ(A a, !STRICT(B b, B c), B d) AGG COUNT(*) WITHIN 5", "STRICT"),
+        ("SEQ(A a, B b) ORDER BY x AGG COUNT(*) WITHIN 5", "ORDER BY"),
+        ("SEQ(A a, B b) SKIP PAST LAST AGG COUNT(*) WITHIN 5", "SKIP"),
+    ],
+)
+def test_aggregates_refuse(query: str, what: str) -> None:
+    with pytest.raises(sq.PlanError, match=f"aggregates over {what} cannot be computed yet"):
+        sq.run(query, EVENTS)
+
+
+@pytest.mark.parametrize("query", REFUSED)
+@pytest.mark.parametrize("strategy", ["iterative", "aggressive", "passive", "balanced"])
+def test_views_refuse(query: str, strategy: str) -> None:
+    if "SKIP" in query:  # which matches remain does not depend on how they were found
+        assert len(sq.run(query, EVENTS, strategy=strategy)) == 1
+        return
+    with pytest.raises(sq.PlanError, match=f"strategy '{strategy}' does not apply to this query"):
+        sq.run(query, EVENTS, strategy=strategy)
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_cubes_refuse(query: str) -> None:
+    with pytest.raises(sq.PlanError, match="a cube"):
+        sq.Cube(EVENTS, query)
+
+
+@pytest.mark.parametrize("query", REFUSED)
+@pytest.mark.parametrize("strategy", ["top-down", "bottom-up", "chase"])
+def test_shared_matches_leave_them_apart(query: str, strategy: str) -> None:
+    alone = sq.run(query, EVENTS).table.to_pylist()
+    workload = {"one": query, "two": "SEQ(A a, B b) WITHIN 5", "three": "SEQ(A a, B b, B c) WITHIN 5"}
+    assert sq.run(workload, EVENTS, strategy=strategy)["one"].table.to_pylist() == alone
