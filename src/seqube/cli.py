@@ -214,10 +214,34 @@ def run(
 
 
 @program.command()
-def check(query: QueryFile = None, text: QueryText = None) -> None:
+def check(
+    query: QueryFile = None,
+    text: QueryText = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
     """Parse and bind queries, and print their canonical text."""
+    if as_json:
+        _check_as_json(query, text)
     for name, parsed in _read_queries(query, text).items():
         print(f"-- name: {name}\n{parsed}")  # noqa: T201
+
+
+def _check_as_json(query: Path | None, text: str | None) -> NoReturn:
+    """What an editor asks for: the queries by name, or every problem with its place."""
+    from seqube.language.parameters import parameters_of
+
+    try:
+        parsed = _read_queries(query, text)
+    except QueryError as error:
+        problems = [
+            {"message": each.message, "hint": each.hint} | (asdict(each.at) if each.at is not None else {})
+            for each in error.problems
+        ]
+        print_json({"queries": {}, "problems": problems})
+        raise SystemExit(WRONG) from None
+    told = {name: {"text": str(each), "parameters": parameters_of(each)} for name, each in parsed.items()}
+    print_json({"queries": told, "problems": []})
+    raise SystemExit(0)
 
 
 @program.command()
