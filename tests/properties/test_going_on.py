@@ -175,6 +175,7 @@ def test_negated_subqueries_in_stages(pattern: str, window: str, data: st.DataOb
         "SEQ(A a, !SEQ(B b, C c, b.x < c.x), D d)",  # more than keys between its parts
         "SEQ(A a, !SEQ(B b, C c, b.id = c.id), D d)",  # a key of its own
         "SEQ(A a, !AND(B b, B c), D d)",  # one event could be two parts
+        "SEQ(A a, !AND(B b, ANY c), D d)",
         "SEQ(A a, D d, !SEQ(B b, C c))",  # the earliest end is asked, not the latest start
     ],
 )

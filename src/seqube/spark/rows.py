@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from seqube.engine.display import flat
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.operator import Operator, open_plan
 from seqube.engine.predicates import Ints
@@ -36,8 +37,11 @@ class ShippedQuery:
 
     @property
     def operator(self) -> Operator[Any, pa.Table]:
-        with_ids = self.with_ids and isinstance(self.plan, MatchPlan) and self.plan.returns
-        return open_plan(_returning_ids(self.plan.matches) if with_ids else self.plan, self.limits)
+        if not isinstance(self.plan, MatchPlan):
+            return open_plan(self.plan, self.limits)
+        with_ids = self.with_ids and self.plan.returns
+        # Flat columns are made where ids have been taken out of the structs.
+        return open_plan(_returning_ids(self.plan) if with_ids else replace(self.plan, is_flat=False), self.limits)
 
     def rows(self, table: pa.Table) -> pa.Table:
         """The engine's rows as the user's: without our own columns, in the declared types, with their id if that is wanted."""
@@ -59,8 +63,9 @@ class ShippedQuery:
             for number, hashes in enumerate(ids):
                 combined = mix(combined + number, hashes)
             columns = {MATCH_ID: pa.chunked_array([pa.array(combined)])} | columns
+        found = pa.table(columns)
         try:
-            return conform(pa.table(columns), self.schema)
+            return conform(flat(found) if isinstance(self.plan, MatchPlan) and self.plan.is_flat else found, self.schema)
         except pa.ArrowInvalid as error:
             raise DataError(
                 f"a value does not fit the column it is for: {error}\n"
