@@ -8,7 +8,8 @@ stream, must be as many as one run over the whole stream gives. For another quer
 Nested queries by their views look at every pair of outer events, and store what they compute, by nature; so for them a trigger is
 one event in a hundred, and a window has a few of each other part, whatever its length. Forecasts have 10,000 rules.
 
-Beside it: one event at a time, to the operator and to `sq.Stream`, Q-a as events per second, and the memory of views over time.
+Beside it: one event at a time, to the operator and to `sq.Stream`, Q-a as events per second, the memory of views over time, and
+that of A-Seq's counters, by the length of the pattern and by the window (the thesis' Figures 5.1b and 5.2b).
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ CASES = {
     "negation before": Case("SEQ(!A a, B b, C c, [id]) WITHIN {window}", 0.1),
     "negation after": Case("SEQ(A a, B b, !C c, [id]) WITHIN {window}", 0.1),
     "negated sub-query, latest-start": Case("SEQ(A a, !SEQ(B b, C c), D d, [id]) WITHIN {window}", 0.1, "latest-start"),
+    "COUNT": Case("SEQ(A a, B b, C c) WITHIN {window} AGG COUNT(*)", strategy="window-product"),
+    "keyed COUNT": Case("SEQ(A a, B b, C c, [id]) WITHIN {window} AGG COUNT(*)", strategy="window-product"),
+    "SUM": Case("SEQ(A a, B b, C c) WITHIN {window} AGG SUM(b.x)", strategy="window-product"),
+    "COUNT with a negation": Case("SEQ(A a, !D d, B b, C c) WITHIN {window} AGG COUNT(*)", strategy="window-product"),
 }
 NESTED = "SEQ(A a, !SEQ(B b, C c), D d) WITHIN {window}"
 N_RULES = 10_000
@@ -76,6 +81,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     yield from one_at_a_time(1_000_000, 2_000 if quick else 20_000)
     yield from trades(200_000 if quick else 2_000_000)
     yield from follow_memory(WORKLOAD)
+    yield from counters(20_000 if quick else 200_000)
 
 
 def stream(n: int, n_keys: int) -> pa.Table:
@@ -219,10 +225,45 @@ def trades(n_events: int) -> Iterator[Measurement]:
     yield _timed("Q-a in batches of 1,000", "seqube", n_events, n_rows, walls[1:], cpus[1:], {})
 
 
+def counters(n_events: int) -> Iterator[Measurement]:
+    """What A-Seq's counters take over time, by the length of the pattern and by the window; beside them, the products."""
+    events = sq.Events(stream(n_events, 1))
+    varied = [("length", n, ", ".join(TYPES[:n]), 100) for n in range(2, 6)]
+    varied += [("window", window, ", ".join(TYPES[:3]), window) for window in range(100, 501, 100)]
+    for what, value, parts, window in varied:
+        for strategy in ("per-start", "window-product"):
+            operator = open_plan(prepare(f"SEQ({parts}) WITHIN {window} AGG COUNT(*)", events, strategy=strategy))
+            state, n_rows, sizes = operator.start(), 0, []
+            for start in range(0, n_events, 100):
+                state, rows = operator.step(state, events.slice(start, start + 100))
+                n_rows += len(rows)
+                if start % (n_events // 20) == 0:
+                    sizes.append((start, len(state.to_bytes())))
+            about = {"varied": what, "value": value, "sizes": sizes}
+            peak = max(size for _, size in sizes)
+            note = f"at most {peak:,} bytes of counters"
+            yield Measurement(
+                WORKLOAD, f"memory by {what}: {value}", strategy, n_events, n_rows, right=True, note=note, about=about
+            )
+
+
 def draw(measured: list[Measurement]) -> Any:
-    """CPU time of a step against the window, a line for each query: flat is what is wanted."""
+    """CPU time of a step against the window, a line for each query: flat is what is wanted; and the counters' memory over time."""
     import altair as alt
 
+    sizes = [
+        {"varied": f"by {m.about['varied']}, {m.contender}", "value": str(m.about["value"]), "event": event, "bytes": size}
+        for m in measured
+        if "sizes" in m.about
+        for event, size in m.about["sizes"]
+    ]
+    memory = (
+        alt.Chart(alt.InlineData(sizes))
+        .mark_line()
+        .encode(x=alt.X("event:Q", axis=alt.Axis(format="~s")), y=alt.Y("bytes:Q", title="bytes of the state"), color="value:N")
+        .properties(width=250, height=160)
+        .facet("varied:N", columns=2, title="Counters over time")
+    )
     rows = [
         {"query": m.task, "window": m.about["window"], "CPU ms per step": 1e3 * m.cpu_s}
         for m in measured
@@ -239,4 +280,5 @@ def draw(measured: list[Measurement]) -> Any:
         )
         .properties(width=560, height=320, title="A step of 1,000 events, by the window")
     )
-    return alt.vconcat(steps, draw_memory(measured)).resolve_scale(color="independent")
+    charts = [steps, *([memory] if sizes else []), draw_memory(measured)]
+    return alt.vconcat(*charts).resolve_scale(color="independent")

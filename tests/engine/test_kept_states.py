@@ -26,7 +26,15 @@ KINDS = {  # each is cut after the sixth event, where something is kept, somethi
     "events": "SEQ(A a, C c) WITHIN 5 EVENTS",
     "events of a partition": "PATTERN SEQ(A a, C c, !B b) PARTITION BY id WITHIN 3 EVENTS",
     "replayed": "AND(A a, C c, [id]) WITHIN 10",
+    "products": "SEQ(A a, B b, C c) WITHIN 10 AGG COUNT(*), SUM(a.x), MIN(c.id)",
+    "keyed products": "SEQ(A a, C c, [id]) WITHIN 10 AGG COUNT(*)",
+    "grouped products": "SEQ(A a, C c, [id]) WITHIN 10 AGG COUNT(*), MAX(a.x) GROUP BY a.id EMIT EVERY 3",
+    "counters": "SEQ(!B b, A a, C c) WITHIN 10 AGG COUNT(*), AVG(c.x)",
+    "totals": "SEQ(A a, C c, !B b) WITHIN 5 AGG COUNT(*) EMIT TOTAL",
+    "replayed aggregates": "SEQ(A a, C c) WITHIN 10 AGG COUNT(*) GROUP BY a.name",
 }
+STRATEGIES = {"products": "window-product", "keyed products": "window-product", "grouped products": "window-product"}
+STRATEGIES |= {"counters": "per-start", "totals": "window-product", "replayed aggregates": "window-product"}
 
 
 def stream() -> sq.Events:
@@ -45,7 +53,7 @@ def stream() -> sq.Events:
 
 
 def opened(kind: str) -> Operator[Any, pa.Table]:
-    return open_plan(prepare(KINDS[kind], None))
+    return open_plan(prepare(KINDS[kind], None, strategy=STRATEGIES.get(kind, "auto")))
 
 
 def rest(operator: Operator[Any, pa.Table], state: Any) -> list[dict[str, Any]]:

@@ -374,9 +374,7 @@ class Matcher(Operator[State, pa.Table]):
 
     def _write_nested(self, kept: Kept, views: LiveViews, rows: Ints, writer: MatchWriter) -> pa.Table:
         """The same from first and last row, and one for each variable, which may be not bound."""
-        distinct, found = np.unique(rows, return_inverse=True)
-        n_unbound = int(np.searchsorted(distinct, 0))
-        events, places = kept.take(distinct[n_unbound:]), found.reshape(rows.shape) - n_unbound
+        events, places = _placed(kept, rows)
         evaluator = Evaluator(events)
         piece = Instances(dict(zip(self._plan.variables, places[MEMBERS:], strict=True)), places[FIRST], places[LAST])
         return writer.over(events, evaluator).write(passing(views.tables.rest, piece, evaluator))

@@ -89,13 +89,14 @@ class KeyCodes:
         self._seen: list[set[int]] = [set() for _ in names]  # the tags of each column
         self._table = _words(len(names), 0)
         self._n = 0
-        self._values: list[list[pa.Array]] = []  # of the keys in order of their codes, a piece for every batch that had new ones
+        self._values: list[pa.Table] = []  # the keys in order of their codes, in pieces, each at least twice as long as the next
 
     @staticmethod
     def of(table: pa.Table) -> KeyCodes:
         """Those that the rows of a table are the keys of, in their order."""
         known = KeyCodes(table.column_names)
-        known.code([column.combine_chunks() for column in table.columns])
+        if known.names:
+            known.code([column.combine_chunks() for column in table.columns])
         assert len(known) == len(table), "keys in a state stand once"
         return known
 
@@ -105,12 +106,16 @@ class KeyCodes:
     @property
     def table(self) -> pa.Table:
         """The keys in order of their codes, as a result would show them."""
-        pieces = [pa.table(piece, names=self.names) for piece in self._values]
-        if not pieces:
+        if not self._values:
             return pa.table([pa.nulls(0) for _ in self.names], names=self.names)
-        table = pa.concat_tables(pieces, promote_options="permissive").combine_chunks()
-        self._values = [[column.combine_chunks() for column in table.columns]]  # put together once
-        return table
+        return _one_table(self._values)
+
+    def values(self, codes: Ints) -> list[pa.Array]:
+        """The keys of these codes, a column for each name; costs these, whatever is known beside them."""
+        if not self._values:
+            return [pa.nulls(0) for _ in self.names]
+        pieces = pa.concat_tables(self._values, promote_options="permissive").take(pa.array(codes))
+        return [column.combine_chunks() for column in pieces.columns]
 
     def code(self, columns: Sequence[pa.Array]) -> Ints:
         """The code of every row's key, a new one for a new key; NOWHERE where a column is null."""
@@ -128,7 +133,9 @@ class KeyCodes:
             firsts.append(found[: self._n - n_before] + start)
         if self._n > known and self._has_values:
             rows = pa.array(np.concatenate(firsts))
-            self._values.append([shown(column.take(rows)) for column in columns])
+            self._values.append(pa.table([shown(column.take(rows)) for column in columns], names=self.names))
+            while len(self._values) > 1 and len(self._values[-2]) < 2 * len(self._values[-1]):
+                self._values[-2:] = [_one_table(self._values[-2:])]
         return codes
 
     def code_whole(self, words: Ints) -> Ints:
@@ -206,6 +213,10 @@ class KeyCodes:
                     "as decimals or numbers beyond 64 bits in another\n"
                     "  hint: cast it to one type"
                 )
+
+
+def _one_table(pieces: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(pieces, promote_options="permissive").combine_chunks()
 
 
 def _digits(column: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from seqube.engine.predicates import Ints
@@ -17,6 +19,7 @@ from seqube.errors import DataError
 from seqube.events import Events
 
 VERSION = 2
+_TABLE = "table"  # among the types of arrays in a bundle
 _NUMBER = "#number"  # the column of event numbers that travels with the kept events of a tuple-count window
 
 
@@ -83,3 +86,24 @@ def read_state(data: bytes) -> tuple[Events, Ints | None, dict[str, Any], pa.Tab
         table = table.drop_columns([_NUMBER])
     events = Events(table.replace_schema_metadata(None), type=about["type"], time=about["time"], unit=about["unit"])
     return events, numbers, about, beside if beside.num_columns else None
+
+
+def bundle(parts: Mapping[str, npt.NDArray[Any] | pa.Table]) -> pa.Table:
+    """Arrays and tables by name, as one table."""
+    rows: list[tuple[str, str, Sequence[int], bytes]] = []
+    for name, part in parts.items():
+        if isinstance(part, pa.Table):
+            rows.append((name, _TABLE, [], seal(part)))
+        else:
+            rows.append((name, part.dtype.str, part.shape, np.ascontiguousarray(part).tobytes()))
+    names, kinds, shapes, values = zip(*rows, strict=True)
+    columns = {"name": names, "type": kinds, "shape": pa.array(shapes, pa.list_(pa.int64()))}
+    return pa.table({**columns, "values": pa.array(values, pa.large_binary())})
+
+
+def unbundle(table: pa.Table) -> dict[str, Any]:
+    """What `bundle` was given."""
+    found: dict[str, Any] = {}
+    for name, kind, shape, values in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        found[name] = unseal(values)[0] if kind == _TABLE else np.frombuffer(values, kind).reshape(shape).copy()
+    return found

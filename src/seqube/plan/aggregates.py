@@ -171,6 +171,21 @@ def chain_of(plan: AggregatePlan) -> EventChain | str:
     return found
 
 
+def group_positions(plan: AggregatePlan, chain: EventChain) -> list[int] | None:
+    """Which columns of a lane's key are those of GROUP BY (partitions first, then the key); None where one is not among them."""
+    names, found = list(plan.matches.partition_by), []
+    numbers = {slot.variable: i for i, slot in enumerate(chain.slots)}
+    for key in plan.group_by:
+        columns = [column[numbers[key.variable]] for column in chain.key] if key.variable is not None and len(numbers) > 1 else []
+        if key.name in names:
+            found.append(names.index(key.name))
+        elif key in columns:
+            found.append(len(names) + columns.index(key))
+        else:
+            return None
+    return found
+
+
 # ---------------------------------------------------------------- costs
 
 # Seconds, measured on one core: what an event costs to lay out (in time order, or sorted by key), a map to multiply, a live counter

@@ -224,10 +224,8 @@ def _piece(piece: SlotPattern) -> str:
 
 def explain_plan(plan: Plan, statistics: Statistics | None = None) -> Explanation:
     """How one query is evaluated by itself."""
-    if isinstance(plan, AggregatePlan):
-        return Explanation(_aggregates(plan, statistics))
-    step, why = _matches(plan, statistics), why_replayed(plan)
-    if why is not None:
+    step = _aggregates(plan, statistics) if isinstance(plan, AggregatePlan) else _matches(plan, statistics)
+    if (why := why_replayed(plan)) is not None:
         step = replace(step, notes=(*step.notes, f"on a stream, the window is evaluated again at every step: {why}"))
     return Explanation(step)
 

@@ -18,7 +18,7 @@ from typing import assert_never
 
 from seqube.events.schema import ANY
 from seqube.language.tree import Attribute, FirstOf, OfList, Value, attributes
-from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.aggregates import AggregatePlan, EventChain, chain_of, group_positions
 from seqube.plan.physical import (
     ALL_OF_TIME,
     Absence,
@@ -105,12 +105,15 @@ def needs_of(plan: Plan, unit: str) -> Needs:
     )
 
 
-def why_replayed(plan: MatchPlan) -> str | None:
-    """Why a stream's window is evaluated again at every step; None where matches go on from step to step.
+def why_replayed(plan: Plan) -> str | None:
+    """Why a stream's window is evaluated again at every step; None where matches or counters go on from step to step.
 
     Flat sequences go on: single events in order, with whatever is asked of them, and what must not be there: single events, or a
-    sub-query of such whose latest start tells all. So do nested queries by one of the published strategies, with their views.
+    sub-query of such whose latest start tells all. So do nested queries by one of the published strategies, with their views, and
+    counters where an event belongs to one of them: its key, partition and group say which.
     """
+    if isinstance(plan, AggregatePlan):
+        return _why_counted_anew(plan)
     pattern = plan.pattern
     if plan.is_nested:
         return "its sub-queries are evaluated in each partition" if plan.partition_by else None
@@ -128,6 +131,19 @@ def why_replayed(plan: MatchPlan) -> str | None:
     return None
 
 
+def _why_counted_anew(plan: AggregatePlan) -> str | None:
+    chain = chain_of(plan)
+    if not isinstance(chain, EventChain):
+        return chain
+    if plan.strategy == "two-step":
+        return "its matches are built"
+    if group_positions(plan, chain) is None:
+        return "GROUP BY names more of a component than its key"
+    if chain.key and any(gap.key is None for gap in chain.absences):
+        return "a negated event of any key cancels"
+    return None
+
+
 def has_stages(gap: Gap) -> bool:
     """Whether one number for each part of a negated sub-query, and each key, tells the latest start of an instance."""
     inner = gap.instance
@@ -139,7 +155,7 @@ def has_stages(gap: Gap) -> bool:
         return False
     if isinstance(inner, MatchConjunction):
         types = [name for slot in inner.slots for name in _types((slot,) if isinstance(slot, Scan) else ())]
-        if len(types) != len(set(types)):  # one event could be two of its parts
+        if ANY in types or len(types) != len(set(types)):  # one event could be two of its parts
             return False
     # Tied by its whole key, or by nothing: then what is known of a key is known of all of its parts.
     asked = gap.key or ()

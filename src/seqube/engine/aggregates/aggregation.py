@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ import pyarrow.types as pat
 
 from seqube.engine.aggregates.measured import Measured
 from seqube.engine.aggregates.measures import Extreme, Means, Moved, Sum, finisher, means
-from seqube.engine.aggregates.state import Reporter, State
+from seqube.engine.aggregates.state import LiveCounts, Reporter, State
 from seqube.engine.bindings import UNBOUND, Bindings, last_rows
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Limits
@@ -32,9 +33,10 @@ from seqube.engine.numbers import DIGITS
 from seqube.engine.partitions import NONE_KNOWN, number_events, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, code_columns, normalise, shown, take
 from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.snapshots import read_state
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
-from seqube.events.schema import UNITS
+from seqube.events.schema import UNITS, Schema
 from seqube.language.functions import aggregate_function
 from seqube.language.names import column_name
 from seqube.language.tree import Aggregate, Attribute, Value
@@ -43,8 +45,10 @@ from seqube.plan.aggregates import MATCHES, AggregatePlan, Measure
 from seqube.plan.needs import Needs, needs_of
 from seqube.plan.physical import Scan
 
-Floats = npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    from seqube.engine.aggregates.live import Course
 
+Floats = npt.NDArray[np.float64]
 
 CELL_BYTES = 64  # about what a group at a moment takes while it is measured
 
@@ -53,38 +57,70 @@ class Aggregator(Reporter[pa.Table]):
     """Runs a plan with AGG over a stream that comes in batches. The limits are those of a step, or of a whole run."""
 
     def __init__(self, plan: AggregatePlan, limits: Limits = NO_LIMITS) -> None:
-        self._plan = plan
+        self.plan = plan
         self._limits = limits
+        self._courses: dict[Schema, Course | str] = {}
+
+    def course(self, events: Events) -> Course | str:
+        """How the plan goes on over such events, or why its window is replayed."""
+        from seqube.engine.aggregates.live import course_of
+
+        if events.schema not in self._courses:
+            self._courses = {events.schema: course_of(self.plan, events, self._limits)}
+        return self._courses[events.schema]
+
+    def take(self, state: State | LiveCounts, batch: Events) -> State | LiveCounts:
+        if not state.has_begun and not isinstance(course := self.course(batch), str):
+            state = course.start(batch)
+        return state.take(batch) if isinstance(state, LiveCounts) else super().take(state, batch)
+
+    def restore(self, data: bytes) -> State | LiveCounts:
+        events, numbers, about, beside = read_state(data)
+        if "level" not in about:
+            return State.of(events, numbers, about, beside)
+        course = self.course(events)
+        assert not isinstance(course, str), course
+        return course.restore(about, events, beside)
+
+    def run(self, events: Events) -> pa.Table:
+        """The rows of a whole stream: all its events at once, whatever goes on."""
+        return self.decide(super().take(self.start(), events), HIGHEST, final=True)[1]
 
     def number(self, events: Events, known: Ints | None) -> Ints | None:
         """Numbers of all events in their partition; those kept of a partition are its last ones, without a hole."""
-        if not self._plan.matches.window.counts_events:
+        if not self.plan.matches.window.counts_events:
             return None
-        codes = partition_codes(events, self._plan.matches.partition_by)
+        codes = partition_codes(events, self.plan.matches.partition_by)
         return number_events(codes, len(events), NONE_KNOWN if known is None else known)
 
-    def wake(self, state: State) -> int | None:
+    def wake(self, state: State | LiveCounts) -> int | None:
         """The next multiple of EMIT EVERY, up to the first at or after the last event."""
-        if state.events is None or state.last == LOWEST:
+        events, last = (state.pending.template, state.pending.last) if isinstance(state, LiveCounts) else (state.events, state.last)
+        if last == LOWEST:
             return None
-        period = needs_of(self._plan, state.events.unit).period
+        assert events is not None
+        period = needs_of(self.plan, events.unit).period
         if period is None:
             return None
         due = (state.reported // period + 1) * period
-        return due + 1 if due <= -(-state.last // period) * period else None
+        return due + 1 if due <= -(-last // period) * period else None
 
-    def decide(self, state: State, upto: int, final: bool) -> tuple[State, pa.Table]:
+    def decide(self, state: State | LiveCounts, upto: int, final: bool) -> tuple[State | LiveCounts, pa.Table]:
+        if isinstance(state, LiveCounts):
+            course = self.course(state.pending.template)
+            assert not isinstance(course, str), course
+            return course.decide(state, upto, final)
         assert state.events is not None
         task = self._task(state, upto, final)
-        answer = strategy(self._plan.strategy)(task)
-        if self._plan.emit.when != "total":
+        answer = strategy(self.plan.strategy)(task)
+        if self.plan.emit.when != "total":
             table = write(task, answer)
             if final:
                 return State(state.events.slice(0, 0), decided=upto, reported=upto, last=state.last), table
-            reported = task.due if self._plan.emit.when == "every" else upto
+            reported = task.due if self.plan.emit.when == "every" else upto
             return self._purge(replace(state, decided=upto, reported=reported), task), table
         partial = measured(task, answer)
-        totals = partial if state.totals is None else _merge([state.totals, partial], self._plan)
+        totals = partial if state.totals is None else _merge([state.totals, partial], self.plan)
         if final:
             return State(state.events.slice(0, 0), decided=upto, reported=upto, last=state.last), _named(task, totals)
         return self._purge(replace(state, decided=upto, reported=upto, totals=totals), task), _named(task, partial).slice(0, 0)
@@ -98,9 +134,9 @@ class Aggregator(Reporter[pa.Table]):
         assert state.events is not None
         events = state.events
         clocks = events.times if state.numbers is None else state.numbers
-        codes = partition_codes(events, self._plan.matches.partition_by)
-        batch = Batch(events, needs_of(self._plan, events.unit).window, clocks, codes, self._limits.budget())
-        return Task(self._plan, batch, state.reported, upto, state.last, final)
+        codes = partition_codes(events, self.plan.matches.partition_by)
+        batch = Batch(events, needs_of(self.plan, events.unit).window, clocks, codes, self._limits.budget())
+        return Task(self.plan, batch, state.reported, upto, state.last, final)
 
     def _purge(self, state: State, task: Task) -> State:
         """Forget what no later row can depend on."""
@@ -108,7 +144,7 @@ class Aggregator(Reporter[pa.Table]):
         events, span = state.events, task.needs.back
         if state.numbers is None:
             oldest = int(minus(np.array([task.next_due - 1]), span)[0])
-            rows = events.rows_of(self._plan.matches.types)
+            rows = events.rows_of(self.plan.matches.types)
             return replace(state, events=events.take(rows[events.times[rows] > oldest]))
         order, starts, counts = by_partition(task.batch.partitions, len(events))
         last_decided = np.add.reduceat(events.times[order] < task.next_due, starts) if len(starts) else starts
@@ -396,21 +432,23 @@ def _named(task: Task, totals: pa.Table) -> pa.Table:
     columns = [_one(column) for column in totals.columns]
     n_keys = len(task.plan.group_by)
     measures = dict(zip(task.plan.measures, columns[n_keys:], strict=True))
-    return _rows(task, [], columns[:n_keys], measures, totals.num_rows)
+    return result_rows(task, [], columns[:n_keys], measures, totals.num_rows)
 
 
 def write(task: Task, answer: Answer) -> pa.Table:
     """The rows of a result, by time and then group."""
     if not task.plan.group_by:  # in order of time already
-        return _rows(task, [_times(task, task.moments[answer.cells.moments])], [], answer.measures, len(answer.cells))
+        return result_rows(task, [shown_times(task, task.moments[answer.cells.moments])], [], answer.measures, len(answer.cells))
     order = pa.array(np.lexsort((answer.cells.groups, answer.cells.moments)))
     moments = task.moments[answer.cells.moments[np.asarray(order)]]
     groups = task.groups.columns(answer.cells.groups[np.asarray(order)])
     measures = {measure: values.take(order) for measure, values in answer.measures.items()}
-    return _rows(task, [_times(task, moments)], groups, measures, len(answer.cells))
+    return result_rows(task, [shown_times(task, moments)], groups, measures, len(answer.cells))
 
 
-def _rows(task: Task, times: list[pa.Array], groups: list[pa.Array], measures: dict[Measure, pa.Array], size: int) -> pa.Table:
+def result_rows(
+    task: Task, times: list[pa.Array], groups: list[pa.Array], measures: dict[Measure, pa.Array], size: int
+) -> pa.Table:
     plan = task.plan
     results = _Results(task.batch.events, measures)
     columns = [*times, *groups, *(results.value(output.value, {}) for output in plan.aggregates)]
@@ -423,7 +461,7 @@ def _rows(task: Task, times: list[pa.Array], groups: list[pa.Array], measures: d
     return table.filter(pa.array(results.true(plan.having, {}, size))) if plan.having else table
 
 
-def _times(task: Task, moments: Ints) -> pa.Array:
+def shown_times(task: Task, moments: Ints) -> pa.Array:
     """Moments in the type of the events' own time column."""
     events = task.batch.events
     kind = events.column("ts").type

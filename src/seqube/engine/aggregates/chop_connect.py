@@ -10,25 +10,26 @@ count is then, over the starts d of its last piece, the count on d times the sna
     expiration in a snapshot   | only a's whose time is inside the query's own window are added
     multi-connect              | connections[c] reads connections[c - 1] and the counters of the piece between
 
+Counters and snapshots go on from call to call.
+
 Cost: per event, the live starts of the pieces it is in; per CNET event, the live first events (times the live starts of the piece
 between); per trigger, both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from seqube.engine.aggregates.aggregation import Floats
-from seqube.engine.aggregates.labels import Labels, lists
+from seqube.engine.aggregates.labels import Labelled, Labels, lists
 from seqube.engine.jit import kernel
 from seqube.engine.limits import Budget
 from seqube.engine.predicates import Ints
 from seqube.errors import PlanError
-from seqube.events import Events
-from seqube.plan.sharing import SharingPlan, SlotPattern
+from seqube.plan.sharing import SharingPlan, SlotLabel, SlotPattern
 
 LARGEST_SNAPSHOTS = 1 << 26  # numbers in all snapshots
 
@@ -52,7 +53,7 @@ class Pieces(NamedTuple):
     queries: Ints
 
 
-def make_pieces(sharing: SharingPlan, labels: Labels) -> Pieces:
+def make_pieces(sharing: SharingPlan, label_numbers: Mapping[SlotLabel, int]) -> Pieces:
     numbers: dict[SlotPattern, int] = {}
     windows: list[int] = []
     connections: dict[tuple[SlotPattern, ...], int] = {}
@@ -72,14 +73,14 @@ def make_pieces(sharing: SharingPlan, labels: Labels) -> Pieces:
                 rows.append((numbers[pieces[0]], numbers[pieces[k - 1]], numbers[pieces[k]], earlier))
         last = connections[tuple(pieces)] if len(pieces) > 1 else -1
         of_queries.append((numbers[pieces[-1]], last, numbers[pieces[0]], query.window))
-    by_label: list[list[tuple[int, int]]] = [[] for _ in labels.numbers]
+    by_label: list[list[tuple[int, int]]] = [[] for _ in label_numbers]
     for piece, number in numbers.items():
         for slot, label in enumerate(piece):
-            by_label[labels.numbers[label]].append((number, slot))
+            by_label[label_numbers[label]].append((number, slot))
     at, _ = lists([[0] * len(places) for places in by_label])
     places = [place for found in by_label for place in sorted(found, key=lambda place: -place[1])]
     ends_at, queries = lists(
-        [[q for q, query in enumerate(sharing.queries.values()) if query.pattern[-1] == label] for label in labels.numbers]
+        [[q for q, query in enumerate(sharing.queries.values()) if query.pattern[-1] == label] for label in label_numbers]
     )
     firsts, befores, nexts, earlier_ = np.array(rows, np.int64).reshape(-1, 4).T.copy()
     last_pieces, last_connections, first_pieces, query_windows = np.array(of_queries, np.int64).reshape(-1, 4).T.copy()
@@ -101,22 +102,78 @@ def make_pieces(sharing: SharingPlan, labels: Labels) -> Pieces:
     )
 
 
-def count_by_pieces(sharing: SharingPlan, labels: Labels, events: Events, budget: Budget) -> dict[str, Floats]:
-    pieces = make_pieces(sharing, labels)
-    names = list(sharing.queries)
-    longest = max(query.window for query in sharing.queries.values())
-    most = max(labels.most(piece[0], longest) for name in names for piece in sharing.pieces[name])
-    capacity = 1 << int(most + 1).bit_length()
-    if len(pieces.nexts) * capacity * capacity > LARGEST_SNAPSHOTS:
-        raise PlanError(
-            f"chop-connect would keep snapshots of {capacity:,} by {capacity:,} starts for {len(pieces.nexts)} connections\n"
-            "  hint: take prefix-tree or independent, or shorten the window"
+class Pool(NamedTuple):
+    """Counters and snapshots of live starts, in rings: the number of a start, modulo the capacity, is its place."""
+
+    counters: Floats  # (piece, slot, start)
+    started: Ints  # (piece, start): when
+    heads: Ints  # the first live start of every piece
+    tails: Ints  # the next one
+    snapshots: Floats  # (connection, start of the next piece, first event)
+    limits: Ints  # (connection, start of the next piece): first events that came before it
+
+
+def empty_pool(pieces: Pieces, capacity: int) -> Pool:
+    n_pieces, n_connections, ends = len(pieces.lengths), len(pieces.nexts), np.zeros(len(pieces.lengths), np.int64)
+    return Pool(
+        np.zeros((n_pieces, pieces.lengths.max(), capacity)),
+        np.zeros((n_pieces, capacity), np.int64),
+        ends,
+        ends.copy(),
+        np.zeros((n_connections, capacity, capacity)),
+        np.zeros((n_connections, capacity), np.int64),
+    )
+
+
+class Connected:
+    """The counters of a workload, piece by piece, and the snapshots that connect them."""
+
+    def __init__(self, sharing: SharingPlan, numbers: Mapping[SlotLabel, int]) -> None:
+        self._pieces = make_pieces(sharing, numbers)
+        self._firsts = list(dict.fromkeys(piece for name in sharing.queries for piece in sharing.pieces[name]))
+        self._patterns = {name: query.pattern for name, query in sharing.queries.items()}
+        self._longest = max(query.window for query in sharing.queries.values())
+        self._pool = empty_pool(self._pieces, 2)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(column.nbytes for column in self._pool)
+
+    def count(self, labels: Labels, budget: Budget) -> dict[str, Floats]:
+        """The counts of every query at the moments of its last label, when these events have come."""
+        self._reserve(labels)
+        offsets = labels.offsets(self._patterns.values())
+        out = np.zeros(offsets[-1])
+        with budget.bell() as bell:
+            connect(labels.events, self._pieces, self._pool, offsets, bell, out)
+        return {name: out[offsets[i] : offsets[i + 1]] for i, name in enumerate(self._patterns)}
+
+    def _reserve(self, labels: Labels) -> None:
+        """Room for all starts that will be alive at once: rings of twice the size or more, in which each start has a new place."""
+        pool, capacity = self._pool, self._pool.started.shape[1]
+        live = [np.arange(head, tail) for head, tail in zip(pool.heads, pool.tails, strict=True)]
+        most = max(
+            labels.most(piece[0], self._longest, pool.started[number, live[number] % capacity])
+            for number, piece in enumerate(self._firsts)
         )
-    offsets = labels.offsets(query.pattern for query in sharing.queries.values())
-    out = np.zeros(offsets[-1])
-    with budget.bell() as bell:
-        connect(events.times, events.types, labels.table, labels.masks, pieces, capacity, offsets, bell, out)
-    return {name: out[offsets[i] : offsets[i + 1]] for i, name in enumerate(names)}
+        if most < capacity:
+            return
+        wanted, n_connections = 1 << int(most + 1).bit_length(), len(self._pieces.nexts)
+        if n_connections * wanted * wanted > LARGEST_SNAPSHOTS:
+            raise PlanError(
+                f"chop-connect would keep snapshots of {wanted:,} by {wanted:,} starts for {n_connections} connections\n"
+                "  hint: take prefix-tree or independent, or shorten the window"
+            )
+        wider = empty_pool(self._pieces, wanted)._replace(heads=pool.heads, tails=pool.tails)
+        for piece, starts in enumerate(live):
+            wider.counters[piece][:, starts % wanted] = pool.counters[piece][:, starts % capacity]
+            wider.started[piece, starts % wanted] = pool.started[piece, starts % capacity]
+        for number, (first, following) in enumerate(zip(self._pieces.firsts, self._pieces.nexts, strict=True)):
+            starts, firsts = live[following], live[first]
+            old, new = (np.ix_(starts % size, firsts % size) for size in (capacity, wanted))
+            wider.snapshots[number][new] = pool.snapshots[number][old]
+            wider.limits[number, starts % wanted] = pool.limits[number, starts % capacity]
+        self._pool = wider
 
 
 @kernel
@@ -143,28 +200,16 @@ def _snapshot(
 
 
 @kernel
-def connect(
-    times: Ints,
-    types: npt.NDArray[np.int32],
-    table: Ints,
-    masks: npt.NDArray[np.bool_],
-    pieces: Pieces,
-    capacity: int,
-    offsets: Ints,
-    bell: Ints,
-    out: Floats,
-) -> None:
+def connect(arrived: Labelled, pieces: Pieces, pool: Pool, offsets: Ints, bell: Ints, out: Floats) -> None:
     """The counts of all queries at their triggers, until the `bell` rings; those of query q begin at `offsets[q]`."""
+    times, types, table, masks = arrived
+    counters, started, heads, tails, snapshots, limits = pool
     n_pieces, n_connections, width = len(pieces.lengths), len(pieces.nexts), table.shape[1]
-    mask = capacity - 1
+    mask = started.shape[1] - 1
     longest = pieces.lengths.max()
     masked = masks.shape[1] > 0
     written = offsets.copy()
-    counters = np.zeros((n_pieces, longest, capacity))
-    started = np.zeros((n_pieces, capacity), np.int64)
-    heads, tails, fresh = np.zeros(n_pieces, np.int64), np.zeros(n_pieces, np.int64), np.zeros(n_pieces, np.int64)
-    snapshots = np.zeros((n_connections, capacity, capacity))
-    limits = np.zeros((n_connections, capacity), np.int64)
+    fresh = np.zeros(n_pieces, np.int64)
     hit = np.zeros(len(pieces.ends_at) - 1, np.bool_)
     row, n_rows = 0, len(times)
     while row < n_rows and bell[0] == 0:

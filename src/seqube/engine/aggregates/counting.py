@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import Answer, Cells, Floats, Task, distinct_cells
 from seqube.engine.aggregates.lanes import Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
-from seqube.engine.aggregates.measured import Measured, whole_numbers
+from seqube.engine.aggregates.measured import PRIMES, Measured, from_residues, whole_numbers
 from seqube.engine.aggregates.measures import Count, Extreme, Sum, means
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints
@@ -31,7 +31,6 @@ from seqube.language.tree import Attribute
 from seqube.plan.aggregates import EventChain, Measure, chain_of
 
 EXACT = float(1 << 53)  # doubles hold every whole number below this
-PRIMES = (2147483647, 2147483629, 2147483587, 2147483579, 2147483563, 2147483549, 2147483543, 2147483497, 2147483489)  # below 2^31
 
 DOUBLES = Ring(1.0, 0.0)
 WORDS = Ring(np.uint64(1), np.uint64(0))  # modulo 2^64, by wrapping
@@ -346,18 +345,8 @@ class _Measures:
         if bits > 31 * len(PRIMES) - 1:
             raise DataError("a count or sum has more than 76 digits\n  hint: shorten the window or the pattern")
         primes = PRIMES[: int(bits // 30.99) + 1]
-        product = int(np.prod([int(prime) for prime in primes], dtype=object))
-        values = [0] * len(bounds)
-        for prime in primes:
-            rest = product // prime
-            factor = rest * pow(rest, -1, prime)
-            ring = Ring(np.uint64(1), np.uint64(0), None, np.uint64(prime))
-            values = [
-                value + residue * factor
-                for value, residue in zip(values, self._residues(variable, by_row, ring).tolist(), strict=True)
-            ]
-        values = [value % product for value in values]
-        return [value - product if value > product // 2 else value for value in values]
+        rings = [Ring(np.uint64(1), np.uint64(0), None, np.uint64(prime)) for prime in primes]
+        return from_residues([self._residues(variable, by_row, ring) for ring in rings], primes)
 
     def _residues(self, variable: str | None, by_row: ByRow | None, ring: Ring) -> Numbers:
         if variable is None or by_row is None:

@@ -9,10 +9,12 @@ Cost: a pass over the column.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +31,7 @@ from seqube.events.schema import value_type
 Floats = npt.NDArray[np.float64]
 
 WORD = 32  # bits
+PRIMES = (2147483647, 2147483629, 2147483587, 2147483579, 2147483563, 2147483549, 2147483543, 2147483497, 2147483489)  # below 2^31
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,18 @@ def whole_numbers(values: list[int] | Ints) -> pa.Array:
     if size < 10**76:
         return pa.array(values, pa.decimal256(76, 0))
     raise DataError("a count or sum has more than 76 digits\n  hint: shorten the window or the pattern")
+
+
+def from_residues(residues: Sequence[npt.NDArray[np.integer[Any]]], primes: Sequence[int]) -> list[int]:
+    """Whole numbers from what they are modulo primes: those nearest to zero."""
+    product = prod(primes)
+    values = [0] * len(residues[0])
+    for prime, column in zip(primes, residues, strict=True):
+        rest = product // prime
+        factor = rest * pow(rest, -1, prime)
+        values = [value + residue * factor for value, residue in zip(values, column.tolist(), strict=True)]
+    values = [value % product for value in values]
+    return [value - product if value > product // 2 else value for value in values]
 
 
 # ---------------------------------------------------------------- what sums are sums of

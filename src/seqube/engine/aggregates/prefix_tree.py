@@ -3,27 +3,25 @@
 All patterns of one window share a tree; its nodes are prefixes. The row of counters of `window_product` gets an entry per node, an
 event adds the entry of every parent to that of the child it fills, and the queue of two stacks works as before: the back keeps for
 every node a column over its own path, the front a row over all nodes per start. Nodes are numbered in preorder, so that what lies
-below a node is a range.
+below a node is a range. Both stacks go on from call to call.
 
-Cost: per event, the nodes it fills times their depth, amortised.
+Cost: per event, the nodes it fills times their depth, amortised. Memory: a row per start in the window, a step per map of the back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from seqube.engine.aggregates.aggregation import Floats
-from seqube.engine.aggregates.labels import Labels, lists
+from seqube.engine.aggregates.labels import Labelled, Labels, lists
 from seqube.engine.jit import kernel
 from seqube.engine.limits import Budget
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
-from seqube.events import Events
-from seqube.plan.sharing import SharingPlan, SlotPattern
+from seqube.plan.sharing import SharingPlan, SlotLabel, SlotPattern
 
 
 class Tree(NamedTuple):
@@ -39,7 +37,25 @@ class Tree(NamedTuple):
     queries: Ints
 
 
-def make_tree(patterns: Sequence[SlotPattern], labels: Labels) -> Tree:
+class TreeStacks(NamedTuple):
+    """The queue of two stacks over a tree. `sizes`: steps and starts of the back, rows of the front, when its first leaves."""
+
+    back: Floats
+    steps: Ints  # nodes, as they were filled since the last turn
+    untils: Ints  # of the steps
+    rows: Floats
+    row_untils: Ints
+    sizes: Ints
+
+
+def empty_stacks(tree: Tree) -> TreeStacks:
+    n_nodes, none = len(tree.parents), np.empty(64, np.int64)
+    back = np.zeros((n_nodes, tree.paths.shape[1]))
+    back[np.arange(n_nodes), tree.depths] = 1.0
+    return TreeStacks(back, none, none.copy(), np.empty((64, n_nodes)), none.copy(), np.array([0, 0, 0, HIGHEST]))
+
+
+def make_tree(patterns: Sequence[SlotPattern], numbers: Mapping[SlotLabel, int]) -> Tree:
     children: dict[SlotPattern, list[SlotPattern]] = {}
     for pattern in patterns:
         for i in range(len(pattern)):
@@ -64,27 +80,44 @@ def make_tree(patterns: Sequence[SlotPattern], labels: Labels) -> Tree:
             sizes[number[prefix[:k]]] += 1
     depths = np.array([len(prefix) for prefix in order], np.int64)
     parents = np.array([number[prefix[:-1]] if prefix else -1 for prefix in order], np.int64)
-    by_label: list[list[int]] = [[] for _ in labels.numbers]
+    by_label: list[list[int]] = [[] for _ in numbers]
     for i, prefix in enumerate(order):
         if prefix:
-            by_label[labels.numbers[prefix[-1]]].append(i)
+            by_label[numbers[prefix[-1]]].append(i)
     at, nodes = lists([sorted(found, key=lambda i: -len(order[i])) for found in by_label])
     ends_at, queries = lists([[q for q, pattern in enumerate(patterns) if number[pattern] == i] for i in range(len(order))])
     return Tree(parents, depths, sizes, paths, at, nodes, ends_at, queries)
 
 
-def count_by_tree(sharing: SharingPlan, labels: Labels, events: Events, budget: Budget) -> dict[str, Floats]:
-    counts: dict[str, Floats] = {}
-    for window in sorted({query.window for query in sharing.queries.values()}):
-        names = [name for name, query in sharing.queries.items() if query.window == window]
-        patterns = [sharing.queries[name].pattern for name in names]
-        tree = make_tree(patterns, labels)
-        offsets = labels.offsets(patterns)
-        out = np.zeros(offsets[-1])
-        with budget.bell() as bell:
-            slide_tree(events.times, events.types, labels.table, labels.masks, tree, window, offsets, bell, out)
-        counts |= {name: out[offsets[i] : offsets[i + 1]] for i, name in enumerate(names)}
-    return counts
+class PrefixTrees:
+    """The counters of a workload, a tree for every window."""
+
+    def __init__(self, sharing: SharingPlan, numbers: Mapping[SlotLabel, int]) -> None:
+        self._patterns = {name: query.pattern for name, query in sharing.queries.items()}
+        self._names: dict[int, list[str]] = {}
+        for name, query in sharing.queries.items():
+            self._names.setdefault(query.window, []).append(name)
+        self._trees = {
+            window: make_tree([self._patterns[name] for name in names], numbers) for window, names in self._names.items()
+        }
+        self._stacks = {window: empty_stacks(tree) for window, tree in self._trees.items()}
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(column.nbytes for stacks in self._stacks.values() for column in stacks)
+
+    def count(self, labels: Labels, budget: Budget) -> dict[str, Floats]:
+        """The counts of every query at the moments of its last label, when these events have come."""
+        counts: dict[str, Floats] = {}
+        for window, names in self._names.items():
+            offsets = labels.offsets(self._patterns[name] for name in names)
+            out = np.zeros(offsets[-1])
+            with budget.bell() as bell:
+                self._stacks[window] = slide_tree(
+                    labels.events, self._trees[window], self._stacks[window], window, offsets, bell, out
+                )
+            counts |= {name: out[offsets[i] : offsets[i + 1]] for i, name in enumerate(names)}
+        return counts
 
 
 @kernel
@@ -112,30 +145,19 @@ def _turn_tree(tree: Tree, steps: Ints, untils: Ints, moment: int, rows: Floats,
 
 @kernel
 def slide_tree(
-    times: Ints,
-    types: npt.NDArray[np.int32],
-    table: Ints,
-    masks: npt.NDArray[np.bool_],
-    tree: Tree,
-    window: int,
-    offsets: Ints,
-    bell: Ints,
-    out: Floats,
-) -> None:
+    arrived: Labelled, tree: Tree, stacks: TreeStacks, window: int, offsets: Ints, bell: Ints, out: Floats
+) -> TreeStacks:
     """The counts of all queries of a tree at their triggers, until the `bell` rings; those of query q begin at `offsets[q]`."""
+    times, types, table, masks = arrived
     n_nodes, width = len(tree.parents), table.shape[1]
     masked = masks.shape[1] > 0
     deepest = tree.paths.shape[1] - 1
     written = offsets.copy()
-    back = np.zeros((n_nodes, deepest + 1))
+    back, steps, step_untils, rows, entry_untils, sizes = stacks
     product = np.empty((n_nodes, n_nodes))
-    rows, entry_untils = np.empty((64, n_nodes)), np.empty(64, np.int64)
-    steps, step_untils = np.empty(1024, np.int64), np.empty(1024, np.int64)  # of the back
     hit = np.zeros(n_nodes, np.bool_)
     hits = np.empty(n_nodes, np.int64)
-    for i in range(n_nodes):
-        back[i, tree.depths[i]] = 1.0
-    n_steps, n_starts, top, oldest = 0, 0, 0, HIGHEST
+    n_steps, n_starts, top, oldest = sizes
     row, n_rows = 0, len(times)
     while row < n_rows and bell[0] == 0:
         time = times[row]
@@ -202,3 +224,4 @@ def slide_tree(
                 out[written[query]] = value
                 written[query] += 1
         row = end
+    return TreeStacks(back, steps, step_untils, rows, entry_untils, np.array([n_steps, n_starts, top, oldest]))

@@ -1,0 +1,193 @@
+"""What is measured beside the count, as tracks of counters that go on: what every event weighs, and what the numbers are then.
+
+A track is a number that maps carry along (`counters`): the count of matches, whole numbers and doubles that are added up, smallest
+ones. Weights are those of new events alone, so a column must say what its values weigh without those that came before: whole
+numbers, times and doubles do, and also the squares of the former. The squares of doubles are measured from the mean of a cell, and
+the order of wide numbers is that of their ranks; a query that asks for these replays its window (`why_not`).
+
+Cost: a pass over the new values of every column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pat
+
+from seqube.engine.aggregates.counters import Array
+from seqube.engine.aggregates.ledger import LEVELS, Ledger, Widths
+from seqube.engine.aggregates.measured import Measured, total_of, whole_numbers
+from seqube.engine.aggregates.measures import Count, Extreme, Sum, Weights, means
+from seqube.engine.predicates import Ints, Mask
+from seqube.engine.sequence import HIGHEST
+from seqube.events import Events
+from seqube.language.tree import Attribute
+from seqube.plan.aggregates import EventChain, Measure
+
+Floats = npt.NDArray[np.float64]
+
+SAFE_DIGITS = 18  # of decimals that are 64-bit numbers without their point
+
+
+def why_not(measures: Sequence[Measure], events: Events) -> str | None:
+    """Why measures cannot be taken of new events alone; None where they can."""
+    for measure in measures:
+        if measure.argument is None:
+            continue
+        column, row = _column(measure.argument, events), means(measure.function)
+        if isinstance(row, Sum) and row.moved is not None and not column.is_whole:
+            return f"the spread of {measure.argument.name!r}, a column of doubles, is that of all its values at hand"
+        if isinstance(row, Extreme) and _is_wide(column.column.type):
+            return f"values of {measure.argument.name!r} need more than 64 bits to be compared"
+    return None
+
+
+def _column(argument: Attribute, events: Events) -> Measured:
+    return Measured.of(events.column(argument.name).slice(0, 0), argument.name)
+
+
+def _is_wide(kind: pa.DataType) -> bool:
+    return bool(pat.is_uint64(kind) or (pat.is_decimal(kind) and kind.precision > SAFE_DIGITS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Adding:
+    """What is added up of a column: part `part` of what it weighs, or (None) how many values it has."""
+
+    argument: Attribute
+    row: Sum | None
+    part: int = 0
+
+
+_MATCHES = _Adding(Attribute(None, ""), None)  # the first track: the matches themselves
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparing:
+    argument: Attribute
+    row: Extreme
+
+
+class Weighing:
+    """The tracks of a plan over a chain, for events of one schema."""
+
+    def __init__(self, measures: Sequence[Measure], chain: EventChain, events: Events) -> None:
+        self._measures = tuple(measures)
+        self._ranks = {slot.variable: 2 * (len(chain.slots) - 1 - i) + 1 for i, slot in enumerate(chain.slots)}
+        self._whole: list[_Adding] = [_MATCHES]
+        self._real: list[_Adding] = []
+        self._low: list[_Comparing] = []
+        self._columns: dict[Attribute, Measured] = {}  # empty ones, which tell the types
+        self._totals: dict[Measure, Weights] = {}
+        for measure in measures:
+            if measure.argument is not None:
+                self._add(measure, measure.argument, events)
+        self.widths = Widths(len(self._whole), len(self._real), len(self._low))
+
+    def _add(self, measure: Measure, argument: Attribute, events: Events) -> None:
+        column = self._columns.setdefault(argument, _column(argument, events))
+        row = means(measure.function)
+        if _Adding(argument, None) not in self._whole:
+            self._whole.append(_Adding(argument, None))
+        match row:
+            case Count():
+                pass
+            case Sum():
+                weights = self._totals[measure] = row.weights(column)
+                for number, part in enumerate(weights.parts):
+                    (self._whole if part.is_whole else self._real).append(_Adding(argument, row, number))
+            case Extreme():
+                self._low.append(_Comparing(argument, row))
+            case _:
+                assert_never(row)
+
+    # ------------------------------------------------------------ weights
+
+    def weigh(self, events: Events, ranks: Ints, rows: Ints, ledger: Ledger) -> Array:
+        """What maps (their ranks, and the rows they are of) weigh; the ledger is widened where they need it."""
+        columns = {argument: Measured.of(events.column(argument.name), argument.name) for argument in self._columns}
+        parts = [_part(track, columns) for track in self._whole[1:]]
+        for part in parts:
+            ledger.bear(part.largest)
+        weights = np.empty((len(ranks), len(ledger.exact.ones)))
+        weights[:] = ledger.exact.ones
+        primes = LEVELS[ledger.level].primes
+        for number, (track, part) in enumerate(zip(self._whole[1:], parts, strict=True), 1):
+            here = self._places(track.argument, ranks)
+            if not primes:
+                weights[here, number] = part.numbers[rows[here]]
+            for i, prime in enumerate(primes):
+                weights[here, 1 + number * len(primes) + i] = part.modulo(prime)[rows[here]]
+        for number, track in enumerate(self._real):
+            here = self._places(track.argument, ranks)
+            weights[here, ledger.place(number)] = _part(track, columns).numbers[rows[here]]
+        for number, low in enumerate(self._low, len(self._real)):
+            here = self._places(low.argument, ranks)
+            weights[here, ledger.place(number)] = _ordered(columns[low.argument], low.row.sign)[rows[here]]
+        return weights
+
+    def _places(self, argument: Attribute, ranks: Ints) -> Ints:
+        assert argument.variable is not None
+        return np.flatnonzero(ranks == self._ranks[argument.variable])
+
+    # ------------------------------------------------------------ measures
+
+    def measures(self, numbers: Array, ledger: Ledger) -> dict[Measure, pa.Array]:
+        """The measures of cells, whose numbers these are."""
+        return {measure: self._measure(measure, numbers, ledger) for measure in self._measures}
+
+    def _measure(self, measure: Measure, numbers: Array, ledger: Ledger) -> pa.Array:
+        argument, row = measure.argument, means(measure.function)
+        if argument is None:
+            return whole_numbers(ledger.whole(numbers, 0))
+        counts = whole_numbers(ledger.whole(numbers, self._whole.index(_Adding(argument, None))))
+        match row:
+            case Count():
+                return counts
+            case Sum():
+                sums = [
+                    whole_numbers(ledger.whole(numbers, self._whole.index(track)))
+                    if (track := _Adding(argument, row, part)) in self._whole
+                    else pa.array(numbers[:, ledger.place(self._real.index(track))])
+                    for part in range(len(self._totals[measure].parts))
+                ]
+                return self._totals[measure].total(counts, *sums)
+            case Extreme(sign=sign):
+                found = numbers[:, ledger.place(len(self._real) + self._low.index(_Comparing(argument, row)))]
+                none = np.asarray(counts.cast(pa.float64(), safe=False)) == 0.0
+                return _value(found, none, sign, self._columns[argument].column.type)
+            case _:
+                assert_never(row)
+
+
+def _part(track: _Adding, columns: dict[Attribute, Measured]) -> Measured:
+    column = columns[track.argument]
+    if track.row is None:
+        return Measured(column.column, column.valid, column.valid.astype(np.int64))
+    return track.row.weights(column).parts[track.part]
+
+
+# ---------------------------------------------------------------- bits whose smallest stands for a value
+
+
+def _ordered(column: Measured, sign: float) -> Floats:
+    """Doubles whose bits, as whole numbers, are in the order of the values or, with sign -1, against it; HIGHEST for null."""
+    numbers: Ints = column.numbers  # type: ignore[assignment]
+    if not column.is_whole:  # positive doubles order like their bits, negative ones the other way round
+        bits = (column.numbers + 0.0).view(np.int64)
+        numbers = np.where(bits < 0, bits ^ np.int64(HIGHEST), bits)
+    return np.where(column.valid, numbers if sign > 0 else ~numbers, HIGHEST).view(np.float64)
+
+
+def _value(found: Floats, none: Mask, sign: float, kind: pa.DataType) -> pa.Array:
+    bits = np.ascontiguousarray(found).view(np.int64)
+    numbers = bits if sign > 0 else ~bits
+    if pat.is_floating(kind):
+        return pa.array(np.where(numbers < 0, numbers ^ np.int64(HIGHEST), numbers).view(np.float64), mask=none)
+    values = pa.array(numbers, mask=none)
+    return total_of(values, kind).cast(kind) if pat.is_decimal(kind) else values.cast(kind)
