@@ -396,6 +396,17 @@ def test_explain_prints_a_plan_for_each_query(seqube: Command) -> None:
     assert "-- name: washed\n" in done.out
 
 
+def test_funnel_counts_keys(seqube: Command) -> None:
+    asked = ("funnel", "Recycle", "Wash", "Operate", "--events", "events.csv", "--unit", "s", "--by", "id", "--within", "1 hour")
+    found = seqube(*asked, "--json").document["funnel"]
+    assert [(row["type"], row["reached"]) for row in found] == [("Recycle", 2), ("Wash", 2), ("Operate", 2)]
+    without = seqube(*asked, "--without", "3=Disinfect", "--json").document["funnel"]
+    assert [row["reached"] for row in without] == [2, 2, 1]
+    assert "median_seconds" in seqube(*asked).out
+    wrong = seqube(*asked, "--without", "Disinfect")
+    assert (wrong.code, "--without 2=logout" in wrong.err) == (2, True)
+
+
 @pytest.mark.parametrize("ending", ["parquet", "csv", "json"])
 def test_generated_events_can_be_run(seqube: Command, ending: str) -> None:
     path = f"trades.{ending}"

@@ -69,3 +69,9 @@ def test_a_funnel_on_spark(spark: SparkSession, events: pa.Table, asked: dict[st
     steps: dict[str, Any] = {"steps": ["A", "B", "C"], "by": "id", "within": 250, **asked}
     frame = spark.createDataFrame(given.to_pylist(), "type string, ts long, id long, x long, land string")
     assert sqs.funnel(frame, **steps).table.to_pylist() == sq.funnel(given, **steps).table.to_pylist()
+
+
+def test_explain_says_how_they_are_split(spark: SparkSession, events: pa.Table) -> None:
+    frame = spark.createDataFrame(events.to_pandas())
+    assert "as a stream: NEXT and STRICT cannot be run there yet" in str(sqs.explain(QUERIES["events"], frame))
+    assert "because SKIP leaves out matches" in str(sqs.explain("SEQ(A a, B b) SKIP PAST LAST WITHIN 5", frame))

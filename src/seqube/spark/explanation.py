@@ -18,6 +18,7 @@ from seqube.plan.physical import ticks
 from seqube.spark import ingest
 from seqube.spark.batch import HALO, SMALL, TASK_ROWS
 from seqube.spark.ingest import REASON, SURVEYED, EventFrame
+from seqube.spark.rows import refuse_in_streams, unknown_in_streams
 from seqube.spark.streaming.stream import STATE_BUCKETS
 from seqube.spark.transport.columns import needed_schema
 
@@ -32,6 +33,8 @@ def explain_on_spark(plans: Mapping[str, Plan], source: EventFrame, open_: Colle
 def _explain(plan: Plan, source: EventFrame, is_open: bool) -> Explanation:
     inner = explain_plan(plan)
     streaming = source.frame.isStreaming
+    if streaming:
+        refuse_in_streams(plan)
     needs = needs_of(plan, source.schema.unit)
     notes = [*(_as_stream(needs) if streaming else _as_batch(plan, needs, source)), *_before_the_shuffle(plan, source)]
     if is_open and streaming:
@@ -39,7 +42,8 @@ def _explain(plan: Plan, source: EventFrame, is_open: bool) -> Explanation:
     elif is_open:
         notes.append(f"one event in {SURVEYED} is looked at when it is run, and says which strategy is cheapest; below, none was")
     if not streaming:
-        notes.append("as a stream: " + next(_as_stream(needs)))
+        new = unknown_in_streams(plan)
+        notes.append("as a stream: " + (next(_as_stream(needs)) if new is None else f"{new} cannot be run there yet"))
     return Explanation(Step("on Spark, as a stream" if streaming else "on Spark, as a batch", tuple(notes), (inner.root,)))
 
 
@@ -50,6 +54,10 @@ def _as_batch(plan: Plan, needs: Needs, source: EventFrame) -> Iterator[str]:
         yield f"split by a hash of {', '.join(needs.key)}: {sizes}"
         cut = needs.can_be_cut and not needs.by_position
         yield "a key too large for one task is cut by time as well" if cut else "a key too large for one task stays whole"
+        return
+    if not needs.can_be_cut and plan.matches.skip is not None:
+        yield "not split: one task has all events, because SKIP leaves out matches by all that end before them"
+        yield "hint: PARTITION BY the key, and a task has many partitions"
         return
     if not needs.can_be_cut:
         yield "not split: one task has all events, because a report may depend on any of them"

@@ -109,11 +109,12 @@ def _returning_ids(plan: MatchPlan) -> MatchPlan:
 
 def refuse_in_streams(plan: Plan, where: str = "a stream on Spark") -> None:
     """Raise a `PlanError` for what is only known to be done rightly where all rows of a task are there at once."""
-    if (new := _unknown_in_streams(plan)) is not None:
+    if (new := unknown_in_streams(plan)) is not None:
         raise PlanError(f"{new} cannot be run in {where} yet\n  hint: run it over a batch, or in this process")
 
 
-def _unknown_in_streams(plan: Plan) -> str | None:
+def unknown_in_streams(plan: Plan) -> str | None:
+    """What a plan asks for that no stream on Spark knows: rows that are lists, and an order beyond that of time."""
     nodes = list(walk(plan.matches))
     if any(isinstance(node, MatchRun) for node in nodes):
         return "NEXT and STRICT"
