@@ -288,3 +288,19 @@ def test_parsing_the_same_text_twice_is_equal_but_keeps_places() -> None:
     assert at is not None
     assert (at.line, at.column, at.length) == (2, 3, 1)
     assert query == parse("SEQ(A a, B b) WITHIN 5")
+
+
+@pytest.mark.parametrize(
+    ("papers", "ours"),
+    [
+        ("SEQ<A a, B b> WITHIN 5", "SEQ(A a, B b) WITHIN 5"),
+        (
+            "seq < A a, !B b, OR<C c, D d> > WHERE a.x > 3 AND a.x < 4 WITHIN 5",
+            "SEQ(A a, !B b, OR(C c, D d)) WHERE a.x > 3 AND a.x < 4 WITHIN 5",
+        ),
+        ("SEQ(A a, !(E e, e.x > a.x, [id]), B b) WITHIN 5", "SEQ(A a, !SEQ(E e, e.x > a.x, [id]), B b) WITHIN 5"),
+        ("SEQ(A a, !(E e), B b) GROUPBY a.x AGG COUNT(*) WITHIN 5", "SEQ(A a, !E e, B b) GROUP BY a.x AGG COUNT(*) WITHIN 5"),
+    ],
+)
+def test_the_papers_notation(papers: str, ours: str) -> None:
+    assert parse(papers) == parse(ours)

@@ -134,8 +134,8 @@ def test_integers_and_doubles_are_compared_exactly_where_rows_are_left_out(spark
 def test_a_literal_beyond_the_years_that_python_knows_is_not_pushed_down(spark: SparkSession) -> None:
     frame = spark.createDataFrame(pa.table({"type": ["A"], "ts": pa.array([0], pa.timestamp("us", "UTC"))}))
     source = ingest.read_source(frame, "type", "ts", "ms")
-    assert ingest._literal("9999-12-31T23:59:59-01:00", "timestamp") is None
-    assert ingest._literal("9999-12-31T23:59:59+01:00", "timestamp") is not None
+    assert ingest._literal("9999-12-31T23:59:59-01:00", "timestamp", "UTC") is None
+    assert ingest._literal("9999-12-31T23:59:59+01:00", "timestamp", "UTC") is not None
     assert source.schema.unit == "us"
 
 

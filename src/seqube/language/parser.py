@@ -440,6 +440,11 @@ class _Builder:
             _fail("a negation of a negation", _at(token), "one ! is enough; !SEQ(B, !C) negates a sequence that has a negation")
         return tree.Not(part, _at(token))
 
+    def conditioned(self, children: list[Any]) -> tree.Seq:
+        """`(E e, e.x > 3)`, as the papers write a part with a condition of its own: a SEQ of one."""
+        part, *where = children
+        return tree.Seq((part,), tuple(map(_predicate, where)), part.at)
+
     def operator(self, children: list[Any]) -> tree.Pattern:
         token, *items, quantifier = children
         if quantifier is not None:
