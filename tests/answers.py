@@ -10,7 +10,7 @@ from hypothesis import note
 
 import oracle
 import seqube as sq
-from oracle_values import MOMENTS
+from oracle_values import moments_in
 from seqube.language import parse
 from strategies import Clock, table
 
@@ -34,7 +34,7 @@ def run(text: str, events: Sequence[oracle.Event], hierarchy: Any = None, clock:
 
 def assert_equal_matches(text: str, events: Sequence[oracle.Event], hierarchy: Any = None, clock: Clock | None = None) -> None:
     show(text, events, hierarchy)
-    expected = oracle.matches(parse(text), events, hierarchy, MOMENTS if clock else "ms")
+    expected = oracle.matches(parse(text), events, hierarchy, moments_in(clock.zone) if clock else "ms")
     found = run(text, events, hierarchy, clock)
     rows = [{name: rows_of(events) for name, events in row.items() if name not in ("start", "end")} for row in found]
     assert counted(rows) == counted(expected)

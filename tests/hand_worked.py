@@ -332,6 +332,9 @@ NEXTS = [
     ("NEXT(A a, B b) WHERE b.id = a.id WITHIN 10", "A1:1 B2:2 B3:1", ["A1 B3"]),
     ("NEXT(A a, B b, [id]) WITHIN 10", "A1:1 B2:2 B3:1 A4:- B5:-", ["A1 B3"]),
     ("NEXT(A a, B b, C c) WHERE c.id > a.id WITHIN 10", "A1:1 B2 C3:1 C4:2", ["A1 B2 C4"]),
+    # BETWEEN is one predicate, asked when all that it names is bound: B2 is taken, and then no C will do.
+    ("NEXT(A a, B b, C c) WHERE b.id BETWEEN 1 AND c.id WITHIN 10", "A1 B2:0 B3:5 C4:9", []),
+    ("NEXT(A a, B b, C c) WHERE b.id >= 1 AND b.id <= c.id WITHIN 10", "A1 B2:0 B3:5 C4:9", ["A1 B3 C4"]),
     ("NEXT(A, B) PARTITION BY id WITHIN 10", "A1:1 B2:2 B3:1", ["A1 B3"]),
     # a repeated part takes as many as it can; the last one waits for the window's end
     ("NEXT(A, B+ b, C) WITHIN 10", "A1 B2 D3 B4 C5", ["A1 [B2 B4] C5"]),

@@ -46,6 +46,7 @@ What the page on meaning leaves open is decided here:
 (q) A SEQ whose last part may be absent has no type it surely ends in: its triggers are the end times of its matches.
 (r) Functions are SQL's, one value at a time (`oracle_functions`): null where an argument is, save those that are about null. CASE
     asks its conditions in order. What cannot be cast is null.
+(s) A text next to a moment that names no zone is in that of the time column.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import pairwise, product
 from typing import Any
@@ -79,6 +80,7 @@ from oracle_values import (
     ticks,
     ticks_of,
     whole,
+    zone_of,
 )
 from seqube.errors import Span
 from seqube.language import tree
@@ -572,7 +574,8 @@ class Partition:
         if isinstance(right, Period) and is_number(left):
             return left, ticks_of(right, self.unit)
         if isinstance(left, datetime) and isinstance(right, str):
-            return left, datetime.fromisoformat(right).replace(tzinfo=UTC)
+            moment = datetime.fromisoformat(right)
+            return left, moment if moment.tzinfo else moment.replace(tzinfo=zone_of(self.unit))
         return left, right
 
 

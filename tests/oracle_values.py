@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from seqube.language import tree
 
@@ -16,6 +17,25 @@ MOMENTS = "moments"  # the unit of times that are points in time: microseconds s
 MICROSECONDS = {
     "ns": Fraction(1, 1000), "us": Fraction(1), "ms": Fraction(1000), "s": Fraction(1_000_000), MOMENTS: Fraction(1),
 }  # fmt: skip
+
+
+class Moments(str):
+    """The unit of times that are points in time, whose column has a zone: that of texts that name none."""
+
+    zone: str | None = None
+
+
+def moments_in(zone: str | None) -> Moments:
+    unit = Moments(MOMENTS)
+    unit.zone = zone
+    return unit
+
+
+def zone_of(unit: str) -> tzinfo:
+    name = getattr(unit, "zone", None)
+    if name is None:
+        return UTC
+    return datetime.strptime(name, "%z").tzinfo or UTC if name[0] in "+-" else ZoneInfo(name)
 
 
 def ticks(window: tree.Window, unit: str) -> Fraction:

@@ -89,6 +89,21 @@ def test_run_shows_each_result_as_a_table(seqube: Command) -> None:
     assert done.err == ""
 
 
+def test_check_as_json_says_every_problem_with_its_place(seqube: Command) -> None:
+    found = seqube("check", "care.sqb", "--json")
+    assert (found.code, list(found.document["queries"]), found.document["problems"]) == (0, ["undisinfected", "washed"], [])
+    found = seqube("check", "--query", "A a WHERE a.x > :least WITHIN 5", "--json")
+    assert found.document["queries"]["query"] == {"text": "PATTERN A a\nWHERE a.x > :least\nWITHIN 5", "parameters": ["least"]}
+    found = seqube("check", "--query", "A a WHERE b.x > 1 AND LOWR(a.s) = 'x' WITHIN 5", "--json")
+    assert (found.code, found.document["queries"]) == (2, {})
+    (problem,) = found.document["problems"]
+    assert problem == {
+        "message": "there is no operator or function 'LOWR'", "hint": "did you mean LOWER?", "line": 1, "column": 27, "length": 1,
+    }  # fmt: skip
+    found = seqube("check", "--query", "A a WHERE b.x > 1 AND c.s = 'x' WITHIN 5", "--json")
+    assert [(each["line"], each["column"]) for each in found.document["problems"]] == [(1, 11), (1, 23)]
+
+
 def test_values_for_parameters(seqube: Command) -> None:
     asked = ("--query", "A a WHERE a.id > :least AND a.s = :s WITHIN 1 RETURN a.id AS id", "--events", "few.csv", "--json")
     Path("few.csv").write_text("ts,type,id,s\n1,A,1,p q\n2,A,2,p q\n3,A,3,\n")

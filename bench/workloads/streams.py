@@ -5,8 +5,11 @@ steps are timed one by one, by CPU, and the median is what counts. There are as 
 matches whatever the window, so that only what is kept differs. All rows that come out, from the first step to the end of the
 stream, must be as many as one run over the whole stream gives. For another query there is one more row in `CASES`.
 
-Beside it: one event at a time, to the operator and to `sq.Stream`, Q-a as events per second, and what counters take as a stream
-goes on: the memory of A-Seq's counters by the length of the pattern and by the window (the thesis' Figures 5.1b and 5.2b).
+Nested queries by their views look at every pair of outer events, and store what they compute, by nature; so for them a trigger is
+one event in a hundred, and a window has a few of each other part, whatever its length. Forecasts have 10,000 rules.
+
+Beside it: one event at a time, to the operator and to `sq.Stream`, Q-a as events per second, the memory of views over time, and
+that of A-Seq's counters, by the length of the pattern and by the window (the thesis' Figures 5.1b and 5.2b).
 """
 
 from __future__ import annotations
@@ -23,9 +26,12 @@ import pyarrow as pa
 
 import seqube as sq
 from bench.measure import Measurement, spread
+from bench.view_memory import draw_memory, follow_memory
 from bench.workloads.matching import QUERIES, SEED
-from seqube.engine.operator import open_plan
+from seqube.engine.operator import Operator, open_plan
 from seqube.generate import generate
+from seqube.plan.strategies import LOOPS
+from seqube.predict.forecasts import Forecaster
 from seqube.query import prepare
 
 WORKLOAD = "streams"
@@ -51,11 +57,15 @@ CASES = {
     "negation between": Case("SEQ(A a, !B b, C c, [id]) WITHIN {window}", 0.1),
     "negation before": Case("SEQ(!A a, B b, C c, [id]) WITHIN {window}", 0.1),
     "negation after": Case("SEQ(A a, B b, !C c, [id]) WITHIN {window}", 0.1),
+    "negated sub-query, latest-start": Case("SEQ(A a, !SEQ(B b, C c), D d, [id]) WITHIN {window}", 0.1, "latest-start"),
     "COUNT": Case("SEQ(A a, B b, C c) WITHIN {window} AGG COUNT(*)", strategy="window-product"),
     "keyed COUNT": Case("SEQ(A a, B b, C c, [id]) WITHIN {window} AGG COUNT(*)", strategy="window-product"),
     "SUM": Case("SEQ(A a, B b, C c) WITHIN {window} AGG SUM(b.x)", strategy="window-product"),
     "COUNT with a negation": Case("SEQ(A a, !D d, B b, C c) WITHIN {window} AGG COUNT(*)", strategy="window-product"),
 }
+NESTED = "SEQ(A a, !SEQ(B b, C c), D d) WITHIN {window}"
+N_RULES = 10_000
+N_KINDS = 200  # of events that rules name
 
 
 def measurements(quick: bool = False) -> Iterator[Measurement]:
@@ -63,8 +73,14 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     for name, case in CASES.items():
         for window in WINDOWS:
             yield stepped(name, case, window, n_steps)
+    for window in WINDOWS:
+        for strategy in LOOPS:
+            yield nested(strategy, window, n_steps)
+        for strategy in ("index", "cbs-tree"):
+            yield foreseen(strategy, window, n_steps)
     yield from one_at_a_time(1_000_000, 2_000 if quick else 20_000)
     yield from trades(200_000 if quick else 2_000_000)
+    yield from follow_memory(WORKLOAD)
     yield from counters(20_000 if quick else 200_000)
 
 
@@ -76,12 +92,47 @@ def stream(n: int, n_keys: int) -> pa.Table:
 
 
 def stepped(name: str, case: Case, window: int, n_steps: int) -> Measurement:
-    """The median step of a stream whose window is full."""
     table = stream(window + n_steps * BATCH, max(1, round(window / case.events_per_key)))
     text = case.text.format(window=window)
     whole = sq.Events(table)
-    plan = prepare(text, whole, strategy=case.strategy)
-    operator = open_plan(plan)
+    operator = open_plan(prepare(text, whole, strategy=case.strategy))
+    return in_steps(name, operator, table, window, n_steps, lambda: len(sq.run(text, whole, strategy=case.strategy)))
+
+
+def nested(strategy: str, window: int, n_steps: int) -> Measurement:
+    """A negated sub-query by one of the published strategies."""
+    random = np.random.default_rng(SEED)
+    chance = random.random(window + n_steps * BATCH)
+    types = np.full(len(chance), "X")
+    types[chance < 0.01] = "D"
+    for name, at in (("A", 0.2), ("B", 0.4), ("C", 0.6)):
+        types[(chance >= at) & (chance < at + 4 / window)] = name
+    table = pa.table({"type": types, "ts": np.arange(len(chance))})
+    text, whole = NESTED.format(window=window), sq.Events(table)
+    operator = open_plan(prepare(text, whole, strategy=strategy))
+    return in_steps(f"negated sub-query, {strategy}", operator, table, window, n_steps, lambda: len(sq.run(text, whole)))
+
+
+def foreseen(strategy: str, window: int, n_steps: int) -> Measurement:
+    """Predictions by many rules, of four kinds of events each, some of them frequent and some rare."""
+    random = np.random.default_rng(SEED)
+    kinds, weights = np.array([f"e{number}" for number in range(N_KINDS)]), 1 / np.arange(1, N_KINDS + 1)
+    rules = []
+    for number in range(N_RULES):
+        a, b, c, d = random.permutation(kinds)[:4]
+        predicate = f"{a} -> {b} -> {c} -> {d}" if number % 2 else f"{a}, {b}, {c} -> {d}"
+        rules.append(sq.Rule(predicate, "next", window, window + 10, 0.5, f"rule {number}"))
+    n = window + n_steps * BATCH
+    table = pa.table({"type": random.choice(kinds, n, p=weights / weights.sum()), "ts": np.arange(n)})
+    operator = Forecaster(sq.Rules(rules), sq.Events(table).schema, strategy=strategy)
+    name = f"{N_RULES:,} rules, {strategy}"
+    return in_steps(name, operator, table, window, n_steps, lambda: len(sq.forecast(rules, table).table))
+
+
+def in_steps(
+    name: str, operator: Operator[Any, pa.Table], table: pa.Table, window: int, n_steps: int, expected: Callable[[], int]
+) -> Measurement:
+    """The median step of a stream whose window is full."""
     state, n_rows = operator.start(), 0
     batches = [sq.Events(table.slice(start, BATCH)) for start in range(0, len(table), BATCH)]
     walls, cpus = [], []
@@ -90,13 +141,12 @@ def stepped(name: str, case: Case, window: int, n_steps: int) -> Measurement:
         state, rows = operator.step(state, batch)
         walls.append(time.perf_counter() - wall)
         cpus.append(time.process_time() - cpu)
-        n_rows += len(rows)
+        n_rows += 0 if rows is None else len(rows)
     n_bytes, n_kept = state.n_bytes, state.n_kept
     rest = operator.finish(state)[1]
     n_rows += 0 if rest is None else len(rest)
-    expected = len(sq.run(text, whole, strategy=case.strategy))
-    if n_rows != expected:
-        return Measurement(WORKLOAD, name, f"window {window:,}", BATCH, n_rows, right=False, note=f"a whole run has {expected:,}")
+    if n_rows != (whole := expected()):
+        return Measurement(WORKLOAD, name, f"window {window:,}", BATCH, n_rows, right=False, note=f"a whole run has {whole:,}")
     about = {"window": window, "kept": n_kept, "bytes": n_bytes, "mean_s": statistics.mean(cpus[-n_steps:])}
     return _timed(name, f"window {window:,}", BATCH, n_rows, walls[-n_steps:], cpus[-n_steps:], about)
 
@@ -230,4 +280,5 @@ def draw(measured: list[Measurement]) -> Any:
         )
         .properties(width=560, height=320, title="A step of 1,000 events, by the window")
     )
-    return alt.vconcat(steps, memory).resolve_scale(color="independent") if sizes else steps
+    charts = [steps, *([memory] if sizes else []), draw_memory(measured)]
+    return alt.vconcat(*charts).resolve_scale(color="independent")

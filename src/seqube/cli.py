@@ -15,28 +15,24 @@ import shutil
 import sys
 import tempfile
 import warnings
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.progress import Progress
 
-from seqube.engine.limits import LIMITS, Limits
+from seqube.engine.jsonable import plain
+from seqube.engine.limits import LIMITS
 from seqube.errors import DataError, LimitError, PlanError, QueryError, SequbeError, SequbeWarning
-from seqube.output import Format, err, note, out, places_for, plain, print_json, print_table, show, write
+from seqube.finding import PRINTED_ROWS, REJECTED, Settings, find_here, find_on_spark, predict_on_spark
+from seqube.output import Format, err, note, out, places_for, print_json, print_table, show, write
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from seqube.events import Hierarchy
     from seqube.language import Query
-    from seqube.predict import Rules
-    from seqube.spark.ingest import EventFrame
 
 FAILED, WRONG = 1, 2
-PRINTED_ROWS = 20
-REJECTED = "_rejected"
 
 program = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -106,9 +102,6 @@ Param = Annotated[
     list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A value for :NAME; may be given more than once.")
 ]
 StrategyName = Annotated[str, typer.Option(help="How to evaluate; auto takes the cheapest.")]
-
-
-Settings = dict[str, str]
 
 
 def _place(on_spark: bool, master: str | None, conf: list[str] | None) -> Settings | None:
@@ -188,7 +181,7 @@ def run(
     concepts = _read_hierarchy(hierarchy)
     places = places_for(folder, [*queries, REJECTED], file_format or Format.parquet) if folder is not None else {}
     asked_for = (limits, queries, events, places, type_column, time_column, unit, concepts, strategy, limit)
-    found = _run_here(*asked_for) if settings is None else _run_on_spark(settings, *asked_for)
+    found = find_here(*asked_for) if settings is None else find_on_spark(settings, *asked_for)
     tables = found.tables
     if found.reasons:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.reasons.items())
@@ -220,118 +213,35 @@ def run(
             show(name, table.slice(0, PRINTED_ROWS if limit is None else limit), found.totals[name])
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What came of a run: how many rows were events, why others were not, and the rows of each result (all, or those asked for).
-
-    `truncated` says of a result which limit cut it short, `notes` what a person should know of it.
-    """
-
-    n_events: int
-    reasons: dict[str, int]
-    totals: dict[str, int]
-    tables: dict[str, pa.Table]
-    truncated: dict[str, str]
-    notes: dict[str, tuple[str, ...]]
-
-
-def _run_here(
-    limits: Limits,
-    queries: dict[str, Query],
-    events: str,
-    places: dict[str, Path],
-    type_column: str,
-    time_column: str,
-    unit: str,
-    concepts: Hierarchy | None,
-    strategy: str,
-    limit: int | None,
-) -> _Found:
-    import seqube as sq
-
-    with err.status("Reading events"):
-        stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
-    with err.status(f"Matching {len(stream):,} events"):
-        results = sq.run(queries, stream, hierarchy=concepts, strategy=strategy, limits=limits)
-    tables = {name: results[name].table.slice(0, limit) for name in queries}
-    if places:
-        with err.status("Writing"):
-            for name, table in tables.items():
-                write(table, places[name])
-            if stream.rejected:
-                write(stream.rejected.table, places[REJECTED])
-    cut = {name: said for name in queries if (said := results[name].truncated)}
-    totals, notes = {name: len(results[name]) for name in queries}, {name: results[name].notes for name in queries}
-    return _Found(len(stream), stream.rejected.reasons, totals, tables, cut, notes)
-
-
-def _read_on_spark(
-    settings: Settings, events: str, type_column: str, time_column: str, unit: str
-) -> tuple[EventFrame, int, dict[str, int], list[str]]:
-    """The events as Spark reads them, how many there are, why other rows are none, and the types that occur."""
-    import seqube.spark as sqs
-    from seqube.spark import ingest
-    from seqube.spark.failures import spark_errors
-
-    with err.status("Starting Spark"):
-        spark = sqs.session(**settings)
-    with err.status("Reading events"), spark_errors(events):
-        source = ingest.read_source(ingest.load_files(spark, events), type_column, time_column, unit)
-        return source, *source.tally()
-
-
-def _take(frame: Any, place: Path | None, limit: int | None, shown: int | None) -> tuple[int, pa.Table]:
-    """How many rows there are, and those to look at: none where they are written to a place, else as many as are shown."""
-    from seqube.spark.sinks import Sink
-
-    kept = frame.persist()
-    n_rows = kept.count()
-    chosen = kept if limit is None else kept.limit(limit)
-    if place is not None:
-        Sink(str(place.resolve()), place.suffix[1:]).write(chosen)
-    table = chosen.limit(0 if place is not None else n_rows if shown is None else shown).toArrow()
-    kept.unpersist()
-    return n_rows, table
-
-
-def _run_on_spark(
-    settings: Settings,
-    limits: Limits,
-    queries: dict[str, Query],
-    events: str,
-    places: dict[str, Path],
-    type_column: str,
-    time_column: str,
-    unit: str,
-    concepts: Hierarchy | None,
-    strategy: str,
-    limit: int | None,
-) -> _Found:
-    from seqube.spark import batch, ingest
-    from seqube.spark.failures import spark_errors
-    from seqube.spark.sinks import Sink
-
-    source, n_events, reasons, types = _read_on_spark(settings, events, type_column, time_column, unit)
-    for query in queries.values():
-        ingest.refuse_unknown_types(query, types, concepts)
-    totals: dict[str, int] = {}
-    tables: dict[str, pa.Table] = {}
-    with err.status(f"Matching {n_events:,} events"), spark_errors(events):
-        plans = ingest.plan_batch(queries, source, concepts, strategy)
-        found = batch.find(plans, source, limits=limits)
-        for name in queries:
-            totals[name], tables[name] = _take(found[name], places.get(name), limit, None)
-        found.unpersist()
-        if places and reasons:
-            Sink(str(places[REJECTED].resolve()), places[REJECTED].suffix[1:]).write(source.rejected())
-    return _Found(n_events, reasons, totals, tables, {}, {})
-
-
 @program.command()
-def check(query: QueryFile = None, text: QueryText = None) -> None:
+def check(
+    query: QueryFile = None,
+    text: QueryText = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
     """Parse and bind queries, and print their canonical text."""
+    if as_json:
+        _check_as_json(query, text)
     for name, parsed in _read_queries(query, text).items():
         print(f"-- name: {name}\n{parsed}")  # noqa: T201
+
+
+def _check_as_json(query: Path | None, text: str | None) -> NoReturn:
+    """What an editor asks for: the queries by name, or every problem with its place."""
+    from seqube.language.parameters import parameters_of
+
+    try:
+        parsed = _read_queries(query, text)
+    except QueryError as error:
+        problems = [
+            {"message": each.message, "hint": each.hint} | (asdict(each.at) if each.at is not None else {})
+            for each in error.problems
+        ]
+        print_json({"queries": {}, "problems": problems})
+        raise SystemExit(WRONG) from None
+    told = {name: {"text": str(each), "parameters": parameters_of(each)} for name, each in parsed.items()}
+    print_json({"queries": told, "problems": []})
+    raise SystemExit(0)
 
 
 @program.command()
@@ -401,7 +311,7 @@ def forecast(
     )
     if settings is not None:
         place = None if folder is None else places_for(folder, ["predictions"], file_format)["predictions"]
-        found = _forecast_on_spark(settings, known, events, place, type_column, time_column, unit, concepts, strategy, limit)
+        found = predict_on_spark(settings, known, events, place, type_column, time_column, unit, concepts, strategy, limit)
         if as_json:
             rows = {} if place else {"predictions": plain(found.tables["predictions"].to_pylist())}
             print_json({"events": found.n_events, "count": found.totals["predictions"]} | rows)
@@ -428,28 +338,6 @@ def forecast(
     if folder is None:
         show("predictions", tables["predictions"].slice(0, PRINTED_ROWS if limit is None else limit), n_predictions)
     show("quality", forecasts.quality.slice(0, PRINTED_ROWS), forecasts.quality.num_rows)
-
-
-def _forecast_on_spark(
-    settings: Settings,
-    rules: Rules,
-    events: str,
-    place: Path | None,
-    type_column: str,
-    time_column: str,
-    unit: str,
-    concepts: Hierarchy | None,
-    strategy: str,
-    limit: int | None,
-) -> _Found:
-    from seqube.spark import forecasting
-    from seqube.spark.failures import spark_errors
-
-    source, n_events, reasons, _ = _read_on_spark(settings, events, type_column, time_column, unit)
-    with err.status(f"Predicting over {n_events:,} events"), spark_errors(events):
-        frame = forecasting.forecast(rules, source, concepts, strategy, limits=LIMITS)
-        n_predictions, shown = _take(frame, place, limit, PRINTED_ROWS if limit is None else None)
-    return _Found(n_events, reasons, {"predictions": n_predictions}, {"predictions": shown}, {}, {})
 
 
 @program.command()
@@ -595,6 +483,7 @@ def pipeline(
 ) -> None:
     """Run a declared pipeline on Spark: source, checks, queries, sinks. A stream goes on where it stopped; Ctrl-C stops it."""
     import seqube.spark as sqs
+    from seqube.spark.streaming.changes import WorkloadChange
     from seqube.spark.streaming.declaration import read_declaration
     from seqube.spark.streaming.pipeline import Counts, run_once, run_stream
 
@@ -604,9 +493,12 @@ def pipeline(
         if not as_json:
             err.print(f"batch {number}: {_counted(counts)}", highlight=False, soft_wrap=True, markup=False)
 
+    def tell(change: WorkloadChange) -> None:
+        note(f"{path}: {change}")
+
     with err.status(f"Running {path}; Ctrl-C stops it"):
         sqs.session(**settings)  # the session that the pipeline finds
-        counts = run_once(declared) if once else run_stream(declared, report)
+        counts = run_once(declared) if once else run_stream(declared, report, tell=tell)
     if as_json:
         print_json(asdict(counts))
     else:

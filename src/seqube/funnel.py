@@ -106,6 +106,22 @@ def funnel(
     >>> sq.funnel(visits, ["view", "pay"], by="user", within="30 min", unit="s").table.to_pylist()[1]
     {'step': 2, 'type': 'pay', 'reached': 1, 'share': 0.5, 'of_previous': 0.5, 'median_seconds': 90.0}
     """
+    asked = ask_funnel(steps, by, within, mode, without, breakdown)
+    allowed = read_limits(limits, named)
+    stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
+    tables = [run(asked.query(n), stream, hierarchy=hierarchy, limits=allowed).table for n in asked.lengths]
+    return Funnel(_told(asked, tables, stream), breakdown)
+
+
+def ask_funnel(
+    steps: Sequence[str],
+    by: str | Sequence[str],
+    within: str | int,
+    mode: str,
+    without: Mapping[int, str | Sequence[str]] | None,
+    breakdown: str | None,
+) -> FunnelQueries:
+    """What a funnel asks, checked."""
     if not steps:
         raise PlanError('a funnel needs steps\n  hint: event types in order, ["view", "cart", "pay"]')
     if mode not in MODES_OF_FUNNELS:
@@ -117,17 +133,14 @@ def funnel(
     if wrong := [step for step in excluded if not 2 <= step <= len(steps)]:
         hint = "without={2: ...} is between the first and the second"
         raise PlanError(f"nothing lies between step {wrong[0]} and a step before it\n  hint: {hint}")
-    allowed = read_limits(limits, named)
-    stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
     word = "NEXT" if mode == "any" and not excluded else MODES_OF_FUNNELS[mode]
-    lengths = range(len(steps), len(steps) + 1) if word == "NEXT" else range(1, len(steps) + 1)
-    asked = _Asked(tuple(steps), keys, excluded, breakdown, word, str(within))
-    tables = [run(asked.query(n), stream, hierarchy=hierarchy, limits=allowed).table for n in lengths]
-    return Funnel(_told(asked, tables, stream), breakdown)
+    return FunnelQueries(tuple(steps), keys, excluded, breakdown, word, str(within))
 
 
 @dataclass(frozen=True)
-class _Asked:
+class FunnelQueries:
+    """The queries behind a funnel: one over all steps, or one for each beginning of them."""
+
     steps: tuple[str, ...]
     keys: tuple[str, ...]
     excluded: Mapping[int, tuple[str, ...]]
@@ -135,34 +148,43 @@ class _Asked:
     word: str
     within: str
 
-    def query(self, n_steps: int) -> str:
-        """The query over the first steps: the keys, the breakdown, when each step was, and how far the run got."""
+    @property
+    def keeps_runs(self) -> bool:
+        """Whether each row says itself how far it got."""
+        return self.word == "NEXT"
+
+    @property
+    def lengths(self) -> range:
+        """Over how many steps each query is."""
+        return range(len(self.steps) if self.keeps_runs else 1, len(self.steps) + 1)
+
+    def query(self, n_steps: int, moments: bool = False) -> str:
+        """The query over the first steps: the keys, the breakdown, how long after the first each step was, or when (`moments`)."""
         parts = []
         for number, name in enumerate(self.steps[:n_steps], 1):
             parts += [f"!{quote(other)} n{number}_{i}" for i, other in enumerate(self.excluded.get(number, ()))]
             parts.append(f"{quote(name)} s{number}")
         items = [f"{quote(key)} AS key{i}" for i, key in enumerate(self.keys)]
         items += [f"s1.{quote(self.breakdown)} AS breakdown"] if self.breakdown is not None else []
-        items += [f"s1.ts AS start, {', '.join(f's{n}.ts - s1.ts AS lag{n}' for n in range(1, n_steps + 1))}"]
+        times = [f"s{n}.ts AS at{n}" if moments else f"s{n}.ts - s1.ts AS lag{n}" for n in range(1, n_steps + 1)]
+        items += ["s1.ts AS start", *times]
         lines = [
             f"PATTERN {self.word}({', '.join(parts)})",
             f"PARTITION BY {', '.join(map(quote, self.keys))}",
-            "KEEP PARTIAL" if self.word == "NEXT" else "",
+            "KEEP PARTIAL" if self.keeps_runs else "",
             f"WITHIN {self.within}",
             f"RETURN {', '.join(items)}",
         ]
         return "\n".join(filter(None, lines))
 
 
-def _told(asked: _Asked, tables: Sequence[pa.Table], stream: Events) -> pa.Table:
+def _told(asked: FunnelQueries, tables: Sequence[pa.Table], stream: Events) -> pa.Table:
     """The rows of the funnel, from the furthest run of every key."""
     n_steps = len(asked.steps)
     lags = [f"lag{n}" for n in range(1, n_steps + 1)]
     whole = []
     for n, table in enumerate(tables, 1):
-        reached = (
-            table.column("reached") if asked.word == "NEXT" else pa.chunked_array([pa.array(np.full(len(table), n, np.int64))])
-        )
+        reached = table.column("reached") if asked.keeps_runs else pa.chunked_array([pa.array(np.full(len(table), n, np.int64))])
         missing = {name: pa.nulls(len(table), table.column("lag1").type) for name in lags if name not in table.column_names}
         for name, column in missing.items():
             table = table.append_column(name, column)
@@ -183,9 +205,7 @@ def _told(asked: _Asked, tables: Sequence[pa.Table], stream: Events) -> pa.Table
         ordered = sorted(range(len(values)), key=lambda n: (values[n] is None, str(values[n])))
         groups = [(values[n], numbers == n) for n in ordered]
     rows = [row for value, members in groups for row in _steps(asked, furthest.filter(pa.array(members)), value, stream)]
-    names = [*([asked.breakdown] if asked.breakdown is not None else []), *_COLUMNS]
-    kinds = [*([_column(furthest, "breakdown").type] if asked.breakdown is not None else []), *_COLUMNS.values()]
-    return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in zip(names, kinds, strict=True)})
+    return funnel_table(asked, rows, _column(furthest, "breakdown").type if asked.breakdown is not None else None)
 
 
 _COLUMNS = {
@@ -198,20 +218,35 @@ _COLUMNS = {
 }
 
 
-def _steps(asked: _Asked, furthest: pa.Table, value: Any, stream: Events) -> list[dict[str, Any]]:
+def _steps(asked: FunnelQueries, furthest: pa.Table, value: Any, stream: Events) -> list[dict[str, Any]]:
     """A row for every step, over the furthest run of each key."""
     reached = furthest.column(_REACHED).to_numpy()
+    counts, medians = [], []
+    for n in range(1, len(asked.steps) + 1):
+        there = reached >= n
+        seconds = _seconds(furthest.column(f"lag{n}").filter(pa.array(there)), stream)
+        counts.append(int(there.sum()))
+        medians.append(float(np.median(seconds)) if len(seconds) else None)
+    return step_rows(asked, counts, medians, value)
+
+
+def step_rows(asked: FunnelQueries, counts: Sequence[int], medians: Sequence[float | None], value: Any) -> list[dict[str, Any]]:
+    """The rows of one funnel, from how many keys reached each step and how long they took."""
     rows: list[dict[str, Any]] = []
-    counts = [int((reached >= n).sum()) for n in range(1, len(asked.steps) + 1)]
-    for n, (name, count) in enumerate(zip(asked.steps, counts, strict=True), 1):
-        seconds = _seconds(furthest.column(f"lag{n}").filter(pa.array(reached >= n)), stream)
+    for n, (name, count, median) in enumerate(zip(asked.steps, counts, medians, strict=True), 1):
         row: dict[str, Any] = {"step": n, "type": name, "reached": count}
         row["share"] = count / counts[0] if counts[0] else None
         before = counts[max(n - 2, 0)]
         row["of_previous"] = count / before if before else None
-        row["median_seconds"] = float(np.median(seconds)) if len(seconds) else None
+        row["median_seconds"] = median
         rows.append(row if asked.breakdown is None else {asked.breakdown: value, **row})
     return rows
+
+
+def funnel_table(asked: FunnelQueries, rows: Sequence[dict[str, Any]], kind: pa.DataType | None) -> pa.Table:
+    """Rows as the table of a funnel; `kind` is that of the breakdown's values."""
+    kinds = {**({asked.breakdown: kind} if asked.breakdown is not None else {}), **_COLUMNS}
+    return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
 
 
 def _seconds(lags: pa.ChunkedArray, stream: Events) -> _Numbers:

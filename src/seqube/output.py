@@ -5,9 +5,7 @@ What was asked for goes to stdout, everything about how it went to stderr. A fil
 
 from __future__ import annotations
 
-import datetime
 import json
-import math
 import os
 import sys
 from enum import StrEnum
@@ -17,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from seqube.engine.jsonable import plain
 from seqube.errors import PlanError
 
 if TYPE_CHECKING:
@@ -100,32 +99,6 @@ def flatten(table: pa.Table) -> pa.Table:
             texts = [None if value is None else json.dumps(plain(value)) for value in table.column(number).to_pylist()]
             table = table.set_column(number, field.name, pa.array(texts, pa.string()))
     return table
-
-
-def plain(value: Any, widest: float = math.inf) -> Any:
-    """A value as JSON can hold it: times and durations in ISO form, what is no number as null, anything unusual as text.
-
-    So are whole numbers as large as `widest`, for those who would round them.
-    """
-    match value:
-        case dict():
-            return {str(key): plain(inner, widest) for key, inner in value.items()}
-        case list() | tuple():
-            return [plain(inner, widest) for inner in value]
-        case float():
-            return value if math.isfinite(value) else None
-        case None | bool() | str():
-            return value
-        case int():
-            return value if abs(value) < widest else str(value)
-        case datetime.datetime() | datetime.date() | datetime.time():
-            return value.isoformat()
-        case datetime.timedelta():
-            from seqube.engine.display import iso_duration
-
-            return iso_duration(value)
-        case _:
-            return str(value)
 
 
 def note(message: str) -> None:

@@ -27,7 +27,7 @@ from seqube.plan.optimizer import ALONE, WorkloadPlan, optimize
 if TYPE_CHECKING:
     from seqube.engine.results import Result, Results
 
-Workload = Mapping[str, str | Query]
+QueriesByName = Mapping[str, str | Query]
 
 
 class Options(Named, total=False):
@@ -45,10 +45,10 @@ class Options(Named, total=False):
 @overload
 def run(query: str | Query, events: Any, **options: Unpack[Options]) -> Result: ...
 @overload
-def run(query: Workload, events: Any, **options: Unpack[Options]) -> Results: ...
+def run(query: QueriesByName, events: Any, **options: Unpack[Options]) -> Results: ...
 @checked
 def run(
-    query: str | Query | Workload,
+    query: str | Query | QueriesByName,
     events: Any,
     *,
     type: str | None = "type",
@@ -87,7 +87,7 @@ def run(
 
 @checked
 def explain(
-    query: str | Query | Workload,
+    query: str | Query | QueriesByName,
     events: Any = None,
     *,
     type: str | None = "type",
@@ -115,7 +115,7 @@ def explain(
 
 
 def plan(
-    query: str | Query | Workload,
+    query: str | Query | QueriesByName,
     events: Events | None,
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",

@@ -39,6 +39,7 @@ from seqube.events.rows import MISFITS
 from seqube.events.schema import TIME, TYPE, is_moment, is_text, value_type
 from seqube.events.times import read_times
 from seqube.language import Query
+from seqube.language.parameters import Params, refuse_unknown
 from seqube.language.tree import Window, columns_of
 from seqube.plan.optimizer import AUTO
 from seqube.plan.physical import ticks
@@ -123,7 +124,7 @@ class Stream:
       push decides; dictionaries may bring more columns later.
     - `keep`: how long events are kept for queries that are added later: "1 h". As long as the longest window of the queries that
       return matches, unless it is given; the last 10,000 events in any case.
-    - `strategy`: how to evaluate, as for `run`.
+    - `strategy`, `params`: how to evaluate, and values for the parameters of queries (`:limit`), as for `run`.
     - `limits`, `named`: what a query may use at each push, as for `run`.
 
     Any thread may call any method: one works, the others wait. `late` and `rejected` are about the last push, whoever made it.
@@ -150,6 +151,7 @@ class Stream:
         columns: Declared | None = None,
         keep: int | str | None = None,
         strategy: str = "auto",
+        params: Params | None = None,
         limits: Limits | None = None,
         **named: Unpack[Named],
     ) -> None:
@@ -160,7 +162,8 @@ class Stream:
         self._keep = None if keep is None else _length("keep", keep)
         self._intake = Intake(type, time, unit, read_columns(columns))
         by_name = {} if queries is None else queries if isinstance(queries, Mapping) else {QUERY: queries}
-        parsed = {_name(name): bind(query, None) for name, query in by_name.items()}
+        refuse_unknown(by_name.values(), params or {})
+        parsed = {_name(name): bind(query, None, params=params) for name, query in by_name.items()}
         self._rules = None if rules is None else read_rules(rules)
         asked = {FORECASTS: Asked(self._forecaster, self._halo)} if self._rules is not None else {}
         if asked.keys() & parsed.keys():
@@ -245,14 +248,15 @@ class Stream:
 
     @checked
     @_alone
-    def add(self, name: str, query: str | Query) -> Any:
+    def add(self, name: str, query: str | Query, params: Params | None = None) -> Any:
         """Add a query to the running stream; it sees the events that are still kept, and reports what is final from now on.
 
         It gives the time from which on its answers are whole, None if they are so already; `stats` knows it too.
 
         - `name`, `query`: another name, and a text or a parsed `Query`.
+        - `params`: values for its parameters.
         """
-        self._standing.add(_name(name), bind(query, None))
+        self._standing.add(_name(name), self._bound(query, params))
         return self._whole_from(name)
 
     @checked
@@ -266,15 +270,16 @@ class Stream:
 
     @checked
     @_alone
-    def replace(self, name: str, query: str | Query) -> Any:
+    def replace(self, name: str, query: str | Query, params: Params | None = None) -> Any:
         """Let another query answer under this name as soon as it is whole: from the time on that this gives; None if that is now.
 
         Until the watermark has come to that time the old one answers; what is final then was reported by it, and the rest comes
         from the new one.
 
         - `name`, `query`: the name, and the new text or parsed `Query`.
+        - `params`: values for its parameters.
         """
-        self._standing.replace(name, bind(query, None))
+        self._standing.replace(name, self._bound(query, params))
         return self._whole_from(name)
 
     # ------------------------------------------------------------ looking
@@ -487,6 +492,11 @@ class Stream:
         if tick is None or schema is None or not LOWEST < tick < HIGHEST:
             return None
         return write_times(np.array([tick]), value_type(schema.columns.field(schema.time_column).type))[0].as_py()
+
+    @staticmethod
+    def _bound(query: str | Query, params: Params | None) -> Query:
+        refuse_unknown([query], params or {})
+        return bind(query, None, params=params)
 
     def _whole_from(self, name: str) -> Any:
         reporting, newcomer = self._standing.at_work(name)

@@ -25,11 +25,12 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from seqube.engine.jsonable import plain
 from seqube.errors import DataError, SchemaError
 from seqube.events.batch import NO_TYPE
 from seqube.events.rows import NO_OBJECT
 from seqube.events.times import NO_TIME
-from seqube.output import note, plain
+from seqube.output import note
 from seqube.stream import Stream
 
 AT_ONCE = 1 << 20  # bytes that are read at once

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from bench.workloads.streams import CASES, stepped
+from bench.workloads.streams import CASES, nested, stepped
+
+from seqube.plan.strategies import LOOPS
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -12,3 +14,10 @@ def test_steps_find_what_a_whole_run_finds(name: str) -> None:
     assert measured.right
     assert measured.answer > 0
     assert measured.repetitions == 3
+
+
+@pytest.mark.parametrize("strategy", LOOPS)
+def test_views_find_what_a_whole_run_finds(strategy: str) -> None:
+    measured = nested(strategy, window=2_000, n_steps=3)
+    assert measured.right
+    assert measured.answer > 0

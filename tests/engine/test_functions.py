@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import seqube as sq
-from function_rows import ROWS, numbered, of, plain, table
+from function_rows import ROWS, naive, numbered, of, plain, table
 from seqube.engine.functions import COMPUTED
 from seqube.language.functions import VALUE_FUNCTIONS
 
@@ -38,6 +39,24 @@ def test_the_page_has_every_function() -> None:
 def test_an_expression_that_cannot_be_read_is_an_error() -> None:
     with pytest.raises(sq.QueryError, match=r"RLIKE cannot be computed: .*missing \)"):
         sq.run("A a WHERE a.s RLIKE '(' WITHIN 9", EVENTS)
+
+
+@pytest.mark.parametrize(
+    ("zone", "condition", "n"),
+    [
+        (None, "a.ts >= '2026-03-29 00:00'", 1),
+        ("Europe/Berlin", "a.ts >= '2026-03-29 00:00'", 2),
+        ("Europe/Berlin", "a.ts >= '2026-03-29T00:00Z'", 1),
+        ("Europe/Berlin", "a.ts IN ('2026-03-29')", 1),
+        ("Europe/Berlin", "COALESCE(a.ts, '2026-03-29') < '2026-03-29 00:00:01'", 1),
+        ("Europe/Berlin", "a.ts = CAST('2026-03-29 00:00' AS TIMESTAMP)", 1),
+        ("+05:30", "a.ts >= '2026-03-29 04:30:00'", 2),
+    ],
+)
+def test_a_time_without_a_zone_is_in_that_of_the_time_column(zone: str | None, condition: str, n: int) -> None:
+    moments = [naive("2026-03-28 23:00"), naive("2026-03-29 00:30")]  # in UTC
+    times = pa.array(moments, pa.timestamp("us", "UTC")).cast(pa.timestamp("us", zone))
+    assert len(sq.run(f"A a WHERE {condition} WITHIN 1 s", pa.table({"type": ["A", "A"], "ts": times}))) == n
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)

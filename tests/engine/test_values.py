@@ -373,3 +373,9 @@ def test_a_column_of_nulls_in_results() -> None:
     query = "SEQ(A a, B b) WITHIN 10 AGG SUM(a.v) AS s, MIN(a.v) AS m, COUNT(*) AS n GROUP BY b.v EMIT TOTAL"
     assert run(query, table) == [{"b_v": None, "s": None, "m": None, "n": 1}]
     assert run("SEQ(A a, B b) WITHIN 10 PARTITION BY v", table) == []
+
+
+def test_values_of_lists_are_those_of_their_columns() -> None:
+    table = pa.table({"type": ["D", "D"], "ts": [1, 2], "u": pa.array([2**64 - 1, 5], pa.uint64())})
+    rows = sq.run("SEQ(D{2} d) WITHIN 3 RETURN FIRST(d.u) AS first, MIN(d.u) AS least, MAX(d.u) AS most, d.u AS all", table).table
+    assert rows.to_pylist() == [{"first": 2**64 - 1, "least": 5, "most": 2**64 - 1, "all": [2**64 - 1, 5]}]

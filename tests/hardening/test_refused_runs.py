@@ -6,10 +6,9 @@ import pyarrow as pa
 import pytest
 
 import seqube as sq
-from seqube.events.schema import Schema
 from seqube.language import parse
 from seqube.plan.optimizer import plan_query
-from seqube.spark.rows import ship_query
+from seqube.spark.rows import refuse_in_streams
 
 EVENTS = sq.Events(pa.table({"type": ["A", "B", "B"], "ts": [1, 2, 3], "x": [1, 2, 3]}))
 REFUSED = {
@@ -23,13 +22,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("query", "what"), REFUSED.items())
-def test_spark_refuses(query: str, what: str) -> None:
-    with pytest.raises(sq.PlanError, match=f"{what} cannot be run on Spark yet"):
-        ship_query(plan_query(parse(query)), _schema())
-
-
-def _schema() -> Schema:
-    return Schema(EVENTS.table.schema, "type", "ts", "ms")
+def test_streams_on_spark_refuse(query: str, what: str) -> None:
+    with pytest.raises(sq.PlanError, match=f"{what} cannot be run in a stream on Spark yet"):
+        refuse_in_streams(plan_query(parse(query)))
 
 
 @pytest.mark.parametrize(

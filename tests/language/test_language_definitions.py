@@ -62,6 +62,22 @@ def test_any_as_the_only_part() -> None:
     assert {row["a"]["type"] for row in sq.run("ANY a WITHIN 1", TRADES).table.to_pylist()} == {"Trade", "Quote"}
 
 
+def test_return_everything_flat() -> None:
+    query = "SEQ(Quote q, Trade t) WITHIN 2 RETURN *"
+    assert sq.run(query, TRADES).table.to_pylist() == [
+        {
+            "start": 2, "end": 3, "q_type": "Quote", "q_ts": 2, "q_price": 20, "q_shares": 1,
+            "t_type": "Trade", "t_ts": 3, "t_price": 30, "t_shares": 2,
+        }
+    ]  # fmt: skip
+    assert str(sq.parse(query)).split("\n")[-1] == "RETURN *"
+    assert sq.parse(str(sq.parse(query))) == sq.parse(query)
+    with pytest.raises(sq.QueryError, match="RETURN and AGG do not go together"):
+        sq.parse("A WITHIN 5 AGG COUNT(*) RETURN *")
+    with pytest.raises(sq.QueryError, match="RETURN is given twice"):
+        sq.parse("A WITHIN 5 RETURN A.x RETURN *")
+
+
 def test_the_text_keeps_definitions() -> None:
     query = sq.parse(f"seq(Big, not Huge) {DEFINE} within 10")
     assert str(query) == (

@@ -57,6 +57,7 @@ FAMILIES = {
     "negation": Family("hospital"),
     "nested": Family("hospital", (*AUTO, *NESTED)),
     "alternatives": Family("hospital", (*AUTO, "balanced")),
+    "runs": Family("hospital"),
     "concepts": Family("transit"),
     "aggregates": Family("stock", (*AUTO, *AGGREGATING)),
     "unmeasured": Family(),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from predict.oracle import predictions
 from predict.streams import Stream, graph, rule_sets, streams
-from seqube.engine.snapshots import VERSION, seal, unseal
+from seqube.engine.snapshots import seal, unseal
 from seqube.errors import DataError, PlanError, QueryError, SchemaError
 from seqube.events import Events, Hierarchy
 from seqube.predict import Rule, Rules, forecast, forecasts
@@ -201,8 +201,8 @@ def test_a_state_of_other_rules_or_another_version_is_refused() -> None:
     with pytest.raises(DataError, match="state of other rules"):
         Forecaster(Rules([one, keyed]), events.schema).restore(data)
     about, *rest = unseal(data)
-    newer = about.set_column(0, "version", pa.array([VERSION + 1]))
-    with pytest.raises(DataError, match=f"version {VERSION + 1}"):
+    newer = about.set_column(0, "version", pa.array([forecasts.FORECAST_LAYOUT + 1]))
+    with pytest.raises(DataError, match=f"version {forecasts.FORECAST_LAYOUT + 1}"):
         forecaster.restore(seal(newer, *rest))
 
 

@@ -175,8 +175,28 @@ def test_negated_subqueries_in_stages(pattern: str, window: str, data: st.DataOb
         "SEQ(A a, !SEQ(B b, C c, b.x < c.x), D d)",  # more than keys between its parts
         "SEQ(A a, !SEQ(B b, C c, b.id = c.id), D d)",  # a key of its own
         "SEQ(A a, !AND(B b, B c), D d)",  # one event could be two parts
+        "SEQ(A a, !AND(B b, ANY c), D d)",
         "SEQ(A a, D d, !SEQ(B b, C c))",  # the earliest end is asked, not the latest start
     ],
 )
 def test_other_negated_subqueries_are_replayed(pattern: str) -> None:
     assert why_replayed(plan_matches(parse(f"{pattern} WITHIN 9"))) is not None
+
+
+def test_what_is_held_follows_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that never come back are forgotten with their events, and nothing else grows."""
+    monkeypatch.setattr(matching, "SLACK", 100)
+    n, size = 20_000, 100
+    random = np.random.default_rng(3)
+    events = Events(pa.table({"type": random.choice(list("ABC"), n), "ts": np.arange(n), "id": np.arange(n) // 3}))
+    operator = Matcher(plan_matches(parse("SEQ(A a, B b, !C c, [id]) WITHIN 1000")))
+    state, held, n_found = operator.start(), [], 0
+    for start in range(0, n, size):
+        state, found = operator.step(state, events.slice(start, start + size))
+        n_found += len(found)
+        if start > 3_000:
+            held.append(state.n_bytes)
+            assert state.n_kept <= 1_001
+    assert n_found > 0
+    assert max(held) < 2 * np.median(held)
+    assert np.mean(held[-40:]) < 1.2 * np.mean(held[:40])

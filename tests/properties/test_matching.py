@@ -15,7 +15,7 @@ import oracle
 import seqube as sq
 from aggregate_queries import assert_same_rows, with_aggregates
 from answers import assert_equal_matches, run, show, shown
-from oracle_values import MOMENTS
+from oracle_values import moments_in
 from seqube.language import parse
 from strategies import Clock, clocks, concepts, hierarchies, plain, queries, streams
 
@@ -64,7 +64,7 @@ def test_returned_values(text: str, events: list[oracle.Event]) -> None:
 
 
 def assert_equal_values(text: str, events: Sequence[oracle.Event], clock: Clock | None) -> None:
-    expected = oracle.results(parse(text), events, unit=MOMENTS if clock else "ms")
+    expected = oracle.results(parse(text), events, unit=moments_in(clock.zone) if clock else "ms")
     kinds = [{type(row[name]) for row in expected} for name in (expected[0] if expected else ())]
     if any({int, float} <= of_column for of_column in kinds):
         with pytest.raises(sq.DataError, match="is a column of whole numbers"):
@@ -104,7 +104,7 @@ def test_aggregates_of_moments(data: st.DataObject, clock: Clock, events: list[o
     events = clock.moved(events)
     show(f"{text}  -- {clock}", events)
     found = sq.run(text, clock.table(events)).table.to_pylist()
-    assert_same_rows(found, oracle.aggregates(parse(text), events, unit=MOMENTS))
+    assert_same_rows(found, oracle.aggregates(parse(text), events, unit=moments_in(clock.zone)))
 
 
 @given(text=queries(), returning=queries(returns=True))

@@ -10,6 +10,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import seqube as sq
+from answers import rows_of as bound
 from predict.streams import Stream
 from strategies import queries
 
@@ -46,7 +47,7 @@ def keyed(rule: sq.Rule, columns: tuple[str, ...]) -> sq.Rule:
 def bound_rows(rows: list[dict[str, Any]]) -> list[tuple[tuple[str, Any], ...]]:
     """Which rows of input each match binds, sorted: results come in any order."""
     names = [name for name in (rows[0] if rows else {}) if name not in ("start", "end", "match_id")]
-    return sorted((tuple((name, row[name] and row[name]["row"]) for name in names) for row in rows), key=repr)
+    return sorted((tuple((name, bound(row[name])) for name in names) for row in rows), key=repr)
 
 
 @st.composite

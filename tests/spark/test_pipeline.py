@@ -17,6 +17,7 @@ from pipelines import FREE, PAIRS, WAITS, add_file, expected, results, write_pip
 from tables import plain
 
 import seqube as sq
+from seqube.spark.streaming.changes import WorkloadChange
 from seqube.spark.streaming.checkpoint import count_generations
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.pipeline import Counts, run_once, run_stream
@@ -224,3 +225,44 @@ def test_sources_that_are_not_what_was_declared(spark: SparkSession, tmp_path: P
         run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS})))
     (tmp_path / "in" / "2.parquet").unlink()  # repaired: it goes on
     assert run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}))).read is not None
+
+
+def test_a_file_that_changes_while_the_stream_runs(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
+    """Queries come, go and are replaced between two micro-batches; a wrong file changes nothing and says why."""
+    n = day.num_rows // 3
+    first, second, third = day.slice(0, n), day.slice(n, n), day.slice(2 * n)
+    add_file(tmp_path, "1", first)
+    more = {"trigger": "100 milliseconds"}
+    file = write_pipeline(tmp_path, {"pairs": PAIRS, "free": FREE, "gone": PAIRS}, **more)
+    other = FREE.replace("2 min", "1 min")
+    told: list[str] = []
+    read, is_over = 0, False
+
+    def report(number: int, counts: Counts) -> None:
+        nonlocal read, is_over
+        is_over = read == day.num_rows  # the micro-batch before was the last with rows, and this one has the watermark behind all
+        read += counts.read or 0
+        if read == n and not told:
+            write_pipeline(tmp_path, {"pairs": PAIRS, "free": other, "new": PAIRS}, **more)
+        elif read == 2 * n and len(told) == 1:
+            write_pipeline(tmp_path, {"pairs": "SEQ(A a, B b, a.x = c.x) WITHIN 5 s"}, **more)
+
+    def tell(change: WorkloadChange) -> None:
+        told.append(str(change))
+        if len(told) == 1:
+            add_file(tmp_path, "2", second)
+        elif len(told) == 2:
+            write_pipeline(tmp_path, {"pairs": PAIRS}, sinks={"matches": "elsewhere"}, **more)
+        else:
+            add_file(tmp_path, "3", third)
+
+    counts = run_stream(read_declaration(file), report, lambda: is_over, tell)
+    assert told[0] == "added: new; replaced: free; removed: gone"
+    assert told[1].startswith("refused: in ")
+    assert "there is no variable 'c'" in told[1]
+    assert told[2] == "refused: sinks cannot change while the stream runs; start it again"
+    assert counts.read == day.num_rows
+    assert results(tmp_path, "pairs") == expected(day, PAIRS)
+    assert results(tmp_path, "new") == expected(pa.concat_tables([second, third]), PAIRS)
+    metrics = [json.loads(path.read_text()) for path in sorted((tmp_path / "out" / "metrics").glob("*.json"))]
+    assert " | ".join(row["changes"] for row in metrics if row.get("changes")) == " | ".join(told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from seqube.plan.physical import MatchPlan, ticks
 from seqube.plan.planner import plan_matches
 from seqube.spark.batch import Numbering, match, match_task, number_rows, pack
 from seqube.spark.ingest import IDENTITY, INPUT_ORDER
-from seqube.spark.routing import Layout, lay_out
+from seqube.spark.routing import Layout, SparkTask, lay_out
 from seqube.spark.rows import ShippedQuery, ship_query
 from seqube.spark.transport.blobs import read_blobs, write_blob
 from seqube.spark.transport.columns import Columns, number_equals
@@ -74,6 +75,42 @@ def test_slices_with_negation_at_every_edge(text: str, events: list[oracle.Event
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 
 
+RUNS = ("SEQ", "AND", "OR", "NEXT", "NEXT", "STRICT")
+
+
+@given(
+    text=queries(durations=False, counted=False, repeats=True, depth=2, words=RUNS),
+    events=streams(max_size=10, max_time=15),
+    cuts=st.lists(st.integers(-1, 16), max_size=6),
+)
+def test_slices_of_runs(text: str, events: list[oracle.Event], cuts: list[int]) -> None:
+    plan, table = plan_matches(parse(text)), as_table(events)
+    layout = cut_anywhere(plan, cuts, [len(events)], [0], 1)
+    found = spread(table, plan, np.zeros(len(events)), layout, {INPUT_ORDER: np.arange(len(events))})
+    assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
+
+
+@given(
+    text=queries(durations=False, counted=False, repeats=True, depth=2, words=RUNS),
+    events=streams(max_size=9, max_time=15),
+    shuffled=st.randoms(use_true_random=False),
+)
+def test_ids_and_ties_of_runs_follow_from_what_the_rows_hold(text: str, events: list[oracle.Event], shuffled: Random) -> None:
+    plan, table = plan_matches(parse(text)), as_table(events)
+    columns = Columns(Events(table).schema, (IDENTITY,), by_contents=True)
+    hashes = np.array([hash((event.type, event.ts, repr(event.attributes))) % 2**40 for event in events], np.int64)
+    wanted = ship_query(plan, columns.schema, with_ids=True)
+    answers = []
+    for _ in range(2):
+        order = list(range(len(events)))
+        shuffled.shuffle(order)
+        rows = table.append_column(IDENTITY, pa.array(hashes)).take(pa.array(order, pa.int64()))
+        found = list(match_task(columns.events(columns.select(rows)), SparkTask(0, 0), wanted))
+        answers.append(sorted((row["match_id"], repr(row)) for row in pa.Table.from_batches(found, wanted.schema).to_pylist()))
+    assert answers[0] == answers[1]
+    assert len({number for number, _ in answers[0]}) == len(answers[0])
+
+
 @given(text=keyed_queries(), events=streams(), cuts=bounds, recast=recasts(), data=st.data())
 def test_buckets_by_key_some_of_them_cut(
     text: str, events: list[oracle.Event], cuts: list[int], recast: Recast, data: st.DataObject
@@ -112,6 +149,16 @@ def numbered(table: pa.Table, plan: MatchPlan, ends: list[int], wanted: ShippedQ
         blobs.setdefault(batch.column(0)[0].as_py(), []).append(batch.column(1)[0].as_py())
     for number, own in blobs.items():
         yield from match_task(Events(read_blobs(own)), tasks[number], wanted)
+
+
+@given(text=queries(durations=False, counted=True, repeats=True, depth=2, words=RUNS), events=streams(max_size=10), cuts=bounds)
+def test_numbered_slices_of_runs(text: str, events: list[oracle.Event], cuts: list[int]) -> None:
+    plan, table = plan_matches(parse(text)), as_table(events)
+    if plan.partition_by:
+        return
+    wanted = ship_query(plan, Events(table).schema)
+    found = pa.Table.from_batches(list(numbered(table, plan, cuts, wanted)), wanted.schema)
+    assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 
 
 @given(text=queries(durations=False, counted=True), events=streams(), cuts=bounds, recast=recasts())

@@ -49,6 +49,9 @@ def test_values_for_parameters(spark: SparkSession, tools: pa.Table) -> None:
         spark.sql(f"SELECT * FROM seqube(TABLE(tools), '{query}')")
     frame = spark.table("tools")
     assert rows_of(sqs.run(query, frame, params={"most": 3, "name": "Recycle"}).toArrow()) == rows_of(found)
+    everything = "SEQ(Recycle r, Wash w, [id]) WITHIN 5 min RETURN *"
+    assert rows_of(sqs.run(everything, frame).toArrow()) == rows_of(sq.run(everything, tools).table)
+    assert sqs.run(everything, frame, ids=True).columns == ["match_id", *sq.run(everything, tools).table.column_names]
     with pytest.raises(sq.QueryError, match="no parameter :least"):
         sqs.run(query, frame, params={"most": 3, "name": "Recycle", "least": 0})
 

@@ -392,6 +392,35 @@ def test_a_query_that_shares_can_be_removed_and_replaced() -> None:
     assert stream.close()["C"].to_pylist() == [{"ts": 201, "count": 0}]
 
 
+def test_matches_are_shared_where_it_is_asked_for_and_stay_right() -> None:
+    queries = {"ab": "SEQ(A a, B b) WITHIN 5", "abc": "SEQ(A a, B b, C c) WITHIN 5"}
+    table = pa.table({"type": ["A", "B", "C", "D", "B"] * 40, "ts": range(200)})
+    stream = sq.Stream(queries, strategy="bottom-up")
+    pieces = []
+    for start in range(0, 200, 50):
+        pieces.append(stream.push(table.slice(start, 50)))
+        stream = sq.Stream.load(stream.save())
+    assert stream.stats.queries["ab"].shared_with == ("abc",)
+    pieces.append(stream.close())
+    for name, result in sq.run(queries, table).items():
+        found = pa.concat_tables([tables[name] for tables in pieces if name in tables])
+        assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, result.table.to_pylist()))
+
+
+def test_parameters_have_values() -> None:
+    above = "SEQ(A a, B b, b.id > :limit) WITHIN 10 RETURN b.id AS id"
+    stream = sq.Stream({"p": above}, params={"limit": 3})
+    stream.add("q", above, params={"limit": 5})
+    with pytest.raises(sq.QueryError, match="no parameter :limt"):
+        stream.add("r", above, params={"limt": 5})
+    with pytest.raises(sq.QueryError, match="limit"):
+        sq.Stream(above).push(row("A", 1))
+    stream.push([row("A", 1), row("B", 2, id=4), row("B", 3, id=6)])
+    stream = sq.Stream.load(stream.save())
+    rest = stream.close()
+    assert (rest["p"].num_rows, rest["q"].num_rows) == (1, 1)
+
+
 def test_a_strategy_that_does_not_apply_is_refused() -> None:
     with pytest.raises(sq.PlanError, match="strategy 'per-start' does not apply"):
         sq.Stream(PAIRS, strategy="per-start").push(row("A", 1))

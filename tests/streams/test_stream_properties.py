@@ -24,7 +24,7 @@ from steps import rows
 from strategies import SCHEMA, cuts, plain, queries, streams, table
 
 DECLARED = {name: SCHEMA.field(name).type for name in ("w", "u", "c", "k", "d")}  # what no dictionary shows by itself
-few = settings(max_examples=settings.default.max_examples // 3)  # each case is many pushes
+few = settings(max_examples=settings.default.max_examples // 4)  # each case is many pushes
 AT_THE_END = 1e9  # when totals are final: after all times, but it comes
 any_query = queries(depth=2) | aggregate_queries(depth=2)
 timed_query = queries(depth=2, counted=False) | aggregate_queries(depth=2, counted=False)

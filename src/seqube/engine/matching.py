@@ -327,18 +327,20 @@ class Matcher(Operator[State, pa.Table]):
         views, kept = self._viewed(state), state.kept
         if views is None or kept is None or state.known is None:
             return None
-        for number, (every, all_clocks, _) in enumerate(step.new):
-            rows = every.rows_of(state.known.needs.types)
-            events, clocks = every.take(rows), all_clocks[rows]
+        if step.new:  # as one, because what has one time may lie in several pieces
+            events = Events.concat([events for events, _, _ in step.new])
+            rows = events.rows_of(state.known.needs.types)
+            events, clocks = events.take(rows), np.concatenate([clocks for _, clocks, _ in step.new])[rows]
             try:
                 new = views.read(events)
             except Unsteady:
-                state.goes_on, state.views, step.n_kept = False, None, number
+                state.goes_on, state.views = False, None
                 return None
             kept.append(events, clocks)
             views.append(new, clocks)
+        writer = state.known.writer
         found = views.matches(self._due_clock(state, step), budget)
-        return [_counted(self._write_nested(kept, views, rows), budget) for rows in found]
+        return [_counted(self._write_nested(kept, views, rows, writer), budget) for rows in found]
 
     def _due_clock(self, state: State, step: _Step) -> int:
         """Matches that begin up to this clock wait no longer; without partitions."""
@@ -370,12 +372,12 @@ class Matcher(Operator[State, pa.Table]):
             piece = piece.select(evaluator.true(asked, piece.rows, len(piece)))
         return writer.over(events, evaluator).write(piece)
 
-    def _write_nested(self, kept: Kept, views: LiveViews, rows: Ints) -> pa.Table:
+    def _write_nested(self, kept: Kept, views: LiveViews, rows: Ints, writer: MatchWriter) -> pa.Table:
         """The same from first and last row, and one for each variable, which may be not bound."""
         events, places = _placed(kept, rows)
         evaluator = Evaluator(events)
         piece = Instances(dict(zip(self._plan.variables, places[MEMBERS:], strict=True)), places[FIRST], places[LAST])
-        return MatchWriter(self._plan, events, evaluator).write(passing(views.tables.rest, piece, evaluator))
+        return writer.over(events, evaluator).write(passing(views.tables.rest, piece, evaluator))
 
     # ------------------------------------------------------------ replaying
 

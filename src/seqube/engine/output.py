@@ -16,16 +16,18 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from seqube.engine.bindings import UNBOUND, Column, Lists, last_rows, nothing
+from seqube.engine.display import flat
 from seqube.engine.instances import Instances
 from seqube.engine.numbers import whole_if_all
 from seqube.engine.predicates import Evaluator, Ints, gather, take
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
 from seqube.events.schema import ANY, value_type
-from seqube.language.tree import Attribute, Output, attributes
+from seqube.language.tree import Attribute, OfList, Output, attributes
 from seqube.plan.physical import MatchPlan, list_variables, scans
 
 START, END, REACHED = "start", "end", "reached"
+PICKED = ("FIRST", "LAST", "MIN", "MAX")  # functions of lists that give one of its values
 FEW_MATCHES = 1 << 10
 
 
@@ -67,7 +69,7 @@ class MatchWriter:
         if self._plan.keeps_partial:
             columns[REACHED] = pa.array(piece.reached if piece.reached is not None else piece.last_rows)
             columns.setdefault(END, gather(time, piece.last_rows))
-        return pa.table(columns)
+        return flat(pa.table(columns)) if self._plan.is_flat else pa.table(columns)
 
     def _together(self, piece: Instances) -> dict[str, pa.StructArray] | None:
         """The events of all variables, gathered at once, because few rows cost less than a call; None with lists or nulls."""
@@ -89,12 +91,15 @@ class MatchWriter:
         kind = self._kinds[item]
         if column.type == kind:
             return column
-        if pat.is_integer(kind) and not pat.is_integer(column.type):
-            raise DataError(
-                f"{item.name} is a column of whole numbers, and one of them is not whole or leaves 64 bits\n"
-                "  hint: return it as a decimal number: multiply by 1.0 first"
-            )
-        return column.cast(kind)
+        try:
+            if pat.is_integer(column.type) or not pat.is_integer(kind):
+                return column.cast(kind)
+        except pa.ArrowInvalid:
+            pass
+        raise DataError(
+            f"{item.name} is a column of whole numbers, and one of them is not whole or leaves 64 bits\n"
+            "  hint: return it as a decimal number: multiply by 1.0 first"
+        )
 
     @cached_property
     def _kinds(self) -> dict[Output, pa.DataType]:
@@ -102,8 +107,9 @@ class MatchWriter:
         none = nothing(self._plan.pattern.binds, list_variables(self._plan.pattern))
         evaluator = Evaluator(self._events.slice(0, 0))
         kinds = {item: evaluator.array(item.value, none, 0).type for item in self._plan.returns}
-        for item in self._plan.returns:
-            if isinstance(item.value, Attribute) and pat.is_uint64(kind := value_type(self._events.column(item.value.name).type)):
+        for item in self._plan.returns:  # what is a value of a column as it is has its type, unsigned ones too
+            value = item.value.argument if isinstance(item.value, OfList) and item.value.function in PICKED else item.value
+            if isinstance(value, Attribute) and pat.is_uint64(kind := value_type(self._events.column(value.name).type)):
                 kinds[item] = pa.list_(kind) if pat.is_list(kinds[item]) else kind
         return kinds
 

@@ -155,7 +155,8 @@ class Evaluator:
 
     def _found(self, operand: Any, values: list[Any]) -> Any:
         if pat.is_timestamp(operand.type):
-            operand, values = operand.cast(_UTC), [_moment(value) for value in values]
+            zone = self._zone_of([operand])
+            operand, values = operand.cast(_UTC), [read_moment(value, zone) for value in values]
         if pat.is_null(operand.type):
             operand = operand.cast(pa.string())
             values = []
@@ -273,6 +274,11 @@ class Evaluator:
         kind = self._events.column(TIME).type
         return kind.tz if pat.is_timestamp(kind) else None
 
+    def _zone_of(self, columns: Sequence[Any]) -> str | None:
+        """The zone of a text next to moments that says none: that of the time column, if they have one at all."""
+        zones = [column.type.tz for column in columns if pat.is_timestamp(column.type) and column.type.tz is not None]
+        return self._zone or zones[0] if zones else None
+
     def alike(self, columns: Sequence[Any], join: Callable[[Sequence[Any]], list[Any]] = numbers.aligned) -> list[Any]:
         """Columns and constants in one Arrow type, in which they compare (or, if `join` makes one, of which one is chosen).
 
@@ -280,7 +286,8 @@ class Evaluator:
         """
         kinds = [column.type for column in columns]
         if any(pat.is_timestamp(kind) for kind in kinds):
-            columns = [_as_moment(column) if pat.is_string(column.type) else column for column in columns]
+            zone = self._zone_of(columns)
+            columns = [_as_moment(column, zone) if pat.is_string(column.type) else column for column in columns]
         elif any(numbers.is_number(kind) for kind in kinds):
             columns = [self._ticks(column) if pat.is_duration(column.type) else column for column in columns]
         return one_type(columns, join)
@@ -341,19 +348,25 @@ def _microseconds(value: Any) -> Any:
     return value.cast(pa.int64()) if pat.is_duration(value.type) else value
 
 
-def _as_moment(text: Any) -> Any:
+def _as_moment(text: Any, zone: str | None) -> Any:
     if isinstance(text, pa.Scalar):
-        return pa.scalar(_moment(text.as_py()), _UTC)
-    return text.cast(_UTC)
+        return pa.scalar(read_moment(text.as_py(), zone), _UTC)
+    return functions.moments(text, zone).cast(_UTC)
 
 
-def _moment(text: str | None) -> int | None:
-    """An ISO 8601 text in microseconds since 1970. A zone may carry it beyond the years that Python has."""
+def read_moment(text: str | None, zone: str | None) -> int | None:
+    """An ISO 8601 text in microseconds since 1970; one that names no zone is in this one, or in UTC.
+
+    A zone may carry it beyond the years that Python has.
+    """
     if text is None:
         return None
     moment = datetime.fromisoformat(text)
-    offset = moment.utcoffset() or timedelta(0)
-    return (moment.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND - offset // _MICROSECOND
+    local = (moment.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+    if moment.tzinfo is not None or zone is None:
+        return local - (moment.utcoffset() or timedelta(0)) // _MICROSECOND
+    there = pc.assume_timezone(pa.scalar(local, _UTC), zone, ambiguous="earliest", nonexistent="latest")
+    return int(there.cast(pa.int64()).as_py())
 
 
 def _first_of(values: list[Any]) -> Any:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from threading import RLock
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -53,6 +53,7 @@ class Result:
     def __init__(self, find: Finder, rejected: Rejected, limits: Limits = NO_LIMITS, notes: tuple[str, ...] = ()) -> None:
         self.rejected = rejected
         self.notes = notes
+        self.native = "pyarrow"
         self.truncated: str | None = None
         self._find = find
         self._limits = limits
@@ -145,6 +146,16 @@ class Result:
         frame = pl.from_arrow(flat_table(self.table) if flat else self.table)
         assert isinstance(frame, pl.DataFrame)
         return frame
+
+    def to_native(self, *, flat: bool = True) -> Any:
+        """All rows as the kind of table that the events came in: a pandas or polars DataFrame, else a `pyarrow.Table`."""
+        match self.native:
+            case "pandas":
+                return self.to_pandas(flat=flat)
+            case "polars":
+                return self.to_polars(flat=flat)
+            case _:
+                return flat_table(self.table) if flat else self.table
 
     def __repr__(self) -> str:
         table, n_rows = self._shown()

@@ -65,19 +65,23 @@ def find_runs(node: MatchRun, batch: Batch, evaluator: Evaluator, scan: Callable
 
 def _plain_next(node: MatchRun, batch: Batch, evaluator: Evaluator, found: list[Ints], partial: bool) -> Runs:
     """For every start the first event of the next part after it, and so on: all starts at once."""
-    codes = _codes(node, batch, evaluator, found)
+    codes, n_codes = _codes(node, batch, evaluator, found)
     closed = plus(batch.clocks[found[0]], batch.window)
     rows = [found[0], *(np.full(len(found[0]), UNBOUND, np.int64) for _ in found[1:])]
     going = np.arange(len(found[0]))  # the starts that have come this far
+    places = going  # where the last event of each stands among those of its part
     reached = np.ones(len(found[0]), np.int64)
     for n in range(1, len(found)):
-        here = rows[n - 1][going]
+        if not len(found[n]):
+            going = going[:0]
+            break
         if codes is None:
-            following = next_after(batch.times, here, found[n])
+            following = next_after(batch.times, rows[n - 1][going], found[n])
         else:
-            following = _next_of_code(batch.times, here, codes[0][going], found[n], codes[n])
+            places = next_of_code(batch.times, found[n - 1], codes[n - 1], found[n], codes[n], n_codes)[places]
+            following = np.where(places >= 0, found[n][places], -1)
         kept = (following >= 0) & (batch.clocks[following] < closed[going])
-        going = going[kept]
+        going, places = going[kept], places[kept] if codes is not None else places
         rows[n][going] = following[kept]
         reached[going] = n + 1
     if partial:
@@ -89,14 +93,6 @@ def _plain_next(node: MatchRun, batch: Batch, evaluator: Evaluator, found: list[
     by_end = np.argsort(rows[-1], kind="stable") if codes is not None else None
     instances = Instances(dict(zip(node.binds, rows, strict=True)), rows[0], rows[-1])
     return Runs(instances if by_end is None else instances.select(by_end), np.ones(len(going), np.bool_), reached[going])
-
-
-def _next_of_code(times: Ints, starts: Ints, code: Ints, others: Ints, other_codes: Ints) -> Ints:
-    """For every start the first of the others that is after it and has its code; -1 where there is none."""
-    size = len(times) + 1
-    keys = np.append(np.sort(other_codes * size + others), np.iinfo(np.int64).max)
-    following = keys[np.searchsorted(keys, code * size + np.searchsorted(times, times[starts], "right"))]
-    return np.where(following // size == code, following % size, -1)
 
 
 @kernel
@@ -113,6 +109,26 @@ def next_after(times: Ints, starts: Ints, others: Ints) -> Ints:
         while j < len(others) and times[others[j]] <= time:
             j += 1
         out[k] = others[j] if j < len(others) else -1
+    return out
+
+
+@kernel
+def next_of_code(times: Ints, starts: Ints, codes: Ints, others: Ints, other_codes: Ints, n_codes: int) -> Ints:
+    """For every start the place, among the others, of the first that is after it and has its code; -1 where there is none.
+
+    From the end back, the newest place of every code is the next one of what comes before it. Code -1 is equal to none.
+    """
+    newest = np.full(n_codes, -1, np.int64)
+    out = np.full(len(starts), -1, np.int64)
+    j = len(others) - 1
+    for k in range(len(starts) - 1, -1, -1):
+        time = times[starts[k]]
+        while j >= 0 and times[others[j]] > time:
+            if other_codes[j] >= 0:
+                newest[other_codes[j]] = j
+            j -= 1
+        if codes[k] >= 0:
+            out[k] = newest[codes[k]]
     return out
 
 
@@ -150,16 +166,15 @@ def _in_order(batch: Batch) -> tuple[Ints, Ints]:
     return order, place
 
 
-def _codes(node: MatchRun, batch: Batch, evaluator: Evaluator, found: list[Ints]) -> list[Ints] | None:
-    """Codes that are equal for events of one partition and key; a null key is equal to no other. None where there is neither."""
+def _codes(node: MatchRun, batch: Batch, evaluator: Evaluator, found: list[Ints]) -> tuple[list[Ints] | None, int]:
+    """Codes that are equal for events of one partition and key (-1: a key is null), and how many; None where there is neither."""
     if batch.partitions is None and not node.key:
-        return None
+        return None, 0
     tables = []
     for rows in found:
         columns = [] if batch.partitions is None else [pa.array(batch.partitions[rows])]
         tables.append(columns + [_values(evaluator, key, rows) for key in node.key])
-    codes, n_codes = code_columns(tables)
-    return [np.where(each < 0, n_codes + rows, each) for each, rows in zip(codes, found, strict=True)]
+    return code_columns(tables)
 
 
 def _values(evaluator: Evaluator, name: str, rows: Ints) -> pa.Array:

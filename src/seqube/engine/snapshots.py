@@ -44,11 +44,11 @@ def unseal(data: bytes) -> list[pa.Table]:
     return parts
 
 
-def check_version(version: int) -> None:
+def check_version(version: int, known: int = VERSION) -> None:
     """Refuse a layout that is not read here."""
-    if version != VERSION:
+    if version != known:
         raise DataError(
-            f"this state was written in version {version} of its layout, and version {VERSION} is read here\n"
+            f"this state was written in version {version} of its layout, and version {known} is read here\n"
             "  hint: go on with the release that wrote it, or begin the stream anew, with a new checkpoint"
         )
 

@@ -9,7 +9,8 @@ step on that comes to that moment, the other one reports.
     ------------------|------------------------|--------------------> time
                    origin        added here: ^         ^ since = origin + what it looks back on
 
-Queries that are planned to be counted together have one operator between them; what is added later has its own.
+Queries that are planned to be counted together have one operator between them, and so have those whose matches are to be made from
+each other's, by a strategy that is asked for; what is added later has its own.
 
 Cost of a step: that of the operators, and what it takes to keep the batch. Adding a query costs a run over the kept events.
 Invariant: of every query each row comes out once, however it was replaced and whenever others came or went.
@@ -138,7 +139,8 @@ class StandingQueries:
         self.schema, self.measured = schema, measured
         whole = optimize(self.queries, self.hierarchy, measured, self.strategy)
         together = {name: self.queries[name] for name in whole.counts.queries} if whole.counts is not None else {}
-        groups = [together] if len(together) > 1 else []
+        matching = {name: query for name, query in self.queries.items() if not query.aggregates and self._shares_matches}
+        groups = [group for group in (together, matching) if len(group) > 1]
         shared = {name for group in groups for name in group}
         groups += [{name: query} for name, query in self.queries.items() if name not in shared]
         for group in groups:
@@ -153,17 +155,28 @@ class StandingQueries:
             since = LOWEST if self.origin == LOWEST else self.origin + self._asked[asked].back(self.schema.unit)
             return Standing({}, WorkloadPlan({}), self._asked[asked].open(self.schema), since=since, asked=asked)
         if len(queries) > 1:
-            from seqube.engine.aggregates.sharing import SharedAggregator
-
             plan = optimize(queries, self.hierarchy, self.measured, self.strategy)
-            assert plan.counts is not None
-            shared = SharedAggregator(plan.counts, plan.aggregates, self.limits)
-            return Standing(dict(queries), plan, shared, since=self._since(plan))
+            return Standing(dict(queries), plan, self._opened(plan, queries), since=self._since(plan))
         ((name, query),) = queries.items()
         strategies = names("aggregates") if query.aggregates else names("matches")
         alone = optimize({ALONE: query}, self.hierarchy, self.measured, self.strategy if self.strategy in strategies else AUTO)
         plan = WorkloadPlan({name: alone.plans[ALONE]}, alone.strategy)
         return Standing({name: query}, plan, open_plan(plan.plans[name], self.limits), since=self._since(plan))
+
+    def _opened(self, plan: WorkloadPlan, queries: Mapping[str, Query]) -> Operator[Any, FinalTables]:
+        """The operator of several queries that share."""
+        if plan.counts is not None:
+            from seqube.engine.aggregates.sharing import SharedAggregator
+
+            return SharedAggregator(plan.counts, plan.aggregates, self.limits)
+        from seqube.engine.ecube.adaptation import SharedMatcher
+
+        return SharedMatcher(queries, self.hierarchy, self.strategy, limits=self.limits)
+
+    @property
+    def _shares_matches(self) -> bool:
+        """Only where it is asked for: a query by itself goes on in place, one that shares goes through its window again."""
+        return self.strategy in names("shared matches") and self.strategy != "independent"
 
     def _since(self, plan: WorkloadPlan) -> int | None:
         """From when on an operator is whole that begins with the events that are kept."""

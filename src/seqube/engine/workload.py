@@ -40,6 +40,7 @@ def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict
             results[name] = whole_result(tables[name], *about)
         else:
             results[name] = begin_result(partial(open_plan(plan, limits).pieces, events), *about)
+        results[name].native = events.native
     for note in dict.fromkeys(note for notes in workload.notes.values() for note in notes):
         warn(note)
     return results

@@ -25,7 +25,7 @@ from seqube.arguments import checked
 from seqube.errors import SchemaError, did_you_mean, warn
 from seqube.events.files import Malformed
 from seqube.events.schema import ANY, TIME, TYPE, Schema
-from seqube.events.sources import load, one_chunk
+from seqube.events.sources import kind_of_table, load, one_chunk
 from seqube.events.statistics import Distinct, Statistics
 from seqube.events.times import Ints, Mask, doubt_unit, read_times
 
@@ -53,7 +53,8 @@ class Rejected:
 class Events:
     """Events in time order, with coded types: made once, and used by any number of queries. `len(events)` is their number.
 
-    - `data`: a PyArrow table, a pandas or polars frame, a path of CSV, JSON lines or Parquet files, or other `Events`.
+    - `data`: a PyArrow table, batch, reader or dataset, a pandas or polars frame, what else speaks the Arrow stream interface, a
+      path of CSV, JSON lines or Parquet files, or other `Events`.
     - `type`, `time`: the columns that hold the event type and the time. Where `type` is None every event is of the type ANY, and
       DEFINE gives it kinds.
     - `unit`: the unit of integer times: "ns", "us", "ms", "s", ...; timestamps have their own.
@@ -70,6 +71,7 @@ class Events:
     types: Codes
     type_names: tuple[str, ...]
     schema: Schema
+    native: str = "pyarrow"  # the library that the rows came in a table of
 
     @checked
     def __init__(self, data: Any, type: str | None = "type", time: str = "ts", unit: str = "ms") -> None:
@@ -80,6 +82,7 @@ class Events:
             self._read(_with_one_type(raw), malformed, TYPE, time, unit)
         else:
             self._read(*load(data, type), type, time, unit)
+        self.__dict__.setdefault("native", kind_of_table(data))
 
     @classmethod
     def of_rows(cls, raw: pa.Table, malformed: Malformed | None, type: str, time: str, unit: str) -> Events:

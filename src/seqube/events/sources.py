@@ -1,8 +1,8 @@
 """Whatever holds rows -> one Arrow table.
 
-Arrow tables and batches, pandas and polars data frames and everything that speaks Arrow's C stream protocol are taken without a
-copy where their memory allows it; paths go to `files`. pandas and polars are recognised by name and never imported here, so a
-program that does not use them does not pay for them.
+Arrow tables, batches, readers and datasets, pandas and polars data frames and everything that speaks Arrow's C stream protocol
+(DuckDB's relations, Ibis, narwhals) are taken without a copy where their memory allows it; paths go to `files`. pandas and polars
+are recognised by name and never imported here, so a program that does not use them does not pay for them.
 """
 
 from __future__ import annotations
@@ -47,6 +47,10 @@ def as_table(data: Any) -> pa.Table:
             return data.collect().to_arrow()
         if hasattr(data, "__arrow_c_stream__"):
             return pa.table(data)
+        if _is_frame(data, "narwhals", "LazyFrame"):
+            return data.collect().to_arrow()
+        if _is_frame(data, "pyarrow", "Dataset") or _is_frame(data, "pyarrow", "Scanner"):
+            return data.to_table()
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as problem:
         raise DataError(
             f"this {type(data).__name__} cannot be read as a table: {problem}\n  hint: give every column values of one kind"
@@ -55,6 +59,14 @@ def as_table(data: Any) -> pa.Table:
         f"events cannot be read from a {type(data).__name__}\n"
         "  hint: give a pyarrow table, a pandas or polars data frame, or the path of a csv, json or parquet file"
     )
+
+
+def kind_of_table(data: Any) -> str:
+    """The library whose kind of table it is, of those that results can be given as; all others take Arrow's."""
+    found = [
+        library for library in ("pandas", "polars") if any(_is_frame(data, library, f"{kind}Frame") for kind in ("Data", "Lazy"))
+    ]
+    return found[0] if found else "pyarrow"
 
 
 def _is_frame(data: Any, library: str, name: str) -> bool:

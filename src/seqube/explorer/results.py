@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from seqube import output
+from seqube.engine.jsonable import plain
 
 Floats = npt.NDArray[np.float64]
 
@@ -134,4 +135,4 @@ def _plain_rows(table: pa.Table) -> list[dict[str, Any]]:
 
 def for_browser(value: Any) -> Any:
     """A value as JSON and the page can hold it: numbers that a browser would round are text."""
-    return output.plain(value, widest=2**53)
+    return plain(value, widest=2**53)

@@ -108,6 +108,7 @@ class _Binder:
             aggregates=self._aggregates(),
             emit=self._emit(),
             returns=self._returns(),
+            returns_all=draft.returns_all,
             source=self.source,
         )
         self._check_columns(query)
@@ -503,10 +504,12 @@ class _Binder:
         return emit or (Emit("trigger") if self.draft.aggregates else None)
 
     def _returns(self) -> tuple[Output, ...]:
-        if self.draft.returns and "aggregates" in self.draft.places:
+        if self.draft.returns and self.draft.returns_all:
+            self.fail("RETURN is given twice", self.draft.places["returns_all"], "keep one RETURN")
+        if (self.draft.returns or self.draft.returns_all) and "aggregates" in self.draft.places:
             self.fail(
                 "RETURN and AGG do not go together",
-                self.draft.places["returns"],
+                self.draft.places["returns" if self.draft.returns else "returns_all"],
                 "leave one of them out; GROUP BY adds columns to AGG",
             )
 

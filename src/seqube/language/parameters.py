@@ -51,6 +51,11 @@ def fill(query: Query, given: Params) -> Query:
     return filled
 
 
+def parameters_of(query: Query) -> list[str]:
+    """The names of its parameters, each once."""
+    return list(dict.fromkeys(node.name for node in query_nodes(query) if isinstance(node, Parameter)))
+
+
 def refuse_unknown(queries: Iterable[str | Query], given: Params) -> None:
     """Refuse values for parameters that no query has."""
     names = {node.name for query in queries for node in _nodes(query) if isinstance(node, Parameter)} if given else set()

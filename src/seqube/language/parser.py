@@ -64,6 +64,7 @@ class Draft:
     having: Predicate | None = None
     emit: Emit | None = None
     returns: tuple[Output, ...] = ()
+    returns_all: bool = False
     places: dict[str, Span] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
@@ -500,6 +501,9 @@ class _Builder:
     def returns(self, children: list[Any]) -> tuple[str, Span, object]:
         return "returns", _at(children[0]), tuple(children[1:])
 
+    def returns_all(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "returns_all", _at(children[0]), True
+
     def output(self, children: list[Any]) -> Output:
         value, name = children
         return Output(_item(value), None if name is None else _name(name), value.at)
@@ -555,4 +559,5 @@ CLAUSES = {
     "window": "WITHIN",
     "emit": "EMIT",
     "returns": "RETURN",
+    "returns_all": "RETURN",
 }

@@ -404,6 +404,7 @@ class Query:
     having: tuple[Predicate, ...] = ()
     emit: Emit | None = None  # bound: set exactly when there are aggregates
     returns: tuple[Output, ...] = ()
+    returns_all: bool = False  # RETURN *: the default columns, flat
     order_by: tuple[str, ...] = ()
     skip: Skip | None = None
     keeps_partial: bool = False

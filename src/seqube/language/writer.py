@@ -53,6 +53,8 @@ def write(query: Query) -> str:
         lines.append("EMIT TOTAL")
     elif query.emit is not None and query.emit.every is not None:
         lines.append(f"EMIT EVERY {_window(query.emit.every)}")
+    if query.returns_all:
+        lines.append("RETURN *")
     if query.returns:
         lines.append(f"RETURN {_outputs(query.returns)}")
     return "\n".join(lines)

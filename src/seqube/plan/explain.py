@@ -323,7 +323,7 @@ def _plain_step(node: PlanNode, known: _Known) -> Step:
             times = Quantifier(node.least, node.most)
             notes = [f"key: {write_value(value)} on all of a list" for value in node.key]
             notes += [*(f"as it grows: {write_predicate(step)}" for step in node.steps), *map(_filter, node.filters)]
-            what = "one event, or none" if node.is_single else f"every list of {times}"
+            what = f"{node.item.name}?, where it is there" if node.is_single else f"every list of {node.item.name}{times}"
             return Step(what, tuple(notes), (_step(node.item, known),))
         case _:
             assert_never(node)
@@ -333,8 +333,8 @@ def _run_step(step: RunStep, known: _Known) -> Step:
     scans = tuple(_step(scan, known) for scan in step.scans)
     if len(scans) == 1 and not step.is_repeated:
         return scans[0]
-    times = f"{Quantifier(step.least, step.most, step.is_reluctant)} of" if step.is_repeated else "any of"
-    return Step(times, (), scans)
+    times = Quantifier(step.least, step.most, step.is_reluctant)
+    return Step(f"repeated, {step.scans[0].name}{times}" if step.is_repeated else "any of", (), scans)
 
 
 def _absence(absence: Absence, known: _Known) -> Step:

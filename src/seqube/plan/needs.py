@@ -34,6 +34,7 @@ from seqube.plan.physical import (
     predicates,
     scans,
     ticks,
+    walk,
     whole_ticks,
 )
 
@@ -51,6 +52,7 @@ class Needs:
     columns: frozenset[str] | None = None  # None: all of them, because whole events are returned
     every_event: bool = False  # other events matter too: they are numbered, or tell when the input begins and ends
     by_position: bool = False  # lengths are numbers of events
+    by_order: bool = False  # of events with equal times, which comes first can matter
     reaches: int = 1  # windows before what is still to be decided in which an event can matter
     ahead: int = 0  # how long after its first event a match waits to be final
     period: int | None = None  # of EMIT EVERY
@@ -84,11 +86,13 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         columns=_columns(plan),
         every_event=matches.numbers_events or ANY in matches.types,
         by_position=matches.window.counts_events,
+        by_order=matches.skip is not None or any(isinstance(node, MatchRun) for node in walk(matches)),
     )
     if isinstance(plan, MatchPlan):
         # A match that waits is decided a window after it began, and its negations may look back a window from its end.
         reaches = 2 if (plan.waits and plan.looks_back) or plan.waits_from_end else 1
-        return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0)
+        whole = plan.skip is not None  # which matches remain depends on all that end before them
+        return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0, can_be_cut=not whole)
     triggers = () if plan.trigger is None else (plan.trigger,)
     return replace(
         common,
@@ -151,7 +155,7 @@ def has_stages(gap: Gap) -> bool:
         return False
     if isinstance(inner, MatchConjunction):
         types = [name for slot in inner.slots for name in _types((slot,) if isinstance(slot, Scan) else ())]
-        if len(types) != len(set(types)):  # one event could be two of its parts
+        if ANY in types or len(types) != len(set(types)):  # one event could be two of its parts
             return False
     # Tied by its whole key, or by nothing: then what is known of a key is known of all of its parts.
     asked = gap.key or ()

@@ -429,6 +429,7 @@ class MatchPlan:
     checks: tuple[Absence, ...] = ()
     partition_by: tuple[str, ...] = ()
     returns: tuple[Output, ...] = ()
+    is_flat: bool = False  # the default columns without structs
     ways: tuple[Way, ...] = ()
     order_by: tuple[str, ...] = ()  # columns that say what is after what among equal times
     skip: Skip | None = None

@@ -103,6 +103,7 @@ def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchP
         order_by=query.order_by,
         skip=query.skip,
         cut_at=cut_at,
+        is_flat=query.returns_all,
     )
 
 
@@ -135,7 +136,9 @@ class _Builder:
         """Plan one positive expression, with predicates `given` from above over its variables alone, and `scope` around it."""
         if isinstance(part, Type):
             return _Built(self._scan(part, given) if part.quantifier is None else self._repeat(part, part.quantifier, given))
-        own = [Guarded(conjunct) for predicate in part.where for conjunct in conjuncts(predicate, self.negated, self.repeated)]
+        # A run asks a predicate once all that it names is bound: parts of one that name less would be asked too early.
+        tied = self.repeated | frozenset(_names(part)) if isinstance(part, Next | Strict) else self.repeated
+        own = [Guarded(conjunct) for predicate in part.where for conjunct in conjuncts(predicate, self.negated, tied)]
         own += [Guarded(predicate) for predicate in given]
         if isinstance(part, Or):
             return self._alternatives(part, own, scope)

@@ -171,7 +171,7 @@ def negated_events(plan: MatchPlan) -> Iterator[Subquery]:
 
 def _below(node: PlanNode) -> Iterator[Subquery]:
     for child in node.parts:
-        if not isinstance(child, Scan):
+        if not isinstance(child, Scan | MatchRepeat):  # lists are built in one way alone
             yield Subquery(child, node, negated=False)
             yield from _below(child)
     for child in node.absent:

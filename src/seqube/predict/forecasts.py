@@ -28,7 +28,7 @@ from seqube.engine.operator import Operator
 from seqube.engine.partitions import KeyCodes
 from seqube.engine.results import whole_result
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.engine.snapshots import VERSION, check_version, seal, unseal
+from seqube.engine.snapshots import check_version, seal, unseal
 from seqube.errors import DataError, Problem, QueryError, SchemaError
 from seqube.events import Events, Hierarchy, Schema
 from seqube.events.batch import Codes
@@ -49,6 +49,7 @@ ForecastProgress = Callable[[int, int], None]  # events done, events in all
 FIRST_STEP = 1 << 14  # events taken at once at first; then as many as take some SECONDS: limits are looked at in between
 STEP_SECONDS = 0.2
 MOST_KEYS = 4096
+FORECAST_LAYOUT = 1  # the version of what a state looks like as bytes
 _LATEST = np.iinfo(np.int64).max
 
 
@@ -154,7 +155,7 @@ class ForecastState:
 
     def to_bytes(self) -> bytes:
         """The whole state, as Arrow: how far it is decided, then the matcher and the keys of every group."""
-        parts = [pa.table({"version": [VERSION], "decided": [self.decided], "begun": [self.has_begun]})]
+        parts = [pa.table({"version": [FORECAST_LAYOUT], "decided": [self.decided], "begun": [self.has_begun]})]
         for watched in self.watched:
             parts.append(watched.matcher.kept().to_arrow())
             parts.append(watched.keys.table)
@@ -206,7 +207,7 @@ class Forecaster(Operator[ForecastState, pa.Table]):
         """Go on where a forecaster of the same rules stood; it may have had another strategy."""
         about, *parts = unseal(data)
         (facts,) = about.to_pylist()
-        check_version(facts["version"])
+        check_version(facts["version"], FORECAST_LAYOUT)
         if len(parts) != 2 * len(self._groups):
             raise DataError("this is the state of other rules\n  hint: go on with the rules that it was written for, or begin anew")
         watched = [

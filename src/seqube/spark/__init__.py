@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
+from seqube.errors import PlanError
 from seqube.language.parameters import Params
 from seqube.spark.session import session
 
@@ -15,14 +16,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from seqube.events import Hierarchy
+    from seqube.funnel import Funnel
     from seqube.language import Query
     from seqube.language.tree import Window
     from seqube.plan.explain import Explanation
     from seqube.predict import Rule, Rules
     from seqube.predict.mining import MiningProgress
     from seqube.spark.batch import ResultFrames
+    from seqube.spark.streaming.workloads import Workload
 
-__all__ = ["explain", "forecast", "mine", "quarantine", "register", "run", "session"]
+__all__ = ["Workload", "explain", "forecast", "funnel", "mine", "quarantine", "register", "run", "session"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Workload":
+        raise AttributeError(f"module 'seqube.spark' has no attribute {name!r}")
+    from seqube.spark.streaming.workloads import Workload
+
+    return Workload
 
 
 @overload
@@ -59,9 +70,22 @@ def run(
     limits: Limits | None = ...,
     **named: Unpack[Named],
 ) -> ResultFrames: ...
+@overload
+def run(
+    query: Workload,
+    events: DataFrame,
+    *,
+    type: str = ...,
+    time: str = ...,
+    unit: str = ...,
+    hierarchy: Hierarchy | None = ...,
+    lateness: str = ...,
+    limits: Limits | None = ...,
+    **named: Unpack[Named],
+) -> DataFrame: ...
 @checked
 def run(
-    query: str | Query | Mapping[str, str | Query],
+    query: str | Query | Mapping[str, str | Query] | Workload,
     events: DataFrame,
     *,
     type: str | None = "type",
@@ -78,7 +102,7 @@ def run(
 ) -> DataFrame | ResultFrames:
     """Run a query, or several by name, over a DataFrame of events; their rows come as a DataFrame each.
 
-    - `query`, `hierarchy`, `strategy`, `params`: as for `seqube.run`.
+    - `query`, `hierarchy`, `strategy`, `params`: as for `seqube.run`; on a stream also a `Workload`, which may change meanwhile.
     - `events`: a DataFrame, batch or streaming, with a column for the type and one for the time.
     - `type`, `time`, `unit`: those columns, and the unit of integer times.
     - `lateness`: on a stream, by how much events may come out of order; results are final when they come.
@@ -96,9 +120,16 @@ def run(
     """
     from seqube.spark import batch, ingest
     from seqube.spark.streaming import stream
+    from seqube.spark.streaming.workloads import Workload
 
     limits = read_limits(limits, named)
     source = ingest.read_source(events, type, time, unit)
+    if isinstance(query, Workload):
+        if not events.isStreaming:
+            raise PlanError("a Workload changes while a stream runs, and this is a batch\n  hint: give its queries, work.queries")
+        if params or ids or strategy != "auto":
+            raise PlanError("a Workload takes no params, ids or strategy\n  hint: its rows have ids; write values into the queries")
+        return stream.watch_changing(query, source, hierarchy, lateness, limits)
     queries = query if isinstance(query, Mapping) else {"": query}
     bound = ingest.bind_all(queries, source, params)
     if events.isStreaming:
@@ -194,6 +225,50 @@ def forecast(
 
     shares = forecasting.share_rules(known, source.schema, hierarchy, strategy, limits)
     return watch_stream({}, source, lateness, shares=shares).forecasts()
+
+
+@checked
+def funnel(
+    events: DataFrame,
+    steps: Sequence[str],
+    *,
+    by: str | Sequence[str],
+    within: str | int,
+    mode: str = "next",
+    without: Mapping[int, str | Sequence[str]] | None = None,
+    breakdown: str | None = None,
+    type: str = "type",
+    time: str = "ts",
+    unit: str = "ms",
+    hierarchy: Hierarchy | None = None,
+    limits: Limits | None = None,
+    **named: Unpack[Named],
+) -> Funnel:
+    """How many keys got how far through some steps, over a DataFrame of events: what `sq.funnel` gives.
+
+    - `events`: a batch DataFrame.
+    - `steps`: event types, in order.
+    - `by`: the column, or columns, that tell whose events they are; each of their values is a key.
+    - `within`: how long all steps may take: "30 min", or a number in the unit of the time column.
+    - `mode`: "next" takes the first event that fits, "strict" consecutive events of a key, "any" some way through the steps.
+    - `without`: types that must not occur before a step, since the step before: `{2: "logout"}`.
+    - `breakdown`: a column; the funnel is told for each of its values at the first step.
+    - `type`, `time`, `unit`, `hierarchy`: as for `run`.
+    - `limits`, `named`: what a task may use, as for `run`.
+
+    >>> events = spark.createDataFrame([(1, "view", 0), (1, "pay", 90), (2, "view", 0)], "user long, type string, ts long")
+    >>> print(sqs.funnel(events, ["view", "pay"], by="user", within="30 min", unit="s"))
+    1 view: 2 (100.0%)
+    2 pay: 1 (50.0%)
+    """
+    from seqube.funnel import ask_funnel
+    from seqube.spark.funnels import tell_funnel
+
+    asked = ask_funnel(steps, by, within, mode, without, breakdown)
+    allowed = read_limits(limits, named)
+    given: dict[str, Any] = {"type": type, "time": time, "unit": unit, "hierarchy": hierarchy, "limits": allowed}
+    frames = [run(asked.query(n, moments=True), events, **given) for n in asked.lengths]
+    return tell_funnel(asked, frames, unit)
 
 
 @checked

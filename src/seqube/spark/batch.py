@@ -269,8 +269,9 @@ class Job:
     def _columns(self) -> Columns:
         schema = needed_schema(self.plans.values(), self.source.schema)
         hidden = [INPUT_ORDER] if any(group.counts_events for group in self.groups) else []
+        by_contents = any(needs_of(plan, self.source.schema.unit).by_order for plan in self.plans.values())
         types = ingest.coded_types(self.plans.values(), self.source)
-        return Columns(schema, tuple(hidden + ([IDENTITY] if self.with_ids else [])), types)
+        return Columns(schema, tuple(hidden + ([IDENTITY] if self.with_ids or by_contents else [])), types, by_contents)
 
     def _route(self, columns: Columns, frame: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812

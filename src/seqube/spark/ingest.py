@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seqube.engine.predicates import read_moment
 from seqube.errors import DataError, SchemaError, warn
 from seqube.events import Hierarchy, Statistics
 from seqube.events.batch import NO_TYPE
@@ -64,6 +65,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
 }
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _TEXT_TIME = TEXT_TIME.replace("(?P<", "(?<")  # as Java names groups
 
@@ -473,7 +475,7 @@ def _resolve(attribute: Attribute, source: EventFrame, kinds: dict[str, DataType
     return column(name), "type" if attribute.name == TYPE and kind != "string" else kind
 
 
-def _literal(value: Any, kind: str) -> Any:
+def _literal(value: Any, kind: str, zone: str | None) -> Any:
     """The value as Spark compares it with a column of this kind in the way we do, which is exactly; None where it does not."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -487,17 +489,22 @@ def _literal(value: Any, kind: str) -> Any:
     if kind == "string" and isinstance(value, str):
         return F.lit(value)
     if kind == "timestamp" and isinstance(value, str):
-        moment = datetime.fromisoformat(value)
         try:
-            return F.lit(moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC))
+            return F.lit(_EPOCH + timedelta(microseconds=read_moment(value, zone) or 0))
         except OverflowError:  # beyond the years that Python knows
             return None
     return None
 
 
+def _zone(source: EventFrame) -> str:
+    """The zone of a text next to a time that names none: that of the time column, or the session's."""
+    kind = source.schema.columns.field(source.time_column).type
+    return kind.tz if pa.types.is_timestamp(kind) and kind.tz is not None else session_zone(source.frame.sparkSession)
+
+
 def _compare(op: str, attribute: Attribute, value: Any, source: EventFrame, kinds: dict[str, DataType]) -> Column | None:
     place, kind = _resolve(attribute, source, kinds)
-    literal = _literal(value, kind)
+    literal = _literal(value, kind, _zone(source))
     if literal is None:
         return None
     return _COMPARE[op](place.cast("double") if kind == "float" else place, literal)  # type: ignore[no-any-return]
@@ -507,7 +514,7 @@ def _among(attribute: Attribute, values: list[Any], negated: bool, source: Event
     place, kind = _resolve(attribute, source, kinds)
     if kind in _INTEGERS:  # a double among them would make doubles of all, and one that is not whole equals no integer
         values = [value for value in values if not isinstance(value, float) or value.is_integer()]
-    literals = [_literal(value, kind) for value in values]
+    literals = [_literal(value, kind, _zone(source)) for value in values]
     if not literals or any(literal is None for literal in literals):
         return None
     place = place.cast("double") if kind == "float" else place

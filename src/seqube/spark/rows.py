@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from seqube.engine.display import flat
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.operator import Operator, open_plan
 from seqube.engine.predicates import Ints
@@ -36,8 +37,11 @@ class ShippedQuery:
 
     @property
     def operator(self) -> Operator[Any, pa.Table]:
-        with_ids = self.with_ids and isinstance(self.plan, MatchPlan) and self.plan.returns
-        return open_plan(_returning_ids(self.plan.matches) if with_ids else self.plan, self.limits)
+        if not isinstance(self.plan, MatchPlan):
+            return open_plan(self.plan, self.limits)
+        with_ids = self.with_ids and self.plan.returns
+        # Flat columns are made where ids have been taken out of the structs.
+        return open_plan(_returning_ids(self.plan) if with_ids else replace(self.plan, is_flat=False), self.limits)
 
     def rows(self, table: pa.Table) -> pa.Table:
         """The engine's rows as the user's: without our own columns, in the declared types, with their id if that is wanted."""
@@ -45,20 +49,23 @@ class ShippedQuery:
         columns = {}
         ids: list[Ints] = []
         for name, column in zip(table.column_names, table.columns, strict=True):
-            if name.startswith(IDENTITY):
-                ids.append(column.fill_null(0).to_numpy())
-                continue
             kind = column.type
+            if name.startswith(IDENTITY):
+                ids.append(_of_lists(column.chunk(0)) if pa.types.is_list(kind) else column.fill_null(0).to_numpy())
+                continue
             if pa.types.is_struct(kind) and kind.get_field_index(IDENTITY) >= 0:
                 column = pa.chunked_array([_without_identity(chunk, ids) for chunk in column.chunks], _visible(kind))
+            elif pa.types.is_list(kind) and pa.types.is_struct(kind.value_type) and kind.value_type.get_field_index(IDENTITY) >= 0:
+                column = pa.chunked_array([_lists_without_identity(chunk, ids) for chunk in column.chunks])
             columns[name] = column
         if self.with_ids:
             combined = np.zeros(table.num_rows, np.int64)
             for number, hashes in enumerate(ids):
                 combined = mix(combined + number, hashes)
             columns = {MATCH_ID: pa.chunked_array([pa.array(combined)])} | columns
+        found = pa.table(columns)
         try:
-            return conform(pa.table(columns), self.schema)
+            return conform(flat(found) if isinstance(self.plan, MatchPlan) and self.plan.is_flat else found, self.schema)
         except pa.ArrowInvalid as error:
             raise DataError(
                 f"a value does not fit the column it is for: {error}\n"
@@ -77,13 +84,36 @@ def _without_identity(struct: pa.StructArray, ids: list[Ints]) -> pa.StructArray
     return pa.StructArray.from_arrays([struct.field(field.name) for field in fields], fields=fields, mask=mask)
 
 
+def _lists_without_identity(lists: pa.ListArray, ids: list[Ints]) -> pa.ListArray:
+    of_events: list[Ints] = []
+    events = _without_identity(lists.values, of_events)
+    ids.append(_of_lists(pa.ListArray.from_arrays(lists.offsets, pa.array(of_events[0]))))
+    return pa.ListArray.from_arrays(lists.offsets, events)
+
+
+def _of_lists(hashes: pa.ListArray) -> Ints:
+    """One hash for each list of them, which tells their order too."""
+    offsets, values = hashes.offsets.to_numpy().astype(np.int64), hashes.values.fill_null(0).to_numpy()
+    counts = np.diff(offsets)
+    combined: Ints = counts.copy()
+    for place in range(int(counts.max(initial=0))):
+        longer = np.flatnonzero(counts > place)
+        combined[longer] = mix(combined[longer], values[offsets[longer] + place])
+    return combined
+
+
 def _returning_ids(plan: MatchPlan) -> MatchPlan:
     more = tuple(Output(Attribute(name, IDENTITY), f"{IDENTITY}.{name}") for name in plan.variables)
     return replace(plan, returns=(*plan.returns, *more))
 
 
-def _unknown_here(plan: Plan) -> str | None:
-    """What a plan asks for that no task is known to do rightly: rows that are lists, and an order beyond that of time."""
+def refuse_in_streams(plan: Plan, where: str = "a stream on Spark") -> None:
+    """Raise a `PlanError` for what is only known to be done rightly where all rows of a task are there at once."""
+    if (new := _unknown_in_streams(plan)) is not None:
+        raise PlanError(f"{new} cannot be run in {where} yet\n  hint: run it over a batch, or in this process")
+
+
+def _unknown_in_streams(plan: Plan) -> str | None:
     nodes = list(walk(plan.matches))
     if any(isinstance(node, MatchRun) for node in nodes):
         return "NEXT and STRICT"
@@ -94,8 +124,6 @@ def _unknown_here(plan: Plan) -> str | None:
 
 def ship_query(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = NO_LIMITS) -> ShippedQuery:
     """The rows a plan will give, known without a row of input; running it on none also compiles what workers will load."""
-    if (new := _unknown_here(plan)) is not None:
-        raise PlanError(f"{new} cannot be run on Spark yet\n  hint: run it in this process, with sq.run or without --spark")
     nothing = Events(schema.columns.empty_table(), type=schema.type_column, time=schema.time_column, unit=schema.unit)
     aggregates = isinstance(plan, AggregatePlan)
     fields = []

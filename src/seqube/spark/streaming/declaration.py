@@ -71,6 +71,7 @@ class Declaration:
     trigger: str
     checkpoint: str | None
     limits: Limits
+    files: tuple[Path, ...]  # this one, and those that it names
 
 
 def read_declaration(path: str | Path) -> Declaration:
@@ -97,6 +98,7 @@ class _Reader:
     text: str
     problems: list[Problem] = field(default_factory=list)
     places: dict[tuple[str, ...], Span] = field(default_factory=dict)
+    files: list[Path] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         import yaml
@@ -167,6 +169,7 @@ class _Reader:
             self._trigger(document.get("trigger", "1 second")),
             None if checkpoint is None else self._path(checkpoint, "checkpoint"),
             self._limits(document),
+            (self.file, *self.files),
         )
 
     def _schema(self, section: Any) -> dict[str, Demand]:
@@ -374,6 +377,7 @@ class _Reader:
         found = self._resolve(path)
         if not found.is_relative_to(self.file.resolve().parent):
             raise SchemaError(f"{path!r} is outside of the folder of this file\n  hint: keep it beside the pipeline file, or below")
+        self.files.append(found)
         return found
 
     def _resolve(self, path: str) -> Path:

@@ -9,11 +9,13 @@ Counts always add up: every row that is read is used, irrelevant, late, or rejec
 
 from __future__ import annotations
 
+import logging
 import operator
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,7 @@ from seqube.spark.forecasting import Share
 from seqube.spark.ingest import REASON, Check, EventFrame
 from seqube.spark.session import session
 from seqube.spark.sinks import ONCE, Sink, folder_of
+from seqube.spark.streaming.changes import FileWatch, WorkloadChange
 from seqube.spark.streaming.checkpoint import claim, count_generations, hold
 from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration, Demand
 from seqube.spark.streaming.stream import LATE_ROW, MATCH_ROW, PROGRESS_ROW, REJECTED_ROW, WatchedStream, watch_stream
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 CORRUPT = "_corrupt_record"  # where Spark's readers put a line that is no row
 POLL_SECONDS = 0.5
+PATIENCE_SECONDS = 60.0  # that a micro-batch may take before a changed file stops it
+LOGGER = logging.getLogger("seqube.pipeline")
 METRICS = {  # the columns of what is said about a micro-batch, beside its number
     **dict.fromkeys(("read", "used", "irrelevant", "late", "quarantined"), "bigint"),
     "matches": "map<string, bigint>",
@@ -42,6 +47,7 @@ METRICS = {  # the columns of what is said about a micro-batch, beside its numbe
     **dict.fromkeys(("at", "watermark"), "string"),
     "watermark_lag_seconds": "double",
     "duration_ms": "bigint",
+    "changes": "string",
     "rows_per_second": "double",
     **dict.fromkeys(("state_rows", "state_bytes"), "bigint"),
 }
@@ -111,8 +117,16 @@ def run_once(declared: Declaration) -> Counts:
     return counts
 
 
-def run_stream(declared: Declaration, report: ReportBatch | None = None, stop: Callable[[], bool] = lambda: False) -> Counts:
-    """The pipeline as a stream, from where it stopped the last time, until it is interrupted (or has taken what is there)."""
+def run_stream(
+    declared: Declaration,
+    report: ReportBatch | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    tell: Callable[[WorkloadChange], None] | None = None,
+) -> Counts:
+    """The pipeline as a stream, from where it stopped the last time, until it is interrupted (or has taken what is there).
+
+    Where its file is edited meanwhile, it goes on with the queries and rules that are there now; `tell` hears of it.
+    """
     if declared.checkpoint is None:
         raise SchemaError(f"{declared.file}: a stream needs a place to remember how far it is\n  hint: checkpoint: out/checkpoint")
     spark = session()
@@ -124,10 +138,17 @@ def run_stream(declared: Declaration, report: ReportBatch | None = None, stop: C
     _refuse_places(spark, declared)
     # After the session, which has a way with Ctrl-C of its own.
     with hold(declared.checkpoint), _interruptible() as interrupted:
-        return _run_stream(spark, declared, report, lambda: interrupted() or stop())
+        following = _Following(spark, report, lambda: interrupted() or stop(), tell)
+        while True:
+            changed = _run_stream(declared, following)
+            if changed is None:
+                return following.total
+            declared = changed
 
 
-def _run_stream(spark: SparkSession, declared: Declaration, report: ReportBatch | None, stop: Callable[[], bool]) -> Counts:
+def _run_stream(declared: Declaration, following: _Following) -> Declaration | None:
+    """Run until it ends; the declaration to go on with, where there is another one."""
+    spark = following.spark
     assert declared.checkpoint is not None
     source = open_source(spark, declared, streaming=True)
     claim(declared, {field.name: field.dataType.simpleString() for field in source.frame.schema if field.name in source.names})
@@ -155,9 +176,15 @@ def _run_stream(spark: SparkSession, declared: Declaration, report: ReportBatch 
     with spark_errors(declared.path):
         query = timed.start()
         try:
-            return _follow(spark, query, counted, declared, report, stop)
+            return following.follow(query, counted, declared, source)
         finally:
             query.stop()
+
+
+def _check_workload(source: EventFrame, declared: Declaration) -> None:
+    """Raise what is wrong with queries and rules for this source."""
+    ingest.plan_all_over(declared.queries, source, declared.hierarchy)
+    _share_rules(declared, source)
 
 
 def _share_rules(declared: Declaration, source: EventFrame) -> list[Share]:
@@ -166,43 +193,77 @@ def _share_rules(declared: Declaration, source: EventFrame) -> list[Share]:
     return forecasting.share_rules(declared.rules, source.schema, declared.hierarchy, limits=declared.limits)
 
 
-def _follow(
-    spark: SparkSession,
-    query: StreamingQuery,
-    counted: dict[int, Counts],
-    declared: Declaration,
-    report: ReportBatch | None,
-    stop: Callable[[], bool],
-) -> Counts:
-    """Wait for the stream to end, or stop it; put together what each micro-batch did."""
-    total = Counts(matches={})
-    seen = -1
+@dataclass
+class _Following:
+    """Waits for streams to end, or to be stopped or changed, and puts together what each micro-batch did."""
 
-    def drain() -> None:
-        nonlocal total, seen
+    spark: SparkSession
+    report: ReportBatch | None
+    stop: Callable[[], bool]
+    tell: Callable[[WorkloadChange], None] | None
+    total: Counts = field(default_factory=lambda: Counts(matches={}))
+    seen: int = -1
+    changes: list[WorkloadChange] = field(default_factory=list)  # those that no metrics have told yet
+    watch: FileWatch | None = None
+
+    def follow(
+        self, query: StreamingQuery, counted: dict[int, Counts], declared: Declaration, source: EventFrame
+    ) -> Declaration | None:
+        """Wait for one run of the stream; the declaration to go on with, where there is another one."""
+        if self.watch is None:
+            self.watch = FileWatch(declared, partial(_check_workload, source))
+        look = None
+        while query.isActive and not self.stop():
+            query.awaitTermination(POLL_SECONDS)  # type: ignore[arg-type]
+            self._drain(query, counted, declared)
+            # What is there is taken as it was begun, where it then ends: the next run will find the other file.
+            look = self.watch.look() if declared.trigger != AVAILABLE_NOW else None
+            if look is not None and look[1].refused is None:
+                _stop_between(query)
+                break
+            if look is not None:
+                self._hear(look[1], declared)
+                look = None
+        if query.exception() is not None:
+            raise query.exception()  # type: ignore[misc]
+        query.stop()
+        self._drain(query, counted, declared)
+        if look is None:
+            return None
+        self._hear(look[1], declared)
+        return look[0]
+
+    def _hear(self, change: WorkloadChange, declared: Declaration) -> None:
+        LOGGER.log(logging.INFO if change.refused is None else logging.WARNING, "%s: %s", declared.file, change)
+        self.changes.append(change)
+        if self.tell is not None:
+            self.tell(change)
+
+    def _drain(self, query: StreamingQuery, counted: dict[int, Counts], declared: Declaration) -> None:
         for progress in query.recentProgress:
             number = progress.batchId
-            if number <= seen or number not in counted:
+            if number <= self.seen or number not in counted:
                 continue
-            seen = number
+            self.seen = number
             rows = progress.observedMetrics.get("seqube_rows")
             counts = counted.pop(number)
             if rows is not None:
                 counts = replace(counts, read=rows["read"], used=rows["relevant"] - counts.late)
                 counts = replace(counts, irrelevant=rows["read"] - rows["relevant"] - counts.quarantined)
-            total += counts
-            _write_metrics(spark, declared, number, asdict(counts) | _timing(progress))
-            if report is not None:
-                report(number, counts)
+            self.total += counts
+            told = {"changes": " | ".join(map(str, self.changes)) or None}
+            self.changes = []
+            _write_metrics(self.spark, declared, number, asdict(counts) | _timing(progress) | told)
+            if self.report is not None:
+                self.report(number, counts)
 
-    while query.isActive and not stop():
-        query.awaitTermination(POLL_SECONDS)  # type: ignore[arg-type]
-        drain()
-    if query.exception() is not None:
-        raise query.exception()  # type: ignore[misc]
+
+def _stop_between(query: StreamingQuery) -> None:
+    """Stop when a micro-batch is over; one that takes very long is repeated with the next start, as after any other stop."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
+        time.sleep(0.01)
     query.stop()
-    drain()
-    return total
 
 
 def _timing(progress: Any) -> dict[str, Any]:

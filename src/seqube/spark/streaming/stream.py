@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,16 +25,18 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.sequence import LOWEST
 from seqube.errors import PlanError
-from seqube.events.schema import UNITS
+from seqube.events import Hierarchy
+from seqube.events.schema import UNITS, value_type
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan, needs_of
 from seqube.spark import ingest
 from seqube.spark.batch import in_worker, keep_loaded
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import IDENTITY, INPUT_ORDER, KEY, REASON, TEXT, EventFrame
-from seqube.spark.rows import ship_query
+from seqube.spark.rows import refuse_in_streams, ship_query
 from seqube.spark.streaming.foresight import RULES, Predictions, RuleWatch
 from seqube.spark.streaming.watch import FIRST_TAKER, Held, Watch, adapt
+from seqube.spark.streaming.workloads import ChangingWatches, Workload, as_json, row_schema
 from seqube.spark.transport.blobs import gather_batches, read_blobs, write_blob
 from seqube.spark.transport.columns import Columns, needed_schema
 from seqube.spark.transport.folding import Fold
@@ -53,6 +55,7 @@ STATE_BUCKETS = 16  # per query with a key; part of its state's layout, so a run
 QUARANTINE = "#quarantine"  # the "query" that rows which are no events go to
 MATCH_ROW, LATE_ROW, REJECTED_ROW, PROGRESS_ROW = "match", "late", "rejected", "progress"  # the kinds of rows that come out
 OUT_ROWS = "kind string, query string, n long, state_rows long, state_bytes long, blob binary"
+PlaceRows: TypeAlias = Callable[[pa.Table, Watch], pa.Array]
 ROUTED_BLOBS = "query string, bucket int, blob binary"
 PIECE_ROWS = 100_000  # rows of a blob that comes out
 
@@ -76,9 +79,9 @@ def ms_of(tick: int, unit: str) -> int:
 
 
 def pack_stream(
-    batches: Iterable[pa.RecordBatch], watches: Mapping[str, Watch], columns: Mapping[str, str], raw: pa.Schema, time: str
+    batches: Iterable[pa.RecordBatch], watches: Mapping[str, Watch], place: PlaceRows, raw: pa.Schema, time: str
 ) -> Iterator[pa.RecordBatch]:
-    """Rows from Spark -> blobs by query and bucket; `columns` names each query's column of keys, null where a row is not wanted.
+    """Rows from Spark -> blobs by query and bucket; `place` gives a number for the key of every row, null where it is not wanted.
 
     `raw` are the columns as they came, among them the time column, which may have come as texts.
     """
@@ -94,7 +97,7 @@ def pack_stream(
             yield _routed(QUARANTINE, 0, adapt(rejected, pa.schema([*raw, pa.field(REASON, pa.string())])))
         seen = np.zeros(table.num_rows, np.bool_)
         for name, watch in watches.items():
-            places = table.column(columns[name]).chunk(0)
+            places = place(table, watch)
             here = np.asarray(places.is_valid())
             own = table
             if FIRST_TAKER in watch.arriving.hidden:
@@ -155,7 +158,7 @@ class Chunks(MutableMapping[int, bytes]):
 class Buckets(StatefulProcessor):
     """The stateful operator: one call for each query and bucket that has new rows or whose time has come."""
 
-    def __init__(self, watches: Mapping[str, Watch]) -> None:
+    def __init__(self, watches: Callable[[], Mapping[str, Watch]]) -> None:
         self._watches = watches
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -183,7 +186,7 @@ class Buckets(StatefulProcessor):
         if query == QUARANTINE:
             yield from (_row(REJECTED_ROW, query, read_blobs([blob]), blob) for blob in blobs)
             return
-        watch = self._watches.get(query)
+        watch = self._watches().get(query)
         fingerprint, text, engine, timer = self._about.get() or (None, None, None, None)
         timer = None if fired else timer  # Spark takes away those that went off
         if watch is None or (fingerprint is not None and fingerprint != watch.fingerprint):
@@ -328,8 +331,33 @@ def watch_stream(
     if texts:
         raw = whole.set(whole.get_field_index(source.time_column), pa.field(source.time_column, pa.string()))
     fold, time = Fold.of(frame, source.type_column), source.time_column
-    packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, columns, raw, time)), ROUTED_BLOBS)
-    return WatchedStream(_keep_state(packed, watches), watches, whole, raw)
+
+    def place(table: pa.Table, watch: Watch) -> pa.Array:
+        return table.column(columns[watch.name]).chunk(0)
+
+    packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, place, raw, time)), ROUTED_BLOBS)
+    return WatchedStream(_keep_state(packed, lambda: watches), watches, whole, raw)
+
+
+def watch_changing(workload: Workload, source: EventFrame, hierarchy: Hierarchy | None, lateness: str, limits: Limits) -> DataFrame:
+    """Put a workload on a streaming DataFrame that may change while it runs; the rows of all queries, as JSON."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = source.schema
+    _demand_rocksdb(source.frame.sparkSession)
+    workload.watched_over(schema)
+    changing = ChangingWatches(workload.folder, schema, hierarchy, limits)
+    frame = source.frame.where(F.isnull(ingest.column(REASON)))  # rows that are not events do not move the watermark
+    frame = frame.withColumn("#moment", ingest.moment_of(ingest.clock(source), schema.unit)).withWatermark("`#moment`", lateness)
+    names = [ingest.column(name) for name in [*source.names, REASON]]
+    frame = frame.select(*names, ingest.identity(source).alias(IDENTITY))
+    fold, time = Fold.of(frame, source.type_column), source.time_column
+    pack = in_worker(lambda batches: pack_stream(batches, changing.now(), changing.place, schema.columns, time))
+    out = _keep_state(fold.map(frame, pack, ROUTED_BLOBS), changing.now)
+    rows = row_schema(value_type(schema.columns.field(time).type))
+    found = out.where(ingest.column("kind") == MATCH_ROW).select("query", "blob")
+    return found.mapInArrow(in_worker(lambda batches: as_json(batches, rows)), from_arrow_schema(rows))
 
 
 def _place_watches(
@@ -349,6 +377,7 @@ def _place_watches(
             raise PlanError(
                 "EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT EVERY 1 hour, or a batch"
             )
+        refuse_in_streams(plan)
         needs = needs_of(plan, schema.unit)
         own = [INPUT_ORDER] if needs.by_position else [KEY] if needs.key else []
         own += [IDENTITY] if with_ids and not isinstance(plan, AggregatePlan) else []
@@ -363,7 +392,7 @@ def _place_watches(
     return watches, wanted
 
 
-def _keep_state(packed: DataFrame, watches: Mapping[str, Watch]) -> DataFrame:
+def _keep_state(packed: DataFrame, watches: Callable[[], Mapping[str, Watch]]) -> DataFrame:
     """Blobs by query and bucket -> rows of every kind, by way of the state of each bucket."""
     from pyspark.sql import functions as F  # noqa: N812
 

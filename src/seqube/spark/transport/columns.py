@@ -32,6 +32,7 @@ class Columns:
     schema: Schema
     hidden: tuple[str, ...] = ()  # columns of our own beside them
     types: tuple[str, ...] = ()  # the types there can be, which then travel as codes
+    by_contents: bool = False  # ties in an order that follows from what the rows hold: a frame has no other
 
     @property
     def arrow(self) -> pa.Schema:
@@ -50,10 +51,12 @@ class Columns:
         return read_times(one_chunk(table.select([self.schema.time_column])).column(0).chunk(0)).times
 
     def events(self, table: pa.Table) -> Events:
-        """Events in time order; ties in the order of the input where that was kept."""
+        """Events in time order; ties in the order of the input where that was kept, or of their contents where they need one."""
         if INPUT_ORDER in self.hidden:
             order = np.lexsort((table.column(INPUT_ORDER).to_numpy(), self.times(table)))
             table = table.take(pa.array(order)).drop_columns([INPUT_ORDER])
+        elif self.by_contents:
+            table = table.take(pa.array(np.lexsort((table.column(IDENTITY).to_numpy(), self.times(table)))))
         events = Events(table, type=self.schema.type_column, time=self.schema.time_column, unit=self.schema.unit)
         return number_identities(events) if IDENTITY in self.hidden else events
 

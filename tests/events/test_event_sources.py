@@ -1,0 +1,71 @@
+"""Whatever holds rows comes in, and results go out as the same kind of table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import seqube as sq
+
+TABLE = pa.table({"type": ["A", "B"], "ts": ["2026-03-29T01:00:00", "2026-03-29T01:00:05"], "x": [1, 2]})
+QUERY = "SEQ(A a, B b) WITHIN 1 min RETURN b.ts - a.ts AS lag, a.x AS x"
+
+
+class Streamed:
+    """Something of another library, of which nothing is known but that it speaks Arrow's stream interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return TABLE.__arrow_c_stream__(requested_schema)
+
+
+def narwhals_of(table: pa.Table) -> Any:
+    return pytest.importorskip("narwhals").from_native(table)
+
+
+def narwhals_lazily(table: pa.Table) -> Any:
+    return pytest.importorskip("narwhals").from_native(pl.DataFrame(table).lazy())
+
+
+SOURCES: dict[str, Callable[[Path], Any]] = {
+    "table": lambda _: TABLE,
+    "batch": lambda _: TABLE.to_batches()[0],
+    "reader": lambda _: pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches(max_chunksize=1)),
+    "stream": lambda _: Streamed(),
+    "dataset": ds.dataset,
+    "scanner": lambda path: ds.dataset(path).scanner(),
+    "pandas": lambda _: TABLE.to_pandas(),
+    "polars": lambda _: pl.DataFrame(TABLE),
+    "lazy": lambda _: pl.DataFrame(TABLE).lazy(),
+    "narwhals": lambda _: narwhals_of(TABLE),
+    "lazy narwhals": lambda _: narwhals_lazily(TABLE),
+    "path": lambda path: path,
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_any_table_comes_in(kind: str, tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "events.parquet")
+    found = sq.run(QUERY, SOURCES[kind](tmp_path / "events.parquet")).table.to_pylist()
+    assert [(row["lag"].total_seconds(), row["x"]) for row in found] == [(5.0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("table", pa.Table), ("pandas", pd.DataFrame), ("polars", pl.DataFrame), ("lazy", pl.DataFrame), ("stream", pa.Table)],
+)
+def test_results_go_out_as_they_came_in(kind: str, expected: type, tmp_path: Path) -> None:
+    source = SOURCES[kind](tmp_path)
+    for events in (source, sq.Events(source)):
+        for result in (sq.run("SEQ(A a, B b) WITHIN 1 min", events), sq.run({"q": "SEQ(A a, B b) WITHIN 1 min"}, events)["q"]):
+            assert isinstance(result.to_native(), expected)
+            names = ["start", "end", "a_type", "a_ts", "a_x", "b_type", "b_ts", "b_x"]
+            assert [str(name) for name in getattr(result.to_native(), "column_names", result.to_native().columns)] == names
+            assert isinstance(result.to_native(flat=False), expected)
