@@ -93,8 +93,9 @@ class Widths(NamedTuple):
 class Ledger:
     """The counters of a stream."""
 
-    def __init__(self, how: How, widths: Widths, starts: int | None) -> None:
+    def __init__(self, how: How, widths: Widths, starts: int | None, leading: bool) -> None:
         self.how, self.widths, self.starts = how, widths, starts
+        self._leading = leading  # whether a negation stands first: when it leaves, it leaves a map behind
         self.level, self.largest = 0, 1.0  # no weight of a whole number was larger
         self.exact = widths.exact(0, 1.0)
         n, side = how.n_slots + 1, 0 if starts is not None else how.n_slots + 1
@@ -183,11 +184,20 @@ class Ledger:
 
     def reserve(self, n_maps: int, n_starts: int, n_negations: int) -> None:
         """Nodes for so many maps, among them starts and leading negations."""
-        n_queued = len(self.columns.queue) - int(self.at[FREE_WAITING])  # what leaves may leave a map behind
         product = self.starts is None
-        self._free("rows", "entries", FREE_ROWS, n_starts + (n_negations + int(self.at[BACK_STARTS]) if product else 0))
-        self._free("maps", "weights", FREE_MAPS, n_maps + n_negations + n_queued if product else 0)
+        self._free("rows", "entries", FREE_ROWS, n_starts + n_negations + self._owed_rows if product else n_starts)
+        self._free("maps", "weights", FREE_MAPS, n_maps + n_negations + self._owed_maps if product else 0)
         self._free("queue", "", FREE_WAITING, n_starts + n_negations)
+
+    @property
+    def _owed_rows(self) -> int:
+        """Rows that a turn will ask for."""
+        return int(self.at[BACK_STARTS])
+
+    @property
+    def _owed_maps(self) -> int:
+        """Maps that will be asked for when what waits has left."""
+        return len(self.columns.queue) - int(self.at[FREE_WAITING]) if self._leading else 0
 
     def _free(self, ints: str, numbers: str, free: int, wanted: int) -> None:
         """A pool in which so many nodes are free."""
@@ -342,13 +352,14 @@ class Ledger:
         self.columns = c._replace(domains=c.domains[kept])
 
     def shrink(self, share: float) -> None:
-        """Give back the free nodes of pools in which they are more than this share, and more than a few."""
-        c, few = self.columns, FEWEST if share else 0
-        if self.at[FREE_ROWS] > few + share * len(c.rows):
+        """Give back the free nodes of pools in which those that nobody will ask for are more than this share, and than a few."""
+        c = self.columns
+        few, owed_rows, owed_maps = (FEWEST, self._owed_rows, self._owed_maps) if share else (0, 0, 0)
+        if self.at[FREE_ROWS] - owed_rows > few + share * len(c.rows):
             rows, entries, places = self._without_free(c.rows, c.entries, FREE_ROWS)
             c.lanes[:, FIRST_ROW] = places[c.lanes[:, FIRST_ROW]]
             c = c._replace(rows=rows, entries=entries)
-        if self.at[FREE_MAPS] > few + share * len(c.maps):
+        if self.at[FREE_MAPS] - owed_maps > few + share * len(c.maps):
             maps, weights, places = self._without_free(c.maps, c.weights, FREE_MAPS)
             c.lanes[:, LAST_MAP] = places[c.lanes[:, LAST_MAP]]
             c = c._replace(maps=maps, weights=weights)

@@ -109,7 +109,8 @@ class Course:
         return state
 
     def _ledger(self) -> Ledger:
-        return Ledger(self.how, self._weighing.widths, 1 if self.plan.strategy == "per-start" else None)
+        starts = 1 if self.plan.strategy == "per-start" else None
+        return Ledger(self.how, self._weighing.widths, starts, self.chain.has_leading)
 
     def restore(self, about: dict[str, Any], events: Events, beside: pa.Table) -> LiveCounts:
         """The state that was written."""
