@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import oracle
 import seqube as sq
 from seqube.language import parse
-from seqube.language.tree import positives
+from seqube.language.mentions import positives
 from seqube.plan.aggregates import EventChain, chain_of, plan_aggregates
 from strategies import PARTITIONS, plain, queries, table, windows
 

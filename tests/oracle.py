@@ -83,7 +83,7 @@ from oracle_values import (
     zone_of,
 )
 from seqube.errors import Span
-from seqube.language import tree
+from seqube.language import mentions, tree
 
 Env = dict[
     str, tuple["Event", ...]
@@ -141,7 +141,7 @@ def partial_runs(query: tree.Query, events: Sequence[Event], hierarchy: Any = No
 
 def _rows(query: tree.Query, env: Env) -> dict[str, Rows]:
     rows: dict[str, Rows] = {}
-    for leaf in tree.positives(query.pattern):
+    for leaf in mentions.positives(query.pattern):
         assert leaf.variable is not None
         bound = tuple(event.row for event in env.get(leaf.variable, ()))
         rows[leaf.variable] = bound if leaf.is_list else bound[0] if bound else None
@@ -156,7 +156,7 @@ def results(query: tree.Query, events: Sequence[Event], hierarchy: Any = None, u
             rows.append({str(output.name): part.value(output.value, env) for output in query.returns})
         else:
             row: Row = {"start": start(_flat(env)), "end": end(_flat(env))}
-            for leaf in tree.positives(query.pattern):
+            for leaf in mentions.positives(query.pattern):
                 told = [{"type": e.type, "ts": e.ts, **e.attributes} for e in env.get(str(leaf.variable), ())]
                 row[str(leaf.variable)] = told if leaf.is_list else told[0] if told else None
             rows.append(row)
@@ -254,7 +254,7 @@ class Partition:
         places = {event: _place(self.query, event) for event in self.events}
         order = {place: rank for rank, place in enumerate(sorted(set(places.values())))}
         self.order = {event: order[places[event]] for event in self.events}  # one event is after another where it is larger
-        self.repeated = tree.quantifiers(self.query.pattern)
+        self.repeated = mentions.quantifiers(self.query.pattern)
         self.counted = self.query.window.unit == "events"
         self.window = self.query.window.length if self.counted else ticks(self.query.window, self.unit)
         self.owned = _assign_predicates(self.query)
@@ -372,7 +372,7 @@ class Partition:
 
     def _asks(self, node: tree.Part, parts: Sequence[tree.Part], groups: Groups, over: bool) -> bool:
         """Whether everything is true that can be asked of a run that has left all parts but the last of these, or all."""
-        names = [{leaf.variable for leaf in tree.positives(part)} for part in parts]
+        names = [{leaf.variable for leaf in mentions.positives(part)} for part in parts]
         seen = set().union(*(names if over else names[: len(groups)]))
         left = set().union(*(names if over else names[: len(groups) - 1]))
         env = _bound(groups)
@@ -397,7 +397,7 @@ class Partition:
                 continue
             after = [other for other in pattern.parts[i + 1 :] if not isinstance(other, tree.Not) and _events(other, env)]
             if (after or run.is_match) and not self._part_stands(part, env, self._between(pattern.parts, i, env, root)):
-                kept = [leaf.variable for other in pattern.parts[:i] for leaf in tree.positives(other)]
+                kept = [leaf.variable for other in pattern.parts[:i] for leaf in mentions.positives(other)]
                 env = {variable: events for variable, events in env.items() if variable in kept}
                 bound = [n for n, other in enumerate(_positive_parts(pattern), 1) if n <= number and _events(other, env)]
                 return env, bound[-1]
@@ -476,7 +476,7 @@ class Partition:
         pattern = self.query.pattern
         whole = [p for p in self.owned.get(pattern, ()) if not isinstance(p, SameAs)]
         own = [p for p in whole if _by_event(p) == {last} and not _by_list(p) and not _asks_before(p)]
-        types = [leaf for leaf in tree.positives(pattern) if leaf.variable == last]
+        types = [leaf for leaf in mentions.positives(pattern) if leaf.variable == last]
         return self.is_of(event, types[0].name) and all(self.holds(p, {last: (event,)}) for p in own)
 
     def holds(self, predicate: tree.Predicate | SameAs, env: Env) -> bool:
@@ -617,12 +617,12 @@ def _assign_predicates(query: tree.Query) -> dict[tree.Part, list[tree.Predicate
                     if isinstance(run, tree.Next | tree.Strict) and run is not node:
                         owned.setdefault(run, []).append(SameAs(predicate.attribute, (run,)))
             else:
-                named = tree.variables_of(predicate)
+                named = mentions.variables_of(predicate)
                 paths = [around, *(_negations_above(query.pattern, variable) for variable in named)]
                 innermost = max(paths, key=len)
                 assert all(innermost[: len(path)] == path for path in paths), "a predicate on two different negations"
                 owner: tree.Part = innermost[-1] if len(innermost) > len(around) else node
-                inside = [run for run in runs if named and named <= {leaf.variable for leaf in tree.positives(run)}]
+                inside = [run for run in runs if named and named <= {leaf.variable for leaf in mentions.positives(run)}]
                 owned.setdefault(inside[-1] if inside else owner, []).append(predicate)
         for part in () if isinstance(node, tree.Type) else node.parts:
             child, inner = (part.part, (*around, part)) if isinstance(part, tree.Not) else (part, around)
@@ -680,14 +680,14 @@ def _negations_above(node: tree.Part, variable: str | None) -> tuple[tree.Not, .
     if isinstance(node, tree.Not):
         return (node, *_negations_above(node.part, variable))
     for part in node.parts:
-        if any(leaf.variable == variable for leaf in tree.leaves(part)):
+        if any(leaf.variable == variable for leaf in mentions.leaves(part)):
             return _negations_above(part, variable)
     return ()
 
 
 def _events(node: tree.Pattern, env: Env) -> list[Event]:
     """The events of an instance of `node`: none for an OR branch that was not taken."""
-    return [event for leaf in tree.positives(node) for event in env.get(str(leaf.variable), ())]
+    return [event for leaf in mentions.positives(node) for event in env.get(str(leaf.variable), ())]
 
 
 def _is_disjoint(env: Env, x: Env) -> bool:
@@ -695,7 +695,7 @@ def _is_disjoint(env: Env, x: Env) -> bool:
 
 
 def _variables(query: tree.Query) -> list[str]:
-    return [leaf.variable for leaf in tree.positives(query.pattern) if leaf.variable is not None]
+    return [leaf.variable for leaf in mentions.positives(query.pattern) if leaf.variable is not None]
 
 
 def _of_one(node: Any) -> Any:

@@ -17,7 +17,7 @@ import types
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cache, wraps
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from seqube.errors import ArgumentError
 
@@ -46,17 +46,16 @@ def checked(function: Callable[Given, Answered]) -> Callable[Given, Answered]:
 
 def _annotations(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, Any]:
     """What each argument may be; those of any kind, and those of which it cannot be told, are left out."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) or parameter.annotation is parameter.empty:
             continue
+        alone = types.SimpleNamespace(__annotations__={name: parameter.annotation})
         try:
-            kind = eval(parameter.annotation, function.__globals__)  # noqa: S307 - our own annotations
+            found |= get_type_hints(alone, function.__globals__)
         except NameError:
             continue
-        if kind is not Any:
-            found[name] = kind
-    return found
+    return {name: kind for name, kind in found.items() if kind is not Any}
 
 
 def _fits(value: Any, kind: Any) -> bool:

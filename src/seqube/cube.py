@@ -26,6 +26,7 @@ from seqube.arguments import checked
 from seqube.errors import PlanError, did_you_mean
 from seqube.events import Events, Hierarchy
 from seqube.language import parse
+from seqube.language.mentions import quantifiers, variables_of
 from seqube.language.parameters import Params, fill, refuse_unknown
 from seqube.language.tree import (
     Aggregate,
@@ -38,10 +39,8 @@ from seqube.language.tree import (
     Query,
     Seq,
     Type,
-    quantifiers,
     renaming,
     transform_query,
-    variables_of,
 )
 from seqube.language.writer import quote, write
 from seqube.plan.rewrite import flatten_pattern

@@ -39,8 +39,9 @@ from seqube.events.rows import MISFITS
 from seqube.events.schema import TIME, TYPE, is_moment, is_text, value_type
 from seqube.events.times import read_times
 from seqube.language import Query
+from seqube.language.mentions import columns_of
 from seqube.language.parameters import Params, refuse_unknown
-from seqube.language.tree import Window, columns_of
+from seqube.language.tree import Window
 from seqube.plan.optimizer import AUTO
 from seqube.plan.physical import ticks
 from seqube.predict.forecasts import Forecaster, find_halo, read_rules

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqube.errors import QueryError
-from seqube.language import parse, tree
+from seqube.language import mentions, parse, tree
 from seqube.language.tree import Attribute
 
 
@@ -16,7 +16,7 @@ def problems(text: str) -> list[tuple[str, int | None, str | None]]:
 
 
 def variables(pattern: str) -> list[str | None]:
-    return [leaf.variable for leaf in tree.leaves(parse(f"{pattern} WITHIN 5").pattern)]
+    return [leaf.variable for leaf in mentions.leaves(parse(f"{pattern} WITHIN 5").pattern)]
 
 
 # ---------------------------------------------------------------- default variables

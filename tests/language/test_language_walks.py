@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from query_trees import queries
 
-from seqube.language import tree
+from seqube.language import mentions, tree
 from seqube.language.tree import Attribute, Node, Query, children, rebuilt, renaming, transform, transform_query, walk
 
 
@@ -40,9 +40,9 @@ def test_a_transformation_that_changes_nothing_gives_the_same_query(query: Query
 
 @given(queries())
 def test_renaming_there_and_back(query: Query) -> None:
-    names = {leaf.variable: f"new {leaf.variable}" for leaf in tree.leaves(query.pattern) if leaf.variable is not None}
+    names = {leaf.variable: f"new {leaf.variable}" for leaf in mentions.leaves(query.pattern) if leaf.variable is not None}
     renamed = transform_query(query, renaming(names))
-    assert {leaf.variable for leaf in tree.leaves(renamed.pattern)} == set(names.values())
+    assert {leaf.variable for leaf in mentions.leaves(renamed.pattern)} == set(names.values())
     assert transform_query(renamed, renaming({new: old for old, new in names.items()})) == query
 
 

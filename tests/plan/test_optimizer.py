@@ -237,7 +237,7 @@ def test_an_aggregate_that_nobody_knows_is_refused_by_name() -> None:
 
 def test_run_and_explain_decide_once_and_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    monkeypatch.setattr("seqube.query.optimize", lambda *given: made.append(optimize(*given)) or made[-1])
+    monkeypatch.setattr("seqube.engine.workload.optimize", lambda *given: made.append(optimize(*given)) or made[-1])
     workload = {"pair": PAIR, "one": COUNT, "two": LONGER}
     sq.run(workload, EVENTS, strategy="prefix-tree")
     told = sq.explain(workload, EVENTS, strategy="prefix-tree")

@@ -21,7 +21,7 @@ from typing import assert_never
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.bindings import UNBOUND, Bindings, Column, Lists, is_bound, last_rows, nothing, offsets_of
+from seqube.engine.bindings import Bindings, Lists, is_bound, last_rows
 from seqube.engine.conjunction import Members, enumerate_combinations, latest_combinations, members_of
 from seqube.engine.instances import (
     Batch,
@@ -36,6 +36,10 @@ from seqube.engine.instances import (
     plus,
     sorted_by_group,
     spanning,
+    stack_slots,
+    unbind,
+    where_bound,
+    with_others,
 )
 from seqube.engine.lists import grow_lists
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, rank
@@ -51,8 +55,8 @@ from seqube.engine.sequence import (
     link,
     new_cursor,
 )
-from seqube.events.schema import ANY
-from seqube.language.tree import Value, attributes
+from seqube.language.mentions import attributes
+from seqube.language.tree import Value
 from seqube.plan.physical import (
     Absence,
     Atom,
@@ -73,6 +77,7 @@ from seqube.plan.physical import (
     scans,
     walk,
 )
+from seqube.plan.witnesses import latest_tells, may_share, slots_of
 
 PIECE = 1 << 16  # matches per piece: large enough to amortise calls, small enough to stay in the cache
 FIRST_PAIRS = 16  # candidates per match in the first round of a correlated check; later rounds take more
@@ -130,7 +135,7 @@ class Evaluation:
             cancelled = asked[self._cancelled(check, found.rows, len(found), self._root_reach(found))]
             left[cancelled] = False
             for step in names[position:]:
-                rows |= {name: _unbind(rows[name], cancelled) for name in step}
+                rows |= {name: unbind(rows[name], cancelled) for name in step}
             for number, step in enumerate(names[:position], 1):
                 bound = np.logical_or.reduce([is_bound(rows[name]) for name in step])[cancelled]
                 reached = reached.copy()
@@ -181,7 +186,7 @@ class Evaluation:
     def _alternatives(self, node: MatchAlternatives) -> Iterator[Instances]:
         for branch in node.branches:
             for piece in self._pieces(branch):
-                yield _with_others(piece, node)
+                yield with_others(piece, node)
 
     def _lists(self, node: MatchRepeat) -> Instances:
         """Every list of a repeated part."""
@@ -217,7 +222,7 @@ class Evaluation:
         codes, gap_codes, n_codes = self._group_codes(node, slots, gaps)
         codes = [np.where(code < 0, n_codes, code) if len(slots) == 1 else code for code in codes]
         slots, codes = sorted_by_group(slots, codes, drop_null=len(slots) > 1)
-        stacks = self._stacks(slots, codes, n_codes + 1)
+        stacks = stack_slots(self._batch, slots, codes, n_codes + 1)
         for gap, instances, code, is_keyed in zip(node.gaps, gaps, gap_codes, keyed, strict=True):
             self._raise_barriers(stacks, gap, instances, code, slots, codes, is_keyed)
         return slots, clauses, stacks
@@ -233,7 +238,7 @@ class Evaluation:
         return self._told[asked]
 
     def _latest_instances(self, node: PlanNode, tied: Sequence[Value]) -> Instances:
-        if isinstance(node, MatchSequence) and _latest_tells(node, tied):
+        if isinstance(node, MatchSequence) and latest_tells(node, tied):
             slots, _, stacks = self._stacked(node, is_root=False)
             links = link(stacks)
             top = len(slots) - 1
@@ -246,7 +251,7 @@ class Evaluation:
             names = node.binds
             found = Instances(rows, rows[names[0]], rows[names[-1]])
             return found.select(np.argsort(found.last_rows, kind="stable"))
-        if isinstance(node, MatchSequence) and not node.gaps and _latest_tells(node, tied, at_first=True):
+        if isinstance(node, MatchSequence) and not node.gaps and latest_tells(node, tied, at_first=True):
             # Of those that start with an event, the one that ends earliest: each next event is the first that may follow.
             slots, _ = self._slots(node)
             codes, _, _ = self._group_codes(node, slots, [])
@@ -262,7 +267,7 @@ class Evaluation:
                 code = code[whole]
             found = Instances(dict(zip(node.binds, followed, strict=True)), followed[0], followed[-1])
             return found.select(np.argsort(found.last_rows, kind="stable"))
-        if isinstance(node, MatchConjunction) and _latest_tells(node, tied):
+        if isinstance(node, MatchConjunction) and latest_tells(node, tied):
             slots, _ = self._slots(node)
             codes, _, _ = self._group_codes(node, slots, [])
             slots, codes = sorted_by_group(slots, codes, drop_null=True)
@@ -271,7 +276,7 @@ class Evaluation:
             found = spanning(dict(zip(node.binds, latest, strict=True)))
             return found.select(np.argsort(found.last_rows, kind="stable"))
         if isinstance(node, MatchAlternatives) and not node.filters and not tied:
-            pieces = [_with_others(self._witnesses(branch, ()), node) for branch in node.branches]
+            pieces = [with_others(self._witnesses(branch, ()), node) for branch in node.branches]
             return gather(pieces, node.binds, list_variables(node))
         return self._instances(node)
 
@@ -279,10 +284,10 @@ class Evaluation:
         slots, clauses = self._slots(node)
         codes, _, n_codes = self._group_codes(node, slots, [])
         slots, codes = sorted_by_group(slots, codes, drop_null=len(slots) > 1)
-        stacks = self._stacks(slots, codes, n_codes)
+        stacks = stack_slots(self._batch, slots, codes, n_codes)
         tables = self._clauses(clauses, slots, max)
         names = frozenset(node.binds)
-        members = members_of(slots) if _may_share(node.slots) else Members(*(np.empty(0, np.int64) for _ in range(3)))
+        members = members_of(slots) if may_share(node.slots) else Members(*(np.empty(0, np.int64) for _ in range(3)))
         cursor = new_cursor(len(slots))
         out = np.empty((len(slots), PIECE), np.int64)
         while not is_over(cursor):
@@ -295,7 +300,7 @@ class Evaluation:
         mask = np.ones(len(piece), np.bool_)
         for guarded in filters:
             holds = self.evaluator.true([guarded.predicate], piece.rows, len(piece))
-            mask &= holds | ~_taken(guarded.when, piece.rows) if guarded.when else holds
+            mask &= holds | ~where_bound(guarded.when, piece.rows) if guarded.when else holds
         return mask
 
     # ------------------------------------------------------------ slots
@@ -380,29 +385,6 @@ class Evaluation:
         partitions = self._batch.partitions
         return np.zeros(len(rows), np.int64) if partitions is None else partitions[rows]
 
-    def _stacks(self, slots: list[Instances], codes: list[Ints], n_codes: int) -> Stacks:
-        sizes = np.array([len(slot) for slot in slots], np.int64)
-        offsets = np.concatenate(([0], np.cumsum(sizes)[:-1]))
-        groups = np.empty((n_codes + 1, len(slots)), np.int64)
-        for i, code in enumerate(codes):
-            groups[0, i] = 0
-            np.cumsum(np.bincount(code, minlength=n_codes), out=groups[1:, i])
-        last_rows = np.concatenate([slot.last_rows for slot in slots])
-        single = all(slot.first_rows is slot.last_rows for slot in slots)
-        first_rows = last_rows if single else np.concatenate([slot.first_rows for slot in slots])
-        ends = self._times[last_rows]
-        starts = ends.copy() if single else self._times[first_rows]
-        if not self._batch.has_one_clock:
-            firsts, lasts = self._batch.clocks[first_rows], self._batch.clocks[last_rows]
-        else:
-            firsts, lasts = starts.copy(), ends.copy()
-        size = len(starts)
-        ids = np.concatenate(
-            [slot.last_rows if slot.are_events else np.arange(len(slot)) for slot in slots]
-        )  # a slot of single events writes its rows straight out
-        barriers, limits = np.full(size, LOWEST), np.full(size, HIGHEST)
-        return Stacks(offsets, groups, starts, ends, firsts, lasts, barriers, limits, ids)
-
     def _raise_barriers(
         self,
         stacks: Stacks,
@@ -432,7 +414,7 @@ class Evaluation:
 
     def _clauses(self, clauses: list[Clause], slots: list[Instances], when: Callable[[set[int]], int]) -> Clauses:
         """Clauses as tables; each is checked at the first slot at which all its slots are chosen (`when` of them)."""
-        levels = [when(_slots_of(clause)) for clause in clauses]
+        levels = [when(slots_of(clause)) for clause in clauses]
         order = sorted(range(len(clauses)), key=levels.__getitem__)
         bounds, tests, values, n_values = [0], [], [], 0
         for c in order:
@@ -475,7 +457,7 @@ class Evaluation:
     def _cancelled(self, absence: Absence, rows: Bindings, size: int, reach: Reach) -> Mask:
         """Which matches an instance of the negated expression cancels. `reach` is the scope the enclosing expression hands on."""
         if absence.when:
-            taken = _taken(absence.when, rows)
+            taken = where_bound(absence.when, rows)
             result = np.zeros(size, np.bool_)
             chosen = {name: column[taken] for name, column in rows.items()}
             result[taken] = self._cancelled_in(absence, chosen, int(taken.sum()), reach.select(taken))
@@ -603,59 +585,5 @@ class Evaluation:
             width *= 4
 
 
-def _taken(when: frozenset[str], rows: Bindings) -> Mask:
-    """Where one of these variables is bound."""
-    taken: Mask = np.logical_or.reduce([is_bound(rows[name]) for name in sorted(when)])
-    return taken
-
-
-def _unbind(column: Column, which: Ints) -> Column:
-    """The column without what these instances are bound to."""
-    if isinstance(column, Lists):
-        counts = column.counts
-        kept = np.ones(len(column), np.bool_)
-        kept[which] = False
-        return Lists(column.rows[np.repeat(kept, counts)], offsets_of(np.where(kept, counts, 0)), column.single)
-    result = column.copy()
-    result[which] = UNBOUND
-    return result
-
-
-def _with_others(piece: Instances, node: MatchAlternatives) -> Instances:
-    """The instances of a branch with the variables of the others, which they do not bind."""
-    others = nothing((name for name in node.binds if name not in piece.rows), list_variables(node), len(piece))
-    rows = {name: piece.rows[name] if name in piece.rows else others[name] for name in node.binds}
-    return Instances(rows, piece.first_rows, piece.last_rows)
-
-
 def _span(names: Sequence[str], rows: Bindings) -> Instances:
     return spanning({name: rows[name] for name in names})
-
-
-def _slots_of(clause: Clause) -> set[int]:
-    return {slot for atom in clause for slot in ((atom.left_slot, atom.right_slot) if isinstance(atom, Atom) else (atom.slot,))}
-
-
-def _latest_tells(node: MatchSequence | MatchConjunction, tied: Sequence[Value], at_first: bool = False) -> bool:
-    """Whether the latest start tells all: events in order or apart, joined by nothing but keys, tied by a key or the last event.
-
-    Seen the other way round, whether the earliest end does: tied by a key or the first event.
-    """
-    edge = node.slots[0 if at_first else -1]
-    return (
-        all(isinstance(slot, Scan) for slot in node.slots)
-        and not node.filters
-        and all(len(_slots_of(clause)) == 1 for clause in node.clauses)
-        and (isinstance(node, MatchSequence) or not _may_share(node.slots))
-        and all(
-            any(value in column for column in node.key)
-            or (isinstance(node, MatchSequence) and {a.variable for a in attributes(value)} == {*edge.binds})
-            for value in tied
-        )
-    )
-
-
-def _may_share(nodes: Sequence[PlanNode]) -> bool:
-    """Whether two slots can hold the same event."""
-    types = [frozenset().union(*(scan.types for scan in scans(node) if scan.variable in node.binds)) for node in nodes]
-    return any(types[i] & types[j] or ANY in types[i] | types[j] for i in range(len(types)) for j in range(i))

@@ -11,12 +11,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seqube.engine.bindings import Column, Lists, first_rows, last_rows, nothing, one_after_another
+from seqube.engine.bindings import (
+    UNBOUND,
+    Bindings,
+    Column,
+    Lists,
+    first_rows,
+    is_bound,
+    last_rows,
+    nothing,
+    offsets_of,
+    one_after_another,
+)
 from seqube.engine.limits import NO_LIMITS, Budget
 from seqube.engine.predicates import Evaluator, Ints, Mask
-from seqube.engine.sequence import HIGHEST, LOWEST, latest_starts
+from seqube.engine.sequence import HIGHEST, LOWEST, Stacks, latest_starts
 from seqube.events import Events
-from seqube.plan.physical import Scan
+from seqube.plan.physical import MatchAlternatives, Scan, list_variables
 
 NO_LISTS: Mapping[str, bool] = {}
 
@@ -229,3 +240,53 @@ def _bisect(values: Ints, bounds: Ints, begin: Ints, end: Ints, right: bool) -> 
         below = values[middle] <= bounds if right else values[middle] < bounds
         low = np.where(open_ & below, middle + 1, low)
         high = np.where(open_ & ~below, middle, high)
+
+
+def where_bound(when: frozenset[str], rows: Bindings) -> Mask:
+    """Where one of these variables is bound."""
+    taken: Mask = np.logical_or.reduce([is_bound(rows[name]) for name in sorted(when)])
+    return taken
+
+
+def unbind(column: Column, which: Ints) -> Column:
+    """The column without what these instances are bound to."""
+    if isinstance(column, Lists):
+        counts = column.counts
+        kept = np.ones(len(column), np.bool_)
+        kept[which] = False
+        return Lists(column.rows[np.repeat(kept, counts)], offsets_of(np.where(kept, counts, 0)), column.single)
+    result = column.copy()
+    result[which] = UNBOUND
+    return result
+
+
+def with_others(piece: Instances, node: MatchAlternatives) -> Instances:
+    """The instances of a branch with the variables of the others, which they do not bind."""
+    others = nothing((name for name in node.binds if name not in piece.rows), list_variables(node), len(piece))
+    rows = {name: piece.rows[name] if name in piece.rows else others[name] for name in node.binds}
+    return Instances(rows, piece.first_rows, piece.last_rows)
+
+
+def stack_slots(batch: Batch, slots: list[Instances], codes: list[Ints], n_codes: int) -> Stacks:
+    """The instances of the slots, group by group, as the loops walk them."""
+    sizes = np.array([len(slot) for slot in slots], np.int64)
+    offsets = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+    groups = np.empty((n_codes + 1, len(slots)), np.int64)
+    for i, code in enumerate(codes):
+        groups[0, i] = 0
+        np.cumsum(np.bincount(code, minlength=n_codes), out=groups[1:, i])
+    last_rows = np.concatenate([slot.last_rows for slot in slots])
+    single = all(slot.first_rows is slot.last_rows for slot in slots)
+    first_rows = last_rows if single else np.concatenate([slot.first_rows for slot in slots])
+    ends = batch.times[last_rows]
+    starts = ends.copy() if single else batch.times[first_rows]
+    if not batch.has_one_clock:
+        firsts, lasts = batch.clocks[first_rows], batch.clocks[last_rows]
+    else:
+        firsts, lasts = starts.copy(), ends.copy()
+    size = len(starts)
+    ids = np.concatenate(
+        [slot.last_rows if slot.are_events else np.arange(len(slot)) for slot in slots]
+    )  # a slot of single events writes its rows straight out
+    barriers, limits = np.full(size, LOWEST), np.full(size, HIGHEST)
+    return Stacks(offsets, groups, starts, ends, firsts, lasts, barriers, limits, ids)

@@ -46,7 +46,8 @@ from seqube.events import Events
 from seqube.events.schema import ANY, TIME, TYPE, is_of
 from seqube.language.tree import AnyOf, Attribute, Predicate, Value
 from seqube.plan.needs import needs_of, staged_key, staged_scans
-from seqube.plan.physical import Atom, Clause, MatchConjunction, MatchPlan, MatchSequence, Scan
+from seqube.plan.physical import Atom, MatchConjunction, MatchPlan, MatchSequence, Scan
+from seqube.plan.witnesses import slots_of
 
 NONE_FOUND = np.empty(0, np.int64)
 _ALL = np.empty((0, 0), np.bool_)  # where nothing is asked of single events
@@ -140,7 +141,7 @@ class Linker:
         self._scans = [slot for slot in node.slots if isinstance(slot, Scan)]
         kinds = list(range(self._n_slots))
         self._key_values: list[tuple[Value, ...]] = [tuple(column[slot] for column in node.key) for slot in kinds]
-        self._local = [(0, clause) for clause in node.clauses if len(_slots_of(clause)) == 1]
+        self._local = [(0, clause) for clause in node.clauses if len(slots_of(clause)) == 1]
         self._stages: list[tuple[int, int, int]] = []
         self._last_stages: list[int] = []
         for number, gap in enumerate(node.gaps):
@@ -170,7 +171,7 @@ class Linker:
         self._role_scans = np.array([scan for role in roles for scan in role], np.int64)
         asked: list[list[Predicate]] = [list(scan.filters) for scan in self._scans]
         for first, clause in self._local:
-            (slot,) = _slots_of(clause)
+            (slot,) = slots_of(clause)
             tests = tuple(atom.predicate for atom in clause)
             asked[first + slot].append(tests[0] if len(tests) == 1 else AnyOf(tests))
         self._asked = {number: predicates for number, predicates in enumerate(asked) if predicates}
@@ -204,8 +205,8 @@ class Linker:
     def _set_shape(self) -> None:
         """The clauses as tests of what entries carry, each at the slot with which a walk has chosen all that it names."""
         node, n_slots, waits = self._node, self._n_slots, self._plan.waits
-        clauses = [clause for clause in node.clauses if len(_slots_of(clause)) > 1]
-        levels = [(max if waits else min)(_slots_of(clause)) for clause in clauses]
+        clauses = [clause for clause in node.clauses if len(slots_of(clause)) > 1]
+        levels = [(max if waits else min)(slots_of(clause)) for clause in clauses]
         sides: list[_Side | _Truth] = []
         n_columns, n_texts = [0] * n_slots, 0
 
@@ -412,10 +413,6 @@ class Linker:
         """The clock of the first entry that begins matches that are still to be reported."""
         entries, number = chains.entries, max(chains.due, chains.entries.head)
         return int(entries.data[number - entries.base, CLOCK]) if number < entries.tail else None
-
-
-def _slots_of(clause: Clause) -> set[int]:
-    return {slot for atom in clause for slot in atom.slots}
 
 
 def _family(kind: pa.DataType) -> str:

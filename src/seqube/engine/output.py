@@ -23,7 +23,8 @@ from seqube.engine.predicates import Evaluator, Ints, gather, take
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
 from seqube.events.schema import ANY, value_type
-from seqube.language.tree import Attribute, OfList, Output, attributes
+from seqube.language.mentions import attributes
+from seqube.language.tree import Attribute, OfList, Output
 from seqube.plan.physical import MatchPlan, list_variables, scans
 
 START, END, REACHED = "start", "end", "reached"

@@ -31,6 +31,7 @@ from seqube.events import Events
 from seqube.events.schema import TIME, UNITS, is_text
 from seqube.events.times import microseconds
 from seqube.language.functions import value_function
+from seqube.language.mentions import named_before, named_by_event, variables_of
 from seqube.language.tree import (
     AllOf,
     Among,
@@ -52,9 +53,6 @@ from seqube.language.tree import (
     Predicate,
     Prev,
     Value,
-    named_before,
-    named_by_event,
-    variables_of,
 )
 from seqube.language.writer import write_value
 

@@ -31,7 +31,8 @@ from seqube.engine.bindings import UNBOUND, Column, Ints, Lists, Mask, offsets_o
 from seqube.engine.instances import Batch, Instances, plus
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Evaluator, code_columns
-from seqube.language.tree import Attribute, Predicate, named_as_lists, named_before, named_by_event, variables_of
+from seqube.language.mentions import named_as_lists, named_before, named_by_event, variables_of
+from seqube.language.tree import Attribute, Predicate
 from seqube.plan.physical import MatchRun, Scan
 
 _NOWHERE = -1  # no part yet, or no event before

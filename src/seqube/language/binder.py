@@ -15,24 +15,23 @@ Cost: linear in the query times its depth (at most 100, which the parser guarant
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TypeGuard, assert_never
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
 from seqube.events.schema import ANY
-from seqube.language import tree
+from seqube.language import mentions, tree
 from seqube.language.functions import AGGREGATES, OF_LISTS
 from seqube.language.names import column_name, default_variables
 from seqube.language.parser import CLAUSES, Draft, in_order
+from seqube.language.rewriting import NamedLeaf, rewrite_leaves, split_conjuncts, with_variables
 from seqube.language.tree import (
     TIME_ATTRIBUTE,
     Aggregate,
     Attribute,
     Definition,
     Emit,
-    Node,
     Output,
     Part,
     Pattern,
@@ -43,8 +42,6 @@ from seqube.language.tree import (
     Window,
 )
 
-_Named = Attribute | Aggregate | tree.Prev
-_Leaf = Callable[[_Named], Value]
 _Path = tuple[int, ...]  # where a part stands in the pattern: which part of which part
 
 
@@ -79,10 +76,10 @@ class _Binder:
         self.lines = source.split("\n")
         self.problems: list[Problem] = list(draft.problems)
         self.keys = {key.name for key in draft.partition_by}
-        leaves = list(tree.leaves(draft.pattern))
+        leaves = list(mentions.leaves(draft.pattern))
         names = default_variables(leaves)
         self.numbered = {leaf.name for leaf, name in zip(leaves, names, strict=True) if leaf.variable is None and name != leaf.name}
-        self.pattern = _with_variables(draft.pattern, iter(names))
+        self.pattern = with_variables(draft.pattern, iter(names))
         self.variables: dict[str, _Variable] = {}
         self._declare(self.pattern, (), (), "the pattern")
         self.positive = {name: variable for name, variable in self.variables.items() if not variable.negations}
@@ -208,7 +205,7 @@ class _Binder:
     ) -> tuple[Predicate, ...]:
         """Split at AND and at chains, and check the names of each conjunct."""
 
-        def resolve(leaf: _Named) -> Value:
+        def resolve(leaf: NamedLeaf) -> Value:
             if isinstance(leaf, Aggregate):
                 return self._of_list(leaf, visible, "compare aggregates in HAVING", in_where)
             if isinstance(leaf, tree.Prev):
@@ -219,7 +216,7 @@ class _Binder:
                 self._fail_variable(leaf, visible, in_where)
             return leaf
 
-        conjuncts = tuple(_rewrite(conjunct, resolve) for conjunct in _split(predicate))
+        conjuncts = tuple(rewrite_leaves(conjunct, resolve) for conjunct in split_conjuncts(predicate))
         for conjunct in conjuncts:
             self._check_same(conjunct)
             self._check_negations(conjunct, visible, negations)
@@ -277,7 +274,7 @@ class _Binder:
     def _check_negations(self, predicate: Predicate, visible: Mapping[str, _Variable], negations: tuple[_Path, ...]) -> None:
         named = {
             leaf.variable: visible[leaf.variable]
-            for leaf in tree.attributes(predicate)
+            for leaf in mentions.attributes(predicate)
             if leaf.variable and leaf.variable in visible
         }
         deepest = max((variable.negations for variable in named.values()), key=len, default=())
@@ -360,7 +357,7 @@ class _Binder:
         for number, definition in enumerate(self.draft.definitions):
             own = {definition.name, definition.type}
 
-            def resolve(leaf: _Named, own: set[str] = own) -> Value:
+            def resolve(leaf: NamedLeaf, own: set[str] = own) -> Value:
                 if not isinstance(leaf, Attribute):
                     self.fail("a condition of DEFINE is about one event", leaf.at, "compare attributes of the event")
                 elif leaf.variable is not None and leaf.variable not in own:
@@ -376,7 +373,9 @@ class _Binder:
             for part in (node for condition in definition.where for node in tree.walk(condition)):
                 if isinstance(part, tree.Same):
                     self.fail(f"[{part.attribute}] has no meaning in DEFINE", part.at, "put it into WHERE")
-            where = tuple(_rewrite(conjunct, resolve) for condition in definition.where for conjunct in _split(condition))
+            where = tuple(
+                rewrite_leaves(conjunct, resolve) for condition in definition.where for conjunct in split_conjuncts(condition)
+            )
             found.append(replace(definition, where=where))
         return tuple(found)
 
@@ -465,7 +464,7 @@ class _Binder:
             return ()
         by_name = {output.name: output.value for output in aggregates}
 
-        def resolve(leaf: _Named) -> Value:
+        def resolve(leaf: NamedLeaf) -> Value:
             if isinstance(leaf, tree.Prev):
                 self.fail("PREV has no meaning in HAVING", leaf.at, "put it into WHERE")
             elif isinstance(leaf, Aggregate):
@@ -491,7 +490,7 @@ class _Binder:
         for part in tree.walk(self.draft.having):
             if isinstance(part, tree.Same):
                 self.fail(f"[{part.attribute}] has no meaning in HAVING", part.at, "put it into WHERE")
-        return tuple(_rewrite(conjunct, resolve) for conjunct in _split(self.draft.having))
+        return tuple(rewrite_leaves(conjunct, resolve) for conjunct in split_conjuncts(self.draft.having))
 
     def _emit(self) -> Emit | None:
         self._needs_aggregates("emit")
@@ -513,7 +512,7 @@ class _Binder:
                 "leave one of them out; GROUP BY adds columns to AGG",
             )
 
-        def resolve(leaf: _Named) -> Value:
+        def resolve(leaf: NamedLeaf) -> Value:
             match leaf:
                 case tree.Prev():
                     self.fail("PREV has no meaning in RETURN", leaf.at, "it is for conditions: WHERE f.x > PREV(f.x)")
@@ -525,15 +524,15 @@ class _Binder:
 
         outputs = []
         for position, output in enumerate(self.draft.returns, 1):
-            value = _rewrite(output.value, resolve)
+            value = rewrite_leaves(output.value, resolve)
             self._check_lists(value)
             outputs.append(replace(output, value=value, name=output.name or column_name(value, position)))
         return tuple(outputs)
 
     def _check_lists(self, value: Value) -> None:
         """A list is returned as it is: what would be calculated with it is not one value."""
-        for leaf in () if isinstance(value, Attribute) else tree.by_event(value):
-            if self._is_list(leaf.variable) and not tree.named_before(value):
+        for leaf in () if isinstance(value, Attribute) else mentions.by_event(value):
+            if self._is_list(leaf.variable) and not mentions.named_before(value):
                 self.fail(
                     f"{leaf.variable}.{leaf.name} is a list, and stands in a calculation",
                     leaf.at,
@@ -586,48 +585,3 @@ def _is_count(value: Value) -> TypeGuard[Attribute]:
         return False
     function = AGGREGATES.get(value.name.upper())
     return function is not None and not function.takes
-
-
-# ---------------------------------------------------------------- rewriting
-
-
-def _split(predicate: Predicate) -> Iterator[Predicate]:
-    """The conjuncts of a predicate, with chains opened into comparisons of neighbours."""
-    match predicate:
-        case tree.AllOf(parts):
-            for part in parts:
-                yield from _split(part)
-        case tree.Chain(operands):
-            yield from _links(operands)
-        case _:
-            yield predicate
-
-
-def _links(operands: tuple[Value, ...]) -> Iterator[tree.Comparison]:
-    for left, right in pairwise(operands):
-        at = left.at
-        if left.at and right.at and left.at.line == right.at.line:
-            at = Span(left.at.line, left.at.column, right.at.column + right.at.length - left.at.column)
-        yield tree.Comparison("=", left, right, at)
-
-
-def _rewrite(node: tree.N, leaf: _Leaf) -> tree.N:
-    """The same with every attribute and every function of some events as a whole replaced, and every chain opened."""
-
-    def change(part: Node) -> Node:
-        match part:
-            case Attribute() | Aggregate() | tree.Prev():
-                return leaf(part)
-            case tree.Chain(operands, at):
-                return tree.AllOf(tuple(_links(tuple(_rewrite(operand, leaf) for operand in operands))), at)
-            case _:
-                return tree.rebuilt(part, change)
-
-    return change(node)  # type: ignore[return-value]  # a value stays a value, a predicate a predicate
-
-
-def _with_variables(pattern: tree.N, names: Iterator[str]) -> tree.N:
-    """The pattern with these variables on its types, from left to right."""
-    if isinstance(pattern, Type):
-        return replace(pattern, variable=next(names))
-    return tree.rebuilt(pattern, lambda part: _with_variables(part, names))

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from seqube.errors import Problem, QueryError
 from seqube.events import Hierarchy
 from seqube.events.schema import ANY
-from seqube.language.tree import Query, leaves
+from seqube.language.mentions import leaves
+from seqube.language.tree import Query
 
 
 def check_types(query: Query, present: Iterable[str], hierarchy: Hierarchy | None) -> None:

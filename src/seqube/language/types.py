@@ -20,7 +20,7 @@ from typing import Literal as OneOf
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
 from seqube.events.schema import ANY
-from seqube.language import tree
+from seqube.language import mentions, tree
 from seqube.language.functions import CASTS, OF_LISTS, PARTS, TRUNCATED, Function, Kind, aggregate_function, value_function
 from seqube.language.parser import draft, in_order
 from seqube.language.tree import TIME_ATTRIBUTE, TYPE_ATTRIBUTE, Attribute, Predicate, Query, Value
@@ -70,13 +70,13 @@ class _Checker:
         self.problems.append(Problem(message, at, hint))
 
     def check_types(self, known: Collection[str]) -> None:
-        for leaf in tree.leaves(self.query.pattern):
+        for leaf in mentions.leaves(self.query.pattern):
             if leaf.name not in known and leaf.name != ANY:
                 self.fail(f"unknown event type {leaf.name!r}", leaf.at, did_you_mean(leaf.name, known))
 
     def check_query(self) -> None:
         query = self.query
-        for predicate in (*tree.inner_predicates(query.pattern), *query.where):
+        for predicate in (*mentions.inner_predicates(query.pattern), *query.where):
             self.predicate(predicate)
         self.named_columns()
         for attribute in query.group_by:

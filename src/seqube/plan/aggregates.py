@@ -21,23 +21,8 @@ from typing import Literal as OneOf
 from seqube.errors import PlanError
 from seqube.events import Hierarchy
 from seqube.language.functions import aggregate_function
-from seqube.language.tree import (
-    Aggregate,
-    Attribute,
-    Emit,
-    Not,
-    Output,
-    Predicate,
-    Query,
-    Same,
-    Seq,
-    Strict,
-    Type,
-    named_as_lists,
-    named_before,
-    variables_of,
-    walk,
-)
+from seqube.language.mentions import named_as_lists, named_before, variables_of
+from seqube.language.tree import Aggregate, Attribute, Emit, Not, Output, Predicate, Query, Same, Seq, Strict, Type, walk
 from seqube.plan.measured import Measurements
 from seqube.plan.physical import Gap, KeyColumn, MatchPlan, MatchSequence, Option, Scan, ticks
 from seqube.plan.planner import plan_matches

@@ -29,7 +29,8 @@ from typing import NamedTuple
 
 from seqube.errors import PlanError
 from seqube.events import Hierarchy
-from seqube.language.tree import Attribute, Comparison, Predicate, Query, variables_of
+from seqube.language.mentions import variables_of
+from seqube.language.tree import Attribute, Comparison, Predicate, Query
 from seqube.plan.derivation import Delta, Derivation, Forbid, Join, Keep, Narrow, Widen, narrow, waits, widen
 from seqube.plan.ecube import Component, Cuboid, Lattice, RefinedBy, cuboid_of
 from seqube.plan.measured import Measurements

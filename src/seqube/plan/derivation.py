@@ -31,20 +31,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import islice
 
-from seqube.language.tree import (
-    Attribute,
-    Comparison,
-    Not,
-    Part,
-    Predicate,
-    Query,
-    Seq,
-    Type,
-    Value,
-    renaming,
-    transform,
-    variables_of,
-)
+from seqube.language.mentions import variables_of
+from seqube.language.tree import Attribute, Comparison, Not, Part, Predicate, Query, Seq, Type, Value, renaming, transform
 from seqube.plan.ecube import Component, Cuboid
 from seqube.plan.physical import MatchPlan, Scan, with_scans
 from seqube.plan.planner import plan_matches

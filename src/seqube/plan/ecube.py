@@ -25,7 +25,8 @@ from typing import Literal as OneOf
 
 from seqube.events import Hierarchy
 from seqube.events.schema import ANY
-from seqube.language.tree import Not, Predicate, Query, Seq, Type, renaming, transform, variables_of
+from seqube.language.mentions import variables_of
+from seqube.language.tree import Not, Predicate, Query, Seq, Type, renaming, transform
 from seqube.language.writer import quote
 from seqube.plan.rewrite import conjuncts, rooted
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from seqube.events import Statistics
-from seqube.language.tree import Value, attributes
+from seqube.language.mentions import attributes
+from seqube.language.tree import Value
 
 ASSUMED_VALUES = 10  # of a column that was not looked at
 

@@ -17,7 +17,8 @@ from functools import lru_cache
 from typing import assert_never
 
 from seqube.events.schema import ANY
-from seqube.language.tree import Attribute, FirstOf, OfList, Value, attributes
+from seqube.language.mentions import attributes
+from seqube.language.tree import Attribute, FirstOf, OfList, Value
 from seqube.plan.aggregates import AggregatePlan, EventChain, chain_of, group_positions
 from seqube.plan.physical import (
     ALL_OF_TIME,

@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterator
 
 from seqube.events import Events, Hierarchy
 from seqube.events.schema import ANY
-from seqube.language.tree import Not, Part, Query, Same, Seq, Type, leaves, walk
+from seqube.language.mentions import leaves
+from seqube.language.tree import Not, Part, Query, Same, Seq, Type, walk
 from seqube.plan.physical import ticks
 
 NEAR, KNOWN = 3, 8  # names shown: the nearest ones, or some of those there are

@@ -24,6 +24,7 @@ from typing import Any, TypeGuard
 
 from seqube.errors import PlanError
 from seqube.events import Hierarchy
+from seqube.language.mentions import named_as_lists, named_before, named_by_event, positives, quantifiers, variables_of
 from seqube.language.tree import (
     And,
     AnyOf,
@@ -44,13 +45,7 @@ from seqube.language.tree import (
     Strict,
     Type,
     Value,
-    named_as_lists,
-    named_before,
-    named_by_event,
-    positives,
-    quantifiers,
     transform,
-    variables_of,
 )
 from seqube.plan.physical import (
     Absence,

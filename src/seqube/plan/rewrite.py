@@ -18,6 +18,7 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from seqube.language.definitions import spell_out
+from seqube.language.mentions import inner_predicates, named_before, named_by_event, positives, variables_of
 from seqube.language.tree import (
     AllOf,
     Among,
@@ -47,11 +48,6 @@ from seqube.language.tree import (
     Strict,
     Type,
     Value,
-    inner_predicates,
-    named_before,
-    named_by_event,
-    positives,
-    variables_of,
     walk,
 )
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 from math import factorial, prod
 from typing import assert_never
 
+from seqube.language.mentions import attributes
 from seqube.language.tree import (
     AllOf,
     And,
@@ -31,7 +32,6 @@ from seqube.language.tree import (
     Seq,
     Type,
     Value,
-    attributes,
 )
 from seqube.plan.measured import Measurements
 from seqube.plan.physical import (

@@ -27,7 +27,7 @@ from seqube.events import Events, Hierarchy
 from seqube.events.batch import Codes
 from seqube.events.schema import TIME, TYPE, Schema
 from seqube.events.times import Ints, read_times
-from seqube.language.tree import attributes
+from seqube.language.mentions import attributes
 from seqube.predict.episodes import Episodes, line_up
 from seqube.predict.forecasts import Forecaster, find_halo
 from seqube.predict.matcher import compile_strategy

@@ -61,7 +61,8 @@ from seqube.engine.views.program import (
     VIEW_WORDS,
     Program,
 )
-from seqube.language.tree import AnyOf, Comparison, Predicate, Value, attributes, variable_of
+from seqube.language.mentions import attributes, variable_of
+from seqube.language.tree import AnyOf, Comparison, Predicate, Value
 from seqube.plan.physical import (
     Absence,
     Atom,
