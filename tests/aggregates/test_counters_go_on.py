@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from math import comb
 
 import numpy as np
 import pyarrow as pa
@@ -174,3 +175,15 @@ def test_reports_are_due_on_time_alone() -> None:
     state, rows = counting.step(state, None, watermark=6)
     assert rows.to_pylist() == [{"ts": 5, "count": 1}]
     assert counting.wake(state) is None
+
+
+@pytest.mark.parametrize("size", [37, 1_000])
+@pytest.mark.parametrize("strategy", COUNTED)
+def test_rows_before_a_count_outgrows_its_numbers_stay_as_they_are(strategy: str, size: int) -> None:
+    """A step that has to go on with wider numbers half way gives what it had sampled before, too."""
+    n = 150
+    stream = Events(pa.table({"type": ["A"] * n, "ts": range(n)}))
+    text = f"SEQ({', '.join(f'A a{i}' for i in range(12))}) WITHIN 400 AGG COUNT(*)"
+    pieces = [(begin, min(begin + size, n)) for begin in range(0, n, size)]
+    rows = feed(aggregator(text, strategy), stream, pieces).to_pylist()
+    assert [(row["ts"], row["count"]) for row in rows] == [(t, comb(t + 1, 12)) for t in range(n)]

@@ -77,7 +77,7 @@ def test_from_a_typo_to_an_export(page: Page, address: str, events: Path, concep
     shoot(page, "2-matches")
 
     # Sorted by the server, page by page.
-    page.get_by_test_id("rows").get_by_role("columnheader", name="b.price").click()
+    page.get_by_test_id("rows").get_by_role("columnheader", name="b_price").click()
     lowest = min(expected.table.column("b").combine_chunks().field("price").to_pylist())
     expect(page.get_by_test_id("rows").locator("tbody tr").first).to_contain_text(f"{lowest:g}")
 
@@ -101,11 +101,11 @@ def test_names_are_completed(page: Page, address: str) -> None:
     page.keyboard.type("PATTERN SEQ(Comp")
     expect(page.locator(".cm-completionLabel").first).to_have_text("Computer")
     page.keyboard.press("Enter")
-    page.keyboard.type(" first, Finance b, b.pri")
+    page.keyboard.type(" opening, Finance b, b.pri")
     expect(page.locator(".cm-completionLabel").first).to_have_text("price")
     page.keyboard.press("Enter")
-    page.keyboard.type(" > fir")
-    expect(page.locator(".cm-completionLabel").first).to_have_text("first")
+    page.keyboard.type(" > open")
+    expect(page.locator(".cm-completionLabel").first).to_have_text("opening")
     page.keyboard.press("Escape")
 
 

@@ -275,3 +275,10 @@ def test_every_type_of_column() -> None:
     assert len(result) == 3
     assert result.table.to_pylist()[0]["a"]["binary"] == b"\xff"
     assert len(repr(result)) > 0
+
+
+def test_a_nested_window_over_all_of_time() -> None:
+    """Two events that are further apart than 64 bits hold."""
+    ends = pa.table({"type": ["A", "B"], "ts": [-(2**63) + 2, 2**63 - 5]})
+    for strategy in ("iterative", "aggressive", "passive", "balanced"):
+        assert len(sq.run("SEQ(A a, OR(A b, B c)) WITHIN 4294967296", ends, strategy=strategy)) == 0

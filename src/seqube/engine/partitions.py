@@ -216,6 +216,14 @@ class KeyCodes:
 
 
 def _one_table(pieces: list[pa.Table]) -> pa.Table:
+    """Pieces whose columns may come in different types as one table."""
+    for name in pieces[0].column_names:
+        kinds = {piece.schema.field(name).type for piece in pieces}
+        scales = [kind.scale for kind in kinds if pat.is_decimal(kind)]
+        if scales and len(kinds) > 1:  # Arrow finds no decimal that holds whole numbers too
+            wide = pa.decimal256(76, max(scales))
+            at = pieces[0].column_names.index(name)
+            pieces = [piece.set_column(at, name, piece.column(at).cast(wide)) for piece in pieces]
     return pa.concat_tables(pieces, promote_options="permissive").combine_chunks()
 
 

@@ -11,6 +11,7 @@ decided; a state that was written goes on like the one it was written from.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -191,6 +192,7 @@ class Course:
         ledger.at[:WITHIN_BATCH] = 0
         while (why := go_on(ledger.columns, batch, self.how, ledger.exact, ledger.room, ledger.starts, out)) != ALL_TAKEN:
             pieces.append(_first(out, int(ledger.at[N_OUT])))
+            out = Sampled(np.empty((size, 2), np.int64), ledger.nothing(size))  # the piece keeps the one before
             ledger.at[N_OUT] = 0
             if why != NO_MORE_ROOM:
                 wider = ledger.widen()
@@ -351,6 +353,8 @@ def told_apart(columns: Sequence[pa.Array]) -> list[pa.Array]:
 def _anything(kind: pa.DataType) -> pa.Scalar:
     if pat.is_string(kind) or pat.is_large_string(kind) or pat.is_string_view(kind):
         return pa.scalar("", kind)
+    if pat.is_decimal(kind):
+        return pa.scalar(Decimal(0), kind)
     return pa.scalar(False) if pat.is_boolean(kind) else pa.scalar(0).cast(kind)
 
 

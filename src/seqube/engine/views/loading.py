@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from seqube.engine.bindings import UNBOUND
 from seqube.engine.instances import Batch
-from seqube.engine.jit import kernel
+from seqube.engine.jit import kernel, kernel_part
 from seqube.engine.predicates import NULL, Evaluator, Ints, code_columns, rank
+from seqube.engine.sequence import LOWEST
 from seqube.engine.views.program import (
     AFTERS,
     BEGINS,
@@ -32,6 +33,12 @@ from seqube.engine.views.program import (
     part_of,
 )
 from seqube.engine.views.tables import Tables, TestColumn
+
+
+@kernel_part
+def _is_window_apart(earlier: int, later: int, window: int) -> bool:
+    """Whether a window lies between two clocks; their difference may be more than 64 bits hold."""
+    return later >= LOWEST + window and earlier <= later - window
 
 
 @kernel
@@ -66,10 +73,10 @@ def _mark(
                 afters[k] = i
             begin = i
         begins[i] = begin
-        while clocks[i] - clocks[old] >= window:
+        while _is_window_apart(clocks[old], clocks[i], window):
             old += 1
         oldest[i] = old
-        while far < i and clocks[i] - clocks[far] >= window:
+        while far < i and _is_window_apart(clocks[far], clocks[i], window):
             horizons[far] = i
             far += 1
         horizons[i] = NO_LIMIT
