@@ -26,7 +26,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 asked = os.environ.get("SEQUBE_EXAMPLES")
 settings.register_profile(
     "seqube",
-    max_examples=int(asked or 120),
+    max_examples=int(asked or 60),
     derandomize=asked is None,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -244,7 +244,7 @@ def queries(draw: st.DrawFn) -> Query:
     shape = draw(st.sampled_from(["matches", "returns", "aggregates"]))
     if shape == "returns":
         values = [returned() for _ in range(draw(st.integers(1, 3)))]
-        partial = isinstance(pattern, tree.Next) and skip is None and builder.flip()
+        partial = isinstance(pattern, tree.Next) and skip is None and _begins_surely(pattern) and builder.flip()
         outputs = builder.outputs(values, {"reached", "end"} if partial else set())
         return replace(query, returns=outputs, keeps_partial=partial)
     if shape == "matches":
@@ -268,3 +268,9 @@ def queries(draw: st.DrawFn) -> Query:
         tree.Comparison(">", aggregate(), draw(st.builds(tree.Literal, numbers))) for _ in range(draw(st.integers(0, 2)))
     )
     return replace(query, group_by=tuple(groups), aggregates=aggregates, having=having, emit=emit)
+
+
+def _begins_surely(pattern: tree.Next) -> bool:
+    """Whether some part stands before every negation: KEEP PARTIAL asks for it."""
+    first = pattern.parts[0]
+    return not isinstance(first, tree.Not) and not (isinstance(first, tree.Type) and first.is_optional)

@@ -219,9 +219,9 @@ def _one_table(pieces: list[pa.Table]) -> pa.Table:
     """Pieces whose columns may come in different types as one table."""
     for name in pieces[0].column_names:
         kinds = {piece.schema.field(name).type for piece in pieces}
-        scales = [kind.scale for kind in kinds if pat.is_decimal(kind)]
-        if scales and len(kinds) > 1:  # Arrow finds no decimal that holds whole numbers too
-            wide = pa.decimal256(76, max(scales))
+        exact = any(pat.is_decimal(kind) or pat.is_uint64(kind) for kind in kinds) and not any(map(pat.is_floating, kinds))
+        if exact and len(kinds) > 1:  # Arrow finds no type that holds both
+            wide = pa.decimal256(76, max(getattr(kind, "scale", 0) for kind in kinds))
             at = pieces[0].column_names.index(name)
             pieces = [piece.set_column(at, name, piece.column(at).cast(wide)) for piece in pieces]
     return pa.concat_tables(pieces, promote_options="permissive").combine_chunks()
