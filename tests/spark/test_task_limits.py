@@ -82,7 +82,7 @@ def test_sql_has_the_defaults(spark: SparkSession, frame: DataFrame) -> None:
     frame.createOrReplaceTempView("limited")
     assert spark.sql(f"SELECT * FROM seqube(TABLE(limited), '{PAIRS}')").count() == 465
     table = AnalyzeArgument(frame.schema, None, isTable=True, isConstantExpression=False)
-    planned = sql._function(True, case_sensitive=False).analyze(
+    planned = sql._function(True, case_sensitive=False, zone="UTC").analyze(
         table, AnalyzeArgument(StringType(), PAIRS, isTable=False, isConstantExpression=True)
     )
     assert planned.wanted.limits == Limits()

@@ -147,7 +147,8 @@ def test_rows_go_to_the_queries_that_want_them() -> None:
     table = table.append_column("#key1", pa.array([None] * 4, pa.int64()))
     plain = table.select(["type", "ts"])
     watches = {name: watch(f"SEQ({kind} v) WITHIN 5", plain) for name, kind in (("a", "A"), ("c", "C"))}
-    found = list(pack_stream(table.to_batches(), watches, {"a": "#key0", "c": "#key1"}, plain.schema, "ts"))
+    keys = {watches["a"]: "#key0", watches["c"]: "#key1"}
+    found = list(pack_stream(table.to_batches(), watches, lambda rows, each: rows.column(keys[each]), plain.schema, "ts"))
     sent = {(row["query"], row["bucket"]): read_blobs([row["blob"]]).to_pylist() for batch in found for row in batch.to_pylist()}
     assert sent == {
         ("#quarantine", 0): [{"type": None, "ts": 3, "#reason": "no type"}],

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
 from seqube.errors import PlanError
-from seqube.language.parameters import Params
 from seqube.spark.session import session
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from seqube.events import Hierarchy
     from seqube.funnel import Funnel
     from seqube.language import Query
+    from seqube.language.parameters import Params
     from seqube.language.tree import Window
     from seqube.plan.explain import Explanation
     from seqube.predict import Rule, Rules
