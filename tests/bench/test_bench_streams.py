@@ -16,7 +16,7 @@ def test_steps_find_what_a_whole_run_finds(name: str) -> None:
     assert measured.repetitions == 3
 
 
-@pytest.mark.parametrize("strategy", LOOPS)
+@pytest.mark.parametrize("strategy", [pytest.param(name, marks=[pytest.mark.slow] * (name != "balanced")) for name in LOOPS])
 def test_views_find_what_a_whole_run_finds(strategy: str) -> None:
     measured = nested(strategy, window=2_000, n_steps=3)
     assert measured.right
