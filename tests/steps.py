@@ -7,13 +7,28 @@ from typing import Any
 
 import pyarrow as pa
 
-from answers import rows_of
+import oracle
+from answers import counted, rows_of, show
+from seqube.engine.matching import Matcher
 from seqube.engine.operator import Operator
 from seqube.events import Events
+from seqube.language import parse
+from seqube.plan.planner import plan_matches
+from strategies import table
 
 
 def rows(matches: pa.Table) -> list[dict[str, Any]]:
     return [{name: rows_of(events) for name, events in row.items() if name not in ("start", "end")} for row in matches.to_pylist()]
+
+
+def assert_any_cutting_equals_whole(
+    text: str, events: Sequence[oracle.Event], pieces: Sequence[tuple[int, int]], watermarks: bool
+) -> None:
+    """Matches of the stream in these pieces are those of the whole."""
+    show(text, events)
+    stream, plan = Events(table(events)), plan_matches(parse(text))
+    found = feed(Matcher(plan), stream, pieces, watermarks)
+    assert counted(rows(found)) == counted(rows(Matcher(plan).run(stream)))
 
 
 def feed(
@@ -26,13 +41,13 @@ def feed(
     """All that comes of steps over the pieces; after those where it is `saved` (all, unless told) the state goes through bytes."""
     state, found = operator.start(), []
     for number, (start, stop) in enumerate(pieces):
-        state, table = operator.step(state, events.slice(start, stop))
-        found.append(table)
+        state, piece = operator.step(state, events.slice(start, stop))
+        found.append(piece)
         if watermarks and stop < len(events):
             state, more = operator.step(state, None, watermark=int(events.times[stop]))
             found.append(more)
         if saved is None or saved[number]:
             state = operator.restore(state.to_bytes())
     found.append(operator.finish(state)[1])
-    tables = [table for table in found if table is not None]
+    tables = [piece for piece in found if piece is not None]
     return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})

@@ -25,7 +25,7 @@ from rich.progress import Progress
 from seqube.engine.jsonable import plain
 from seqube.engine.limits import LIMITS
 from seqube.errors import DataError, LimitError, PlanError, QueryError, SequbeError, SequbeWarning
-from seqube.finding import PRINTED_ROWS, REJECTED, Settings, find_here, find_on_spark, predict_on_spark
+from seqube.finding import PRINTED_ROWS, REJECTED, RunRequest, Settings, find_here, find_on_spark, predict_on_spark
 from seqube.output import Format, err, note, out, places_for, print_json, print_table, show, write
 
 if TYPE_CHECKING:
@@ -180,8 +180,12 @@ def run(
         raise typer.BadParameter("with --out DIR there is a file for each query", param_hint=f"--format without --out, and {what}")
     concepts = _read_hierarchy(hierarchy)
     places = places_for(folder, [*queries, REJECTED], file_format or Format.parquet) if folder is not None else {}
-    asked_for = (limits, queries, events, places, type_column, time_column, unit, concepts, strategy, limit)
-    found = find_here(*asked_for) if settings is None else find_on_spark(settings, *asked_for)
+    asked_for = RunRequest(events, type_column, time_column, unit, concepts, strategy, limit)
+    found = (
+        find_here(asked_for, queries, limits, places)
+        if settings is None
+        else find_on_spark(settings, asked_for, queries, limits, places)
+    )
     tables = found.tables
     if found.reasons:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.reasons.items())
@@ -311,7 +315,9 @@ def forecast(
     )
     if settings is not None:
         place = None if folder is None else places_for(folder, ["predictions"], file_format)["predictions"]
-        found = predict_on_spark(settings, known, events, place, type_column, time_column, unit, concepts, strategy, limit)
+        found = predict_on_spark(
+            settings, RunRequest(events, type_column, time_column, unit, concepts, strategy, limit), known, place
+        )
         if as_json:
             rows = {} if place else {"predictions": plain(found.tables["predictions"].to_pylist())}
             print_json({"events": found.n_events, "count": found.totals["predictions"]} | rows)

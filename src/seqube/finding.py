@@ -28,6 +28,19 @@ Settings = dict[str, str]  # of Spark
 
 
 @dataclass(frozen=True)
+class RunRequest:
+    """What a command is asked to look at, and how."""
+
+    events: str
+    type_column: str
+    time_column: str
+    unit: str
+    concepts: Hierarchy | None
+    strategy: str
+    limit: int | None
+
+
+@dataclass(frozen=True)
 class FoundRows:
     """What came of a run: how many rows were events, why others were not, and the rows of each result (all, or those asked for).
 
@@ -42,25 +55,14 @@ class FoundRows:
     notes: dict[str, tuple[str, ...]]
 
 
-def find_here(
-    limits: Limits,
-    queries: dict[str, Query],
-    events: str,
-    places: dict[str, Path],
-    type_column: str,
-    time_column: str,
-    unit: str,
-    concepts: Hierarchy | None,
-    strategy: str,
-    limit: int | None,
-) -> FoundRows:
+def find_here(asked: RunRequest, queries: dict[str, Query], limits: Limits, places: dict[str, Path]) -> FoundRows:
     import seqube as sq
 
     with err.status("Reading events"):
-        stream = sq.Events(events, type=type_column, time=time_column, unit=unit)
+        stream = sq.Events(asked.events, type=asked.type_column, time=asked.time_column, unit=asked.unit)
     with err.status(f"Matching {len(stream):,} events"):
-        results = sq.run(queries, stream, hierarchy=concepts, strategy=strategy, limits=limits)
-    tables = {name: results[name].table.slice(0, limit) for name in queries}
+        results = sq.run(queries, stream, hierarchy=asked.concepts, strategy=asked.strategy, limits=limits)
+    tables = {name: results[name].table.slice(0, asked.limit) for name in queries}
     if places:
         with err.status("Writing"):
             for name, table in tables.items():
@@ -72,9 +74,7 @@ def find_here(
     return FoundRows(len(stream), stream.rejected.reasons, totals, tables, cut, notes)
 
 
-def _read_on_spark(
-    settings: Settings, events: str, type_column: str, time_column: str, unit: str
-) -> tuple[EventFrame, int, dict[str, int], list[str]]:
+def _read_on_spark(settings: Settings, asked: RunRequest) -> tuple[EventFrame, int, dict[str, int], list[str]]:
     """The events as Spark reads them, how many there are, why other rows are none, and the types that occur."""
     import seqube.spark as sqs
     from seqube.spark import ingest
@@ -82,8 +82,9 @@ def _read_on_spark(
 
     with err.status("Starting Spark"):
         spark = sqs.session(**settings)
-    with err.status("Reading events"), spark_errors(events):
-        source = ingest.read_source(ingest.load_files(spark, events), type_column, time_column, unit)
+    with err.status("Reading events"), spark_errors(asked.events):
+        frame = ingest.load_files(spark, asked.events)
+        source = ingest.read_source(frame, asked.type_column, asked.time_column, asked.unit)
         return source, *source.tally()
 
 
@@ -102,55 +103,34 @@ def _take(frame: Any, place: Path | None, limit: int | None, shown: int | None) 
 
 
 def find_on_spark(
-    settings: Settings,
-    limits: Limits,
-    queries: dict[str, Query],
-    events: str,
-    places: dict[str, Path],
-    type_column: str,
-    time_column: str,
-    unit: str,
-    concepts: Hierarchy | None,
-    strategy: str,
-    limit: int | None,
+    settings: Settings, asked: RunRequest, queries: dict[str, Query], limits: Limits, places: dict[str, Path]
 ) -> FoundRows:
     from seqube.spark import batch, ingest
     from seqube.spark.failures import spark_errors
     from seqube.spark.sinks import Sink
 
-    source, n_events, reasons, types = _read_on_spark(settings, events, type_column, time_column, unit)
+    source, n_events, reasons, types = _read_on_spark(settings, asked)
     for query in queries.values():
-        ingest.refuse_unknown_types(query, types, concepts)
+        ingest.refuse_unknown_types(query, types, asked.concepts)
     totals: dict[str, int] = {}
     tables: dict[str, pa.Table] = {}
-    with err.status(f"Matching {n_events:,} events"), spark_errors(events):
-        plans = ingest.plan_batch(queries, source, concepts, strategy)
+    with err.status(f"Matching {n_events:,} events"), spark_errors(asked.events):
+        plans = ingest.plan_batch(queries, source, asked.concepts, asked.strategy)
         found = batch.find(plans, source, limits=limits)
         for name in queries:
-            totals[name], tables[name] = _take(found[name], places.get(name), limit, None)
+            totals[name], tables[name] = _take(found[name], places.get(name), asked.limit, None)
         found.unpersist()
         if places and reasons:
             Sink(str(places[REJECTED].resolve()), places[REJECTED].suffix[1:]).write(source.rejected())
     return FoundRows(n_events, reasons, totals, tables, {}, {})
 
 
-def predict_on_spark(
-    settings: Settings,
-    rules: Rules,
-    events: str,
-    place: Path | None,
-    type_column: str,
-    time_column: str,
-    unit: str,
-    concepts: Hierarchy | None,
-    strategy: str,
-    limit: int | None,
-) -> FoundRows:
+def predict_on_spark(settings: Settings, asked: RunRequest, rules: Rules, place: Path | None) -> FoundRows:
     from seqube.spark import forecasting
     from seqube.spark.failures import spark_errors
 
-    source, n_events, reasons, _ = _read_on_spark(settings, events, type_column, time_column, unit)
-    with err.status(f"Predicting over {n_events:,} events"), spark_errors(events):
-        frame = forecasting.forecast(rules, source, concepts, strategy, limits=LIMITS)
-        n_predictions, shown = _take(frame, place, limit, PRINTED_ROWS if limit is None else None)
+    source, n_events, reasons, _ = _read_on_spark(settings, asked)
+    with err.status(f"Predicting over {n_events:,} events"), spark_errors(asked.events):
+        frame = forecasting.forecast(rules, source, asked.concepts, asked.strategy, limits=LIMITS)
+        n_predictions, shown = _take(frame, place, asked.limit, PRINTED_ROWS if asked.limit is None else None)
     return FoundRows(n_events, reasons, {"predictions": n_predictions}, {"predictions": shown}, {}, {})

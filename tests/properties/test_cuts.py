@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
-from answers import counted, show
+from answers import show
 from seqube.engine.matching import Matcher, State
 from seqube.engine.sequence import LOWEST
 from seqube.events import Events
@@ -14,17 +14,13 @@ from seqube.events.schema import is_of
 from seqube.language import parse
 from seqube.plan.physical import ticks
 from seqube.plan.planner import plan_matches
-from steps import feed, rows
+from steps import assert_any_cutting_equals_whole
 from strategies import cuts, queries, streams, table
 
 
 @given(data=st.data(), text=queries(), events=streams(), watermarks=st.booleans())
 def test_any_cutting_equals_whole(data: st.DataObject, text: str, events: list[oracle.Event], watermarks: bool) -> None:
-    show(text, events)
-    stream = Events(table(events))
-    plan = plan_matches(parse(text))
-    whole = rows(Matcher(plan).run(stream))
-    assert counted(rows(feed(Matcher(plan), stream, data.draw(cuts(len(events))), watermarks))) == counted(whole)
+    assert_any_cutting_equals_whole(text, events, data.draw(cuts(len(events))), watermarks)
 
 
 @given(text=queries(), events=streams(max_time=30))

@@ -16,7 +16,7 @@ from seqube.engine.matching import Matcher
 from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.planner import plan_matches
-from steps import feed, rows
+from steps import assert_any_cutting_equals_whole, feed
 from strategies import cuts, queries, streams, table
 
 WORDS = ("SEQ", "SEQ", "AND", "OR", "NEXT", "STRICT")
@@ -41,11 +41,7 @@ def test_order_by_of_single_events(text: str, events: list[oracle.Event]) -> Non
 
 @given(data=st.data(), text=queries(depth=2, words=WORDS, clauses=["ORDER BY"]), events=tied, watermarks=st.booleans())
 def test_any_cutting_of_an_ordered_stream(data: st.DataObject, text: str, events: list[oracle.Event], watermarks: bool) -> None:
-    show(text, events)
-    stream = Events(table(events))
-    plan = plan_matches(parse(text))
-    whole = rows(Matcher(plan).run(stream))
-    assert counted(rows(feed(Matcher(plan), stream, data.draw(cuts(len(events))), watermarks))) == counted(whole)
+    assert_any_cutting_equals_whole(text, events, data.draw(cuts(len(events))), watermarks)
 
 
 @given(text=queries(repeats=True, depth=2, words=WORDS, clauses=["SKIP"]), events=small)

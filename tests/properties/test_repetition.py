@@ -10,13 +10,10 @@ from hypothesis import strategies as st
 
 import hand_worked
 import oracle
-from answers import assert_equal_matches, counted, run, show, shown
-from seqube.engine.matching import Matcher
-from seqube.events import Events
+from answers import assert_equal_matches, run, show, shown
 from seqube.language import parse
-from seqube.plan.planner import plan_matches
-from steps import feed, rows
-from strategies import cuts, plain, queries, streams, table
+from steps import assert_any_cutting_equals_whole
+from strategies import cuts, plain, queries, streams
 
 repeated = queries(repeats=True, depth=2)
 flat = queries(repeats=True, depth=1, words=("SEQ",))
@@ -61,8 +58,4 @@ def _comparable(row: dict[str, object]) -> tuple[tuple[str, object], ...]:
 
 @given(data=st.data(), text=repeated, events=small, watermarks=st.booleans())
 def test_any_cutting_equals_whole(data: st.DataObject, text: str, events: list[oracle.Event], watermarks: bool) -> None:
-    show(text, events)
-    stream = Events(table(events))
-    plan = plan_matches(parse(text))
-    whole = rows(Matcher(plan).run(stream))
-    assert counted(rows(feed(Matcher(plan), stream, data.draw(cuts(len(events))), watermarks))) == counted(whole)
+    assert_any_cutting_equals_whole(text, events, data.draw(cuts(len(events))), watermarks)

@@ -8,13 +8,9 @@ from hypothesis import strategies as st
 
 import hand_worked
 import oracle
-from answers import assert_equal_matches, counted, run, show, shown
-from seqube.engine.matching import Matcher
-from seqube.events import Events
-from seqube.language import parse
-from seqube.plan.planner import plan_matches
-from steps import feed, rows
-from strategies import cuts, queries, streams, table
+from answers import assert_equal_matches, run, shown
+from steps import assert_any_cutting_equals_whole
+from strategies import cuts, queries, streams
 
 RUNS = ("NEXT", "STRICT")
 small = streams(max_size=10)
@@ -53,8 +49,4 @@ def test_inside_others(text: str, events: list[oracle.Event]) -> None:
 
 @given(data=st.data(), text=nested, events=small, watermarks=st.booleans())
 def test_any_cutting_equals_whole(data: st.DataObject, text: str, events: list[oracle.Event], watermarks: bool) -> None:
-    show(text, events)
-    stream = Events(table(events))
-    plan = plan_matches(parse(text))
-    whole = rows(Matcher(plan).run(stream))
-    assert counted(rows(feed(Matcher(plan), stream, data.draw(cuts(len(events))), watermarks))) == counted(whole)
+    assert_any_cutting_equals_whole(text, events, data.draw(cuts(len(events))), watermarks)

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from seqube.engine.jsonable import plain
 from seqube.errors import PlanError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def plot_rows(table: pa.Table) -> altair.Chart:
 def _plot_matches(table: pa.Table) -> altair.Chart:
     import altair as alt
 
-    rows = [{"match": k, **_times(row)} for k, row in enumerate(table.select(["start", "end"]).to_pylist())]
+    rows = [{"match": k, **plain(row)} for k, row in enumerate(table.select(["start", "end"]).to_pylist())]
     x = alt.X(f"start:{_axis(table, 'start')}", title="time")
     return _chart(rows, "bar", x=x, x2="end", y=alt.Y("match:Q", axis=None))
 
@@ -80,7 +81,7 @@ def _plot_over_time(table: pa.Table) -> altair.Chart:
         for group, points in _by_group(sliced, groups).items():
             series = ", ".join([name, *group]) if len(numbers) > 1 or not group else ", ".join(group)
             rows += [
-                {"measure": name, "series": series, "value": value, **_times({"ts": moment})}
+                {"measure": name, "series": series, "value": value, "ts": plain(moment)}
                 for moment, value in _with_gaps([(row["ts"], _number(row[name])) for row in points])
             ]
     chart = _chart(rows, "line", x=f"ts:{_axis(table, 'ts')}", y="value:Q", color="series:N")
@@ -143,10 +144,6 @@ def _are_far_apart(rows: Points) -> bool:
 
 def _number(value: Any) -> Any:
     return float(value) if isinstance(value, Decimal) else value
-
-
-def _times(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
 
 
 # ---------------------------------------------------------------- charts

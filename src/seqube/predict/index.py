@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqube.engine.jit import kernel
+from seqube.engine.jit import kernel, kernel_part
 from seqube.engine.predicates import Ints
 from seqube.engine.series import CodeNumbers, NumberTable, SeriesPool, Stretches, number_of
 from seqube.events.batch import Codes
@@ -123,6 +123,18 @@ def _group_times(times: Ints, symbols: Codes, n_symbols: int) -> tuple[Ints, Int
     return starts, grouped
 
 
+@kernel_part
+def _first_between(times: Ints, low: int, high: int, bound: int) -> int:
+    """The first position in (low, high] whose time is at least `bound`; that at `low` is not, that at `high` counts as one."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        if times[middle] < bound:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
 @kernel
 def _first_from(times: Ints, position: int, stop: int, bound: int) -> int:
     """The first position from `position` on whose time is at least `bound`, or `stop`: doubling steps, then halving."""
@@ -132,14 +144,7 @@ def _first_from(times: Ints, position: int, stop: int, bound: int) -> int:
     while low + step < stop and times[low + step] < bound:
         low += step
         step *= 2
-    high = min(low + step, stop)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if times[middle] < bound:
-            low = middle
-        else:
-            high = middle
-    return high
+    return _first_between(times, low, min(low + step, stop), bound)
 
 
 @kernel
@@ -149,14 +154,7 @@ def _first_from_end(times: Ints, begin: int, stop: int, bound: int) -> int:
     while high - step >= begin and times[high - step] >= bound:
         high -= step
         step *= 2
-    low = max(high - step, begin - 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if times[middle] < bound:
-            low = middle
-        else:
-            high = middle
-    return high
+    return _first_between(times, max(high - step, begin - 1), high, bound)
 
 
 @kernel

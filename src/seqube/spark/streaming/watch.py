@@ -301,7 +301,7 @@ class Watch:
                 held = replace(held, last=max(before.last, int(times.max())), reported=first)
             ended = -(-held.last // self.needs.period) * self.needs.period
             due_now = held.last > LOWEST and min(ended, upto) // self.needs.period * self.needs.period > held.reported
-            picked = self._everything(held, upto, store) if due_now else None
+            picked = self._between(held, LOWEST, upto, store) if due_now else None
         if picked is None:
             return held, None
         return self._evaluate(held, before.decided, self._events(picked))
@@ -371,16 +371,13 @@ class Watch:
         if not starting:
             return None
         if starting[0][0].keys is None:
-            return self._everything(held, upto, store)
+            return self._between(held, LOWEST, upto, store)
         keys = np.unique(np.concatenate([rows.keys[numbers] for rows, numbers in starting if rows.keys is not None]))
         picked = []
         for rows in self._read(held, store, newer_than=LOWEST, upto=upto):
             numbers = rows.of_keys(keys)
             picked.append((rows, numbers[rows.times[numbers] <= upto]))
         return picked
-
-    def _everything(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> list[tuple[ChunkRows, Ints]]:
-        return self._between(held, LOWEST, upto, store)
 
     def _events(self, picked: Sequence[tuple[ChunkRows, Ints]]) -> Events:
         tables = [adapt(rows.table.take(pa.array(numbers)), self.schema) for rows, numbers in picked if len(numbers)]
