@@ -14,9 +14,9 @@ from seqube.spark.streaming.watch import Watch
 from seqube.spark.transport.columns import Columns, needed_schema
 
 
-def watch(text: str, table: pa.Table) -> Watch:
+def watch(text: str, table: pa.Table, strategy: str = "auto") -> Watch:
     schema = Events(table).schema
-    plan = prepare(text, None)
+    plan = prepare(text, None, strategy=strategy)
     hidden = (INPUT_ORDER,) if plan.matches.window.counts_events else (KEY,) if needs_of(plan, schema.unit).key else ()
     keeping = Columns(needed_schema([plan], schema), hidden)
     return Watch("q", ship_query(plan, schema), Columns(schema, hidden), keeping)

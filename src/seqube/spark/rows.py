@@ -43,6 +43,15 @@ class ShippedQuery:
         # Flat columns are made where ids have been taken out of the structs.
         return open_plan(_returning_ids(self.plan) if with_ids else replace(self.plan, is_flat=False), self.limits)
 
+    @property
+    def unlimited(self) -> ShippedQuery:
+        return replace(self, limits=NO_LIMITS)
+
+    @property
+    def has_counters(self) -> bool:
+        """Whether a state that goes on may be less than the events it was made of."""
+        return isinstance(self.plan, AggregatePlan)
+
     def rows(self, table: pa.Table) -> pa.Table:
         """The engine's rows as the user's: without our own columns, in the declared types, with their id if that is wanted."""
         table = one_chunk(table)

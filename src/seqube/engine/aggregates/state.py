@@ -201,7 +201,7 @@ class Reporter(Operator[Any, Rows]):
     def restore(self, data: bytes) -> Any:
         return State.of(*read_state(data))
 
-    def resume(self, events: Events, decided: int, reported: int, last: int) -> State:
+    def resume(self, events: Events, decided: int, reported: int, last: int) -> Any:
         return State(events, decided=decided, reported=reported, last=last)
 
     @abstractmethod
