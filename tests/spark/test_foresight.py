@@ -128,6 +128,7 @@ def test_rules_go_on_where_they_left_off(strategy: str) -> None:
 
 # ---------------------------------------------------------------- through Spark
 
+GONE = "SEQ(Recycl r, Wash w, [id]) WITHIN 30 min RETURN r.id AS tool"
 RULES = [
     {"name": "washed", "predicate": "Recycle -> Wash", "consequent": "Operate", "within": "30 min", "horizon": "2 h",
      "probability": 0.5, "partition_by": "id"},
@@ -147,11 +148,11 @@ def forecasts(folder: Path) -> Counter[str]:
 
 
 def test_rules_and_queries_in_a_pipeline(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
-    """Stopped and started again, with a query replaced: the rules go on."""
+    """Stopped and started again, with a query taken out: the rules go on. Types that no event has are told while somebody asks."""
     sinks = {name: f"out/{name}" for name in ("matches", "forecasts", "late", "metrics")}
     half = day.num_rows // 2
     add_file(tmp_path, "1", day.slice(0, half))
-    first = run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS, "gone": PAIRS}, rules=RULES, sinks=sinks)))
+    first = run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS, "gone": GONE}, rules=RULES, sinks=sinks)))
     add_file(tmp_path, "2", day.slice(half))
     second = run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, rules=RULES, sinks=sinks)))
     wanted = Counter(repr(row) for row in sq.forecast({"rules": RULES}, day).table.to_pylist())
@@ -163,6 +164,8 @@ def test_rules_and_queries_in_a_pipeline(spark: SparkSession, tmp_path: Path, da
     metrics = [json.loads(path.read_text()) for path in sorted((tmp_path / "out" / "metrics").glob("*.json"))]
     assert sum(row["forecasts"] for row in metrics) == total.forecasts
     assert metrics[-1]["state_rows"] == 0
+    assert metrics[0]["unknown_types"] == "no event is of the type 'Recycl'; near it are 'Recycle'"
+    assert metrics[-1]["unknown_types"] is None
 
 
 def test_forecast_of_a_streaming_frame(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:

@@ -1,4 +1,4 @@
-"""Repetition, NEXT, STRICT, SKIP and KEEP PARTIAL over a batch on Spark: what they are here; a stream refuses them by name."""
+"""Repetition, NEXT, STRICT, SKIP and KEEP PARTIAL on Spark, over a batch, a stream and in SQL: what they are here."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pipelines import add_file
 from tables import rows_of
 
 import seqube as sq
 import seqube.spark as sqs
+from seqube.spark import ingest
+from seqube.spark.streaming.stream import watch_stream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,11 +50,35 @@ def test_a_batch_on_spark(spark: SparkSession, events: pa.Table) -> None:
         assert rows_of(found[name].toArrow()) == rows_of(sq.run(query, events).table), name
 
 
-def test_a_stream_on_spark_refuses(spark: SparkSession, events: pa.Table, tmp_path: Path) -> None:
-    spark.createDataFrame(events.to_pandas()).write.parquet(str(tmp_path / "events"))
-    stream = spark.readStream.schema("type string, ts long, id long, x long").parquet(str(tmp_path / "events"))
-    with pytest.raises(sq.PlanError, match="NEXT and STRICT cannot be run in a stream on Spark yet"):
-        sqs.run(QUERIES["events"], stream, lateness="1 s")
+def test_a_stream_on_spark(spark: SparkSession, events: pa.Table, tmp_path: Path) -> None:
+    end = pa.table({"type": ["End"], "ts": [100_000], "id": [0], "x": [0]})
+    for number, piece in enumerate((events.slice(0, 100), events.slice(100), end)):
+        add_file(tmp_path, str(number), piece)
+    stream = spark.readStream.schema("type string, ts long, id long, x long").option("maxFilesPerTrigger", 1)
+    source = ingest.read_source(stream.parquet(str(tmp_path / "in")), "type", "ts", "ms")
+    plans = {name: ingest.plan_over(text, source) for name, text in QUERIES.items() if name != "skip"}
+    watched = watch_stream(plans, source, "1 second", with_ids=True)
+    writer = watched.out.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start().awaitTermination()
+    out = spark.read.parquet(str(tmp_path / "out")).cache()
+    for name in plans:
+        found = watched.matches(name, out).toArrow()
+        assert rows_of(found.drop_columns(["match_id"])) == rows_of(sq.run(QUERIES[name], events).table), name
+        assert found.num_rows == len(set(found.column("match_id").to_pylist())) > 0, name
+    with pytest.raises(sq.PlanError, match="SKIP cannot be run in a stream on Spark yet"):
+        sqs.run(QUERIES["skip"], source.frame.select("type", "ts", "id", "x"), lateness="1 s")
+
+
+def test_sql(spark: SparkSession, events: pa.Table) -> None:
+    sqs.register(spark)
+    spark.createDataFrame(events.to_pandas()).createOrReplaceTempView("runs")
+    for name in ("events", "strict", "skip", "order"):
+        found = spark.sql(f"SELECT * FROM seqube(TABLE(runs), '{QUERIES[name]}')").toArrow()
+        assert rows_of(found) == rows_of(sq.run(QUERIES[name], events).table), name
+    tied = spark.createDataFrame([("A", 1, 5), ("B", 1, 7), ("B", 1, None), ("B", 2, 9)], "type string, ts long, x long")
+    tied.createOrReplaceTempView("tied")
+    query = "STRICT(A a, B b) WITHIN 5 RETURN b.x AS x"  # of rows with equal times, their contents tell which is first
+    assert spark.sql(f"SELECT * FROM seqube(TABLE(tied), '{query}')").collect() == sqs.run(query, tied).collect()
 
 
 @pytest.mark.parametrize(
@@ -73,5 +100,5 @@ def test_a_funnel_on_spark(spark: SparkSession, events: pa.Table, asked: dict[st
 
 def test_explain_says_how_they_are_split(spark: SparkSession, events: pa.Table) -> None:
     frame = spark.createDataFrame(events.to_pandas())
-    assert "as a stream: NEXT and STRICT cannot be run there yet" in str(sqs.explain(QUERIES["events"], frame))
+    assert "as a stream: SKIP cannot be run there yet" in str(sqs.explain(QUERIES["skip"], frame))
     assert "because SKIP leaves out matches" in str(sqs.explain("SEQ(A a, B b) SKIP PAST LAST WITHIN 5", frame))

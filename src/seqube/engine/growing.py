@@ -90,13 +90,14 @@ _CLOCK, _MOMENT, _TYPE = range(3)  # the columns that stand beside kept events
 class Kept:
     """Events in time order, in chunks, with the clock of each (its time, or its number in the stream) beside it."""
 
-    __slots__ = ("_chunks", "_codes", "_firsts", "_has_dictionaries", "_none", "_rows", "schema")
+    __slots__ = ("_chunks", "_codes", "_firsts", "_has_dictionaries", "_none", "_rows", "_sizes", "schema")
 
     def __init__(self, none: Events) -> None:
         self.schema, self._none = none.schema, none
         self._has_dictionaries = any(map(pat.is_dictionary, none.table.schema.types))
         self._chunks = [none.table]  # at least one, which tells the columns
         self._firsts = [0]  # the number of each chunk's first row
+        self._sizes = [0]  # bytes of each chunk: to ask all of them at every step is a cost of the window
         self._rows = Growing(3)
         self._codes: dict[str, int] = {}  # of types
 
@@ -129,8 +130,10 @@ class Kept:
         if not len(self._chunks[-1]):
             self._chunks.pop()
             self._firsts.pop()
+            self._sizes.pop()
         self._chunks.append(events.table)
         self._firsts.append(first)
+        self._sizes.append(int(events.table.nbytes))
         self._merge()
         return first
 
@@ -140,9 +143,10 @@ class Kept:
         while len(chunks) >= NEIGHBOURS and len(chunks[-NEIGHBOURS]) <= NEIGHBOURS * len(chunks[-1]):
             last = chunks[-NEIGHBOURS:]
             size = sum(map(len, last))
-            if size > FREELY and (size > len(self) // 4 or sum(chunk.nbytes for chunk in last) > LARGE):
+            if size > FREELY and (size > len(self) // 4 or sum(self._sizes[-NEIGHBOURS:]) > LARGE):
                 return
             chunks[-NEIGHBOURS:] = [one_chunk(pa.concat_tables(last))]
+            self._sizes[-NEIGHBOURS:] = [int(chunks[-1].nbytes)]
             del self._firsts[-NEIGHBOURS + 1 :]
 
     def drop_upto(self, clock: int, is_time: bool) -> None:
@@ -151,9 +155,9 @@ class Kept:
         rows.head = first_after(rows.data, _MOMENT if is_time else _CLOCK, rows.base, rows.head, rows.tail, clock)
         n_dead = bisect_right(self._firsts, rows.head) - 1
         if n_dead > 0:
-            del self._chunks[:n_dead], self._firsts[:n_dead]
+            del self._chunks[:n_dead], self._firsts[:n_dead], self._sizes[:n_dead]
         if not len(rows):
-            self._chunks, self._firsts = [self._none.table], [rows.head]
+            self._chunks, self._firsts, self._sizes = [self._none.table], [rows.head], [0]
 
     def take(self, rows: Ints) -> Events:
         """The events of these rows, which ascend."""
@@ -188,7 +192,7 @@ class Kept:
 
     @property
     def n_bytes(self) -> int:
-        return self._rows.data.nbytes + sum(int(chunk.nbytes) for chunk in self._chunks)
+        return int(self._rows.data.nbytes) + sum(self._sizes)
 
     def check(self, batch: Events) -> None:
         """Refuse events that have other columns."""

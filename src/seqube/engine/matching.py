@@ -151,6 +151,8 @@ class Matcher(Operator[State, pa.Table]):
         return _resumed(state, kept, kept.times if numbers is None else numbers[: len(kept)], waiting, about["decided"])
 
     def resume(self, events: Events, decided: int, reported: int, last: int) -> State:
+        if self._plan.order_by:
+            events = order_events(events, self._plan.order_by)
         n_kept = int(np.searchsorted(events.times, decided, "right"))
         kept, waiting = events.slice(0, n_kept), events.slice(n_kept, len(events))
         state = self._begin(State(), events)

@@ -19,7 +19,7 @@ from seqube.events.sources import one_chunk
 from seqube.language.tree import Attribute, Output
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan
-from seqube.plan.physical import MatchPlan, MatchRepeat, MatchRun, walk
+from seqube.plan.physical import MatchPlan
 from seqube.spark.ingest import IDENTITY
 from seqube.spark.transport.columns import conform, mix
 
@@ -116,20 +116,15 @@ def _returning_ids(plan: MatchPlan) -> MatchPlan:
     return replace(plan, returns=(*plan.returns, *more))
 
 
-def refuse_in_streams(plan: Plan, where: str = "a stream on Spark") -> None:
+def refuse_in_streams(plan: Plan) -> None:
     """Raise a `PlanError` for what is only known to be done rightly where all rows of a task are there at once."""
     if (new := unknown_in_streams(plan)) is not None:
-        raise PlanError(f"{new} cannot be run in {where} yet\n  hint: run it over a batch, or in this process")
+        raise PlanError(f"{new} cannot be run in a stream on Spark yet\n  hint: run it over a batch")
 
 
 def unknown_in_streams(plan: Plan) -> str | None:
-    """What a plan asks for that no stream on Spark knows: rows that are lists, and an order beyond that of time."""
-    nodes = list(walk(plan.matches))
-    if any(isinstance(node, MatchRun) for node in nodes):
-        return "NEXT and STRICT"
-    if plan.matches.order_by or plan.matches.skip is not None:
-        return "ORDER BY" if plan.matches.order_by else "SKIP"
-    return "a repeated part" if any(isinstance(node, MatchRepeat) for node in nodes) else None
+    """What a plan asks for that no stream on Spark knows."""
+    return "SKIP" if plan.matches.skip is not None else None
 
 
 def ship_query(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = NO_LIMITS) -> ShippedQuery:

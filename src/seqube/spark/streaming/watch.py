@@ -4,9 +4,9 @@ An event waits until the watermark has passed it; then all events up to there ar
 that results are those of the ordered stream and final when they come. A row that comes after the watermark has passed it is late:
 it goes to the late output and changes nothing.
 
-State is Arrow bytes. Rows are written once, as they come, into *chunks*, sorted by key; small neighbours are merged, and a chunk is
-forgotten when the window has left all of it behind. Counters, and the numbers of windows of so many EVENTS, may stand for chunks:
-the operator's own state is written where it is smaller than the chunks that it covers, and those go. Chunks tell the rest:
+State is Arrow bytes. Rows are written once, as they come, into *chunks*; small neighbours are merged, and a chunk is forgotten when
+the window has left all of it behind. Counters, and the numbers of windows of so many EVENTS, may stand for chunks: the operator's
+own state is written where it is smaller than the chunks that it covers, and those go. Chunks tell the rest:
 
     operator's state    covers  chunks   [......]  [...]  [..]  <- new rows        decided            watermark
     ==========================>|           A        B                            ----|----------- C ------|------>
@@ -132,7 +132,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRows:
-    """A chunk at hand; `keys` ascend where there are any."""
+    """A chunk at hand; `keys` ascend, and are there where it is asked for some of them."""
 
     table: pa.Table
     times: Ints
@@ -156,6 +156,7 @@ class Live:
     state: State
     schema: pa.Schema
     mark: str = ""
+    n_bytes: int = 0
 
 
 class AtHand:
@@ -193,10 +194,10 @@ class AtHand:
         return live
 
     def put_live(self, place: BucketPlace, live: Live) -> None:
-        self._live[place] = live
-        size = sum(each.state.n_bytes for each in self._live.values())
+        self._live[place] = replace(live, n_bytes=live.state.n_bytes)
+        size = sum(each.n_bytes for each in self._live.values())
         while size > self._limit and len(self._live) > 1:
-            size -= self._live.popitem(last=False)[1].state.n_bytes
+            size -= self._live.popitem(last=False)[1].n_bytes
 
     def get(self, digest: str) -> ChunkRows | None:
         rows = self._rows.get(digest)
@@ -408,11 +409,12 @@ class Watch:
         starting = [(rows, numbers) for rows, numbers in starting if len(numbers)]
         if not starting:
             return None
-        if starting[0][0].keys is None:
+        kept = self._read(held, store, newer_than=LOWEST, upto=upto)
+        if any(rows.keys is None for rows in kept):
             return self._between(held, LOWEST, upto, store)
         keys = np.unique(np.concatenate([rows.keys[numbers] for rows, numbers in starting if rows.keys is not None]))
         picked = []
-        for rows in self._read(held, store, newer_than=LOWEST, upto=upto):
+        for rows in kept:
             numbers = rows.of_keys(keys)
             picked.append((rows, numbers[rows.times[numbers] <= upto]))
         return picked
@@ -443,7 +445,10 @@ class Watch:
         return rows
 
     def _decoded(self, table: pa.Table) -> ChunkRows:
-        keys = table.column(KEY).to_numpy() if KEY in table.column_names else None
+        keys = table.column(KEY).to_numpy() if KEY in table.column_names and not self.goes_on else None
+        if keys is not None and np.any(keys[1:] < keys[:-1]):  # written when nobody looked for keys
+            table = _by_key(table)
+            keys = table.column(KEY).to_numpy()
         return ChunkRows(table, self.keeping.times(table), keys)
 
     def _forget(self, held: Held, store: MutableMapping[int, bytes]) -> Held:
@@ -474,8 +479,8 @@ class Watch:
             table = pa.concat_tables([adapt(self._rows(last, store).table, self.schema), table])
             del store[last.number]
         table = one_chunk(table)
-        if KEY in table.column_names:
-            table = table.take(pa.array(np.argsort(table.column(KEY).to_numpy(), kind="stable")))
+        if KEY in table.column_names and not self.goes_on:
+            table = _by_key(table)
         for start in range(0, table.num_rows, MOST_ROWS):
             piece = self._coded(table.slice(start, MOST_ROWS))
             blob = write_blob(piece)
@@ -521,6 +526,18 @@ class Watch:
                 times = self._rows(chunk, store).times
                 found.append(int(times[times > after].min()))
         return min(found, default=None)
+
+
+def _by_key(table: pa.Table) -> pa.Table:
+    return table.take(pa.array(np.argsort(table.column(KEY).to_numpy(), kind="stable")))
+
+
+def own_columns(needs: Needs, with_ids: bool) -> tuple[str, ...]:
+    """What of our own travels beside the columns of events: the order they came in where it matters, hashes of key and row."""
+    by_arrival = needs.by_position or needs.by_order
+    keyed = bool(needs.key) and not needs.by_position
+    wanted = {INPUT_ORDER: by_arrival, KEY: keyed, IDENTITY: with_ids}
+    return tuple(name for name, is_wanted in wanted.items() if is_wanted)
 
 
 def adapt(table: pa.Table, schema: pa.Schema) -> pa.Table:
