@@ -355,9 +355,9 @@ class MatchRun:
         return tuple(found)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether its parts are one event each, tied by nothing but order and key."""
-        return not self.asked and all(len(step.scans) == 1 and not step.is_repeated for step in self.steps)
+    def has_single_parts(self) -> bool:
+        """Whether its parts are one event of one variable each."""
+        return all(len(step.scans) == 1 and not step.is_repeated for step in self.steps)
 
     @property
     def waits(self) -> bool:
