@@ -25,6 +25,8 @@ KINDS = {  # each is cut after the sixth event, where something is kept, somethi
     "partitioned": "PATTERN SEQ(A a, C c) PARTITION BY name WITHIN 10",
     "events": "SEQ(A a, C c) WITHIN 5 EVENTS",
     "events of a partition": "PATTERN SEQ(A a, C c, !B b) PARTITION BY id WITHIN 3 EVENTS",
+    "thinned out": "PATTERN SEQ(A a, C c) PARTITION BY name SKIP PAST LAST WITHIN 10",
+    "thinned out events": "SEQ(A a, C c, !B b) SKIP TO NEXT WITHIN 5 EVENTS",
     "replayed": "AND(A a, C c, [id]) WITHIN 10",
     "products": "SEQ(A a, B b, C c) WITHIN 10 AGG COUNT(*), SUM(a.x), MIN(c.id)",
     "keyed products": "SEQ(A a, C c, [id]) WITHIN 10 AGG COUNT(*)",

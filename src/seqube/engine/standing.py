@@ -190,7 +190,8 @@ class StandingQueries:
         needs = needs_of(plan, self.schema.unit)
         is_total = isinstance(plan, AggregatePlan) and plan.emit.when == "total"
         since = self.origin + needs.back
-        return None if is_total or needs.by_position or since >= HIGHEST else since
+        thinned = plan.matches.skip is not None  # by all matches that there ever were
+        return None if is_total or needs.by_position or thinned or since >= HIGHEST else since
 
     def _put(self, standing: Standing, reported: Iterable[str] = ()) -> None:
         self._at_work.append(standing)

@@ -237,7 +237,9 @@ def _matches(plan: MatchPlan, statistics: Statistics | None, is_built: bool = Tr
         notes.append(f"partitioned by {', '.join(plan.partition_by)}: each partition is a stream of its own")
     if plan.order_by:
         notes.append(f"in the order of time, then of {', '.join(plan.order_by)}")
-    if plan.waits_from_end:
+    if plan.skip is not None and plan.waits:
+        notes.append("one that ends before it may still wait: a match is final a window after its end")
+    elif plan.waits_from_end:
         notes.append("a run inside it may go on: a match is final a window after its end")
     elif plan.keeps_partial or plan.has_runs_that_wait:
         notes.append("a run may go on: it is final when the window that began with it is over")
@@ -247,7 +249,7 @@ def _matches(plan: MatchPlan, statistics: Statistics | None, is_built: bool = Tr
         notes.append("every run is kept, as far as it got")
     if plan.skip is not None:
         of = "" if plan.skip.variable is None else f" {plan.skip.variable}"
-        notes.append(f"skip {plan.skip.to.lower()}{of}: matches in the order in which they end, over the whole stream")
+        notes.append(f"skip {plan.skip.to.lower()}{of}: matches in the order in which they end")
     known = _Known(statistics, {way.subquery: way for way in plan.ways}, plan.is_nested, is_built)
     children = [_step(plan.pattern, known), *(_absence(check, known) for check in plan.checks)]
     title = "return matches" if not plan.returns else f"return {', '.join(str(item.name) for item in plan.returns)}"

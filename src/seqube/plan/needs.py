@@ -115,6 +115,8 @@ def why_replayed(plan: Plan) -> str | None:
     """
     if isinstance(plan, AggregatePlan):
         return _why_counted_anew(plan)
+    if plan.skip is not None and plan.waits:
+        return "SKIP takes matches in the order in which they end, and these are not final in that order"
     pattern = plan.pattern
     if plan.is_nested:
         return "its sub-queries are evaluated in each partition" if plan.partition_by else None

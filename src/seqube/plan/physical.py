@@ -355,9 +355,9 @@ class MatchRun:
         return tuple(found)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether its parts are one event each, tied by nothing but order and key."""
-        return not self.asked and all(len(step.scans) == 1 and not step.is_repeated for step in self.steps)
+    def has_single_parts(self) -> bool:
+        """Whether its parts are one event of one variable each."""
+        return all(len(step.scans) == 1 and not step.is_repeated for step in self.steps)
 
     @property
     def waits(self) -> bool:
@@ -476,7 +476,12 @@ class MatchPlan:
 
     @property
     def waits_from_end(self) -> bool:
-        """Whether a match is final only a window after its end: a run inside it (or negated) that waits may begin that late."""
+        """Whether a match is final only a window after its end.
+
+        A run inside it (or negated) that waits may begin that late, and so may, with SKIP, a match that ends before it and waits.
+        """
+        if self.skip is not None and self.waits:
+            return True
         return any(isinstance(node, MatchRun) and node.waits and node is not self.pattern for node in walk(self))
 
     @property
