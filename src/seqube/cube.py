@@ -361,6 +361,8 @@ def _flat(query: Query) -> Query:
         )
     if quantifiers(pattern) or query.order_by or query.skip is not None:
         raise PlanError("a cube counts single events in any order of equal times\n  hint: leave out quantifiers, ORDER BY and SKIP")
+    if query.is_distinct or query.limit is not None:
+        raise PlanError("a cube counts every match\n  hint: leave out DISTINCT and LIMIT")
     return replace(query, pattern=pattern)
 
 

@@ -55,6 +55,17 @@ def test_stretches_give_the_whole(text: str, events: sq.Events, monkeypatch: pyt
         assert shares[-1] == 1.0
 
 
+@pytest.mark.parametrize("clause", ["SKIP PAST LAST", "RETURN DISTINCT a.id", "RETURN a.id LIMIT 5"])
+def test_what_depends_on_all_rows_before_is_not_cut(clause: str, events: sq.Events, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stretches, "SHORTEST", 10)
+    text = f"SEQ(Computer a, Finance b) WITHIN 20 ms {clause}"
+    shares, pieces = zip(*run_by_stretches(prepare(text, events, CONCEPTS), events), strict=True)
+    whole = sq.run(text, events, hierarchy=CONCEPTS).table
+    assert set(shares) == {None}
+    assert rows(pa.concat_tables(pieces)) == rows(whole)
+    assert whole.num_rows > 0
+
+
 def test_a_window_as_long_as_the_stream_has_no_share_to_tell(events: sq.Events) -> None:
     plan = prepare("SEQ(DELL a, QQQ b) WITHIN 1 hour", events)
     assert {share for share, _ in run_by_stretches(plan, events)} == {None}

@@ -105,7 +105,9 @@ class _Binder:
             aggregates=self._aggregates(),
             emit=self._emit(),
             returns=self._returns(),
-            returns_all=draft.returns_all,
+            returns_all=draft.returns is not None and draft.returns.is_all,
+            is_distinct=self._is_distinct(),
+            limit=self._limit(),
             source=self.source,
         )
         self._check_columns(query)
@@ -503,14 +505,7 @@ class _Binder:
         return emit or (Emit("trigger") if self.draft.aggregates else None)
 
     def _returns(self) -> tuple[Output, ...]:
-        if self.draft.returns and self.draft.returns_all:
-            self.fail("RETURN is given twice", self.draft.places["returns_all"], "keep one RETURN")
-        if (self.draft.returns or self.draft.returns_all) and "aggregates" in self.draft.places:
-            self.fail(
-                "RETURN and AGG do not go together",
-                self.draft.places["returns" if self.draft.returns else "returns_all"],
-                "leave one of them out; GROUP BY adds columns to AGG",
-            )
+        self._not_with_aggregates("returns", "leave one of them out; GROUP BY adds columns to AGG")
 
         def resolve(leaf: NamedLeaf) -> Value:
             match leaf:
@@ -523,11 +518,33 @@ class _Binder:
                     return self._positive(leaf, "RETURN")
 
         outputs = []
-        for position, output in enumerate(self.draft.returns, 1):
+        for position, output in enumerate(self.draft.returns.outputs if self.draft.returns else (), 1):
             value = rewrite_leaves(output.value, resolve)
             self._check_lists(value)
             outputs.append(replace(output, value=value, name=output.name or column_name(value, position)))
         return tuple(outputs)
+
+    def _is_distinct(self) -> bool:
+        returned = self.draft.returns
+        if returned is None or not returned.is_distinct:
+            return False
+        named = [output.value for output in returned.outputs] or [Attribute(name, TIME_ATTRIBUTE) for name in self.positive]
+        for value in named:
+            if isinstance(value, Attribute) and self._is_list(value.variable):
+                self.fail(
+                    f"RETURN DISTINCT of {value.variable!r}, which is a list: lists are not compared",
+                    value.at or self.draft.places["returns"],
+                    f"take one value of it: LAST({value.variable}.{value.name})",
+                )
+        return True
+
+    def _limit(self) -> int | None:
+        self._not_with_aggregates("limit", "leave LIMIT out, and take the first rows of the table")
+        return self.draft.limit
+
+    def _not_with_aggregates(self, clause: str, advice: str) -> None:
+        if clause in self.draft.places and "aggregates" in self.draft.places:
+            self.fail(f"{CLAUSES[clause]} and AGG do not go together", self.draft.places[clause], advice)
 
     def _check_lists(self, value: Value) -> None:
         """A list is returned as it is: what would be calculated with it is not one value."""

@@ -48,6 +48,18 @@ UNIT_US = {
 
 
 @dataclass(frozen=True, slots=True)
+class Returned:
+    """What RETURN asks for: columns, or (none) all of them; each row, or each that is unlike those before."""
+
+    outputs: tuple[Output, ...] = ()
+    is_distinct: bool = False
+
+    @property
+    def is_all(self) -> bool:
+        return not self.outputs
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A query as written. `places` says where each clause starts; `problems` are mistakes that need no names to be seen."""
 
@@ -63,8 +75,8 @@ class Draft:
     aggregates: tuple[Output, ...] = ()
     having: Predicate | None = None
     emit: Emit | None = None
-    returns: tuple[Output, ...] = ()
-    returns_all: bool = False
+    returns: Returned | None = None
+    limit: int | None = None
     places: dict[str, Span] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
@@ -132,7 +144,7 @@ def _check_text(text: str) -> None:
 def _check_limits(query: Draft) -> None:
     """Walk the whole draft with a stack of its own, since before this check nobody may recurse."""
     roots: list[Any] = [query.pattern, query.where, query.having]
-    roots += [output.value for output in (*query.aggregates, *query.returns)]
+    roots += [output.value for output in (*query.aggregates, *(query.returns.outputs if query.returns else ()))]
     roots += [condition for definition in query.definitions for condition in definition.where]
     stack = [(root, 1) for root in roots if root is not None]
     while stack:
@@ -403,7 +415,7 @@ class _Builder:
         return tree.IsNull(_item(operand), negated is not None, _cover(operand.at, _at(null)))
 
     def is_distinct(self, children: list[Any]) -> Predicate:
-        left, negated, right = _item(children[0]), children[1], _item(children[2])
+        left, negated, right = _item(children[0]), children[1], _item(children[3])
         at = _cover(left.at, right.at)
         return _inverse(tree.IsTrue(tree.Call("IS DISTINCT FROM", (left, right), at), at), negated)
 
@@ -504,10 +516,14 @@ class _Builder:
         return "aggregates", _at(children[0]), tuple(children[1:])
 
     def returns(self, children: list[Any]) -> tuple[str, Span, object]:
-        return "returns", _at(children[0]), tuple(children[1:])
+        token, distinct, *outputs = children
+        return "returns", _at(token), Returned(() if outputs == ["*"] else tuple(outputs), distinct is not None)
 
-    def returns_all(self, children: list[Any]) -> tuple[str, Span, object]:
-        return "returns_all", _at(children[0]), True
+    def limit(self, children: list[Any]) -> tuple[str, Span, object]:
+        token, number = children
+        if not number.isdecimal():
+            _fail("LIMIT takes a whole number of rows", _at(number), "write LIMIT 10")
+        return "limit", _at(token), min(_number(number), MAX_INT64)
 
     def output(self, children: list[Any]) -> Output:
         value, name = children
@@ -564,5 +580,5 @@ CLAUSES = {
     "window": "WITHIN",
     "emit": "EMIT",
     "returns": "RETURN",
-    "returns_all": "RETURN",
+    "limit": "LIMIT",
 }

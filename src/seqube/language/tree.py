@@ -404,6 +404,8 @@ class Query:
     emit: Emit | None = None  # bound: set exactly when there are aggregates
     returns: tuple[Output, ...] = ()
     returns_all: bool = False  # RETURN *: the default columns, flat
+    is_distinct: bool = False  # RETURN DISTINCT: equal rows once
+    limit: int | None = None  # so many rows at most
     order_by: tuple[str, ...] = ()
     skip: Skip | None = None
     keeps_partial: bool = False

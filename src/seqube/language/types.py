@@ -82,9 +82,17 @@ class _Checker:
         for attribute in query.group_by:
             self.key(attribute.name, attribute.at, "GROUP BY")
         for output in (*query.aggregates, *query.returns):
-            self.kind(output.value)
+            if self.kind(output.value) == "other":
+                self.distinct_nested(output.at)
+        if query.returns_all and "other" in (self.schema or {}).values():
+            self.distinct_nested(None)
         for predicate in query.having:
             self.predicate(predicate)
+
+    def distinct_nested(self, at: Span | None) -> None:
+        if self.query.is_distinct:
+            message = "RETURN DISTINCT compares plain values, and here is a nested or binary one"
+            self.fail(message, at, "return columns of numbers, strings or times")
 
     # ---------------------------------------------------------------- columns
 
@@ -104,6 +112,10 @@ class _Checker:
                 "use a column of numbers, strings or times",
             )
 
+    @property
+    def result_columns(self) -> set[str | None]:
+        return {"start", "end", *(output.name for output in self.query.returns)}
+
     def named_columns(self) -> None:
         """The columns that PARTITION BY and ORDER BY name."""
         query, schema = self.query, self.schema
@@ -120,7 +132,14 @@ class _Checker:
             places = {(clause, column.name): column.at for clause, columns in drafted.items() for column in columns}
         for clause, names in named.items():
             for name in names:
-                self.key(name, places.get((clause, name)), clause)
+                if clause == "ORDER BY" and schema is not None and name not in schema and name in self.result_columns:
+                    self.fail(
+                        f"ORDER BY orders events of one time, and {name!r} is a column of the result",
+                        places.get((clause, name)),
+                        f'put the rows in order afterwards: result.table.sort_by("{name}")',
+                    )
+                else:
+                    self.key(name, places.get((clause, name)), clause)
 
     # ---------------------------------------------------------------- predicates
 

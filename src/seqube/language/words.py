@@ -10,12 +10,13 @@ from seqube.language.functions import FUNCTIONS, VALUE_FUNCTIONS
 # What a clause begins with.
 CLAUSE_WORDS = (
     "WITHIN", "WHERE", "DEFINE", "PARTITION", "ORDER", "SKIP", "KEEP", "GROUP", "GROUPBY", "AGG", "HAVING", "EMIT", "RETURN",
+    "LIMIT",
 )  # fmt: skip
 OPERATORS = ("SEQ", "NEXT", "STRICT", "AND", "OR")
 CALLED = (*OPERATORS, *FUNCTIONS)  # a parenthesis follows
-WITHIN_CLAUSES = ("BY", "ON", "TRIGGER", "EVERY", "TOTAL", "AS", "PAST", "TO", "NEXT", "FIRST", "LAST", "PARTIAL")
+WITHIN_CLAUSES = ("BY", "ON", "TRIGGER", "EVERY", "TOTAL", "AS", "PAST", "TO", "NEXT", "FIRST", "LAST", "PARTIAL", "DISTINCT")
 OF_VALUES = ("AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "TRUE", "FALSE")
-OF_FUNCTIONS = ("CASE", "WHEN", "THEN", "ELSE", "END", "DISTINCT", "FROM", "LIKE", "ILIKE", "RLIKE", "CAST", "EXTRACT")
+OF_FUNCTIONS = ("CASE", "WHEN", "THEN", "ELSE", "END", "FROM", "LIKE", "ILIKE", "RLIKE", "CAST", "EXTRACT")
 COUNTED = ("EVENT", "EVENTS")  # a unit of windows, after a number
 
 KEYWORDS = tuple(dict.fromkeys(("PATTERN", *CLAUSE_WORDS, *WITHIN_CLAUSES, *CALLED, *OF_VALUES)))  # a name like these takes quotes

@@ -53,10 +53,10 @@ def write(query: Query) -> str:
         lines.append("EMIT TOTAL")
     elif query.emit is not None and query.emit.every is not None:
         lines.append(f"EMIT EVERY {_window(query.emit.every)}")
-    if query.returns_all:
-        lines.append("RETURN *")
-    if query.returns:
-        lines.append(f"RETURN {_outputs(query.returns)}")
+    if query.returns or query.returns_all:
+        lines.append(f"RETURN {'DISTINCT ' * query.is_distinct}{_outputs(query.returns) or '*'}")
+    if query.limit is not None:
+        lines.append(f"LIMIT {query.limit}")
     return "\n".join(lines)
 
 
