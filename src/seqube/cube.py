@@ -105,7 +105,7 @@ class Cube:
         counting = replace(
             self.query,
             returns=(),
-            group_by=tuple(Attribute(variable, "type") for variable in variables),
+            group_by=tuple(Attribute(variable, "type", sure=True) for variable in variables),
             aggregates=(Output(Aggregate("COUNT", None), "count"),),
             emit=Emit("total"),
         )

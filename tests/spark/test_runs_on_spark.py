@@ -50,6 +50,15 @@ def test_a_batch_on_spark(spark: SparkSession, events: pa.Table) -> None:
         assert rows_of(found[name].toArrow()) == rows_of(sq.run(query, events).table), name
 
 
+def test_columns_that_are_called_like_the_own_ones_of_events(spark: SparkSession, events: pa.Table) -> None:
+    asked = """SEQ(A a, B b, ["type"]) WHERE a."ts" > 30 AND TYPE(b) != 'C' WITHIN 40"""
+    query = f'{asked} RETURN TYPE(a), TIME(b), b."type" AS t, a."ts" AS x'
+    given = events.rename_columns(["kind", "when", "type", "ts"])
+    found = sqs.run(query, spark.createDataFrame(given.to_pandas()), type="kind", time="when").toArrow()
+    assert rows_of(found) == rows_of(sq.run(query, given, type="kind", time="when").table)
+    assert found.num_rows > 0
+
+
 def test_a_stream_on_spark_refuses(spark: SparkSession, events: pa.Table, tmp_path: Path) -> None:
     spark.createDataFrame(events.to_pandas()).write.parquet(str(tmp_path / "events"))
     stream = spark.readStream.schema("type string, ts long, id long, x long").parquet(str(tmp_path / "events"))

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard, assert_never
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
-from seqube.events.schema import ANY
+from seqube.events.schema import ANY, COLUMNS
 from seqube.language import mentions, tree
-from seqube.language.functions import AGGREGATES, OF_LISTS
-from seqube.language.names import column_name, default_variables
+from seqube.language.functions import AGGREGATES, OF_EVENTS, OF_LISTS
+from seqube.language.names import clashes, column_name, default_variables
 from seqube.language.parser import CLAUSES, Draft, in_order
 from seqube.language.rewriting import NamedLeaf, rewrite_leaves, split_conjuncts, with_variables
 from seqube.language.tree import (
@@ -110,7 +110,7 @@ class _Binder:
             limit=self._limit(),
             source=self.source,
         )
-        self._check_columns(query)
+        self.problems += clashes(query, {name: variable.leaf.at for name, variable in self.positive.items()})
         return replace(query, having=self._having(query.aggregates))
 
     # ---------------------------------------------------------------- patterns
@@ -232,7 +232,7 @@ class _Binder:
         """A function of a list, where aggregates have no place."""
         argument = call.argument
         if argument is not None and argument.variable is None:  # COUNT(f)
-            argument = Attribute(argument.name, TIME_ATTRIBUTE, argument.at)
+            argument = Attribute(COLUMNS.get(argument.name, argument.name), TIME_ATTRIBUTE, argument.at, sure=True)
         known = argument is not None and argument.variable in self.variables
         if argument is None or (known and self.variables[argument.variable or ""].leaf.quantifier is None):
             self.fail(f"{call.function} stands outside AGG and HAVING", call.at, advice)
@@ -359,11 +359,13 @@ class _Binder:
         for number, definition in enumerate(self.draft.definitions):
             own = {definition.name, definition.type}
 
-            def resolve(leaf: NamedLeaf, own: set[str] = own) -> Value:
+            def resolve(leaf: NamedLeaf, own: set[str] = own, name: str = definition.name) -> Value:
                 if not isinstance(leaf, Attribute):
                     self.fail("a condition of DEFINE is about one event", leaf.at, "compare attributes of the event")
                 elif leaf.variable is not None and leaf.variable not in own:
-                    self.fail(f"DEFINE knows no variable {leaf.variable!r}", leaf.at, f"write the attribute alone: {leaf.name}")
+                    called = next(function for function, own in OF_EVENTS.items() if own == leaf.name) if leaf.sure else None
+                    hint = f"{called}({name})" if called else f"write the attribute alone: {leaf.name}"
+                    self.fail(f"DEFINE knows no variable {leaf.variable!r}", leaf.at, hint)
                 return replace(leaf, variable=None) if isinstance(leaf, Attribute) else leaf
 
             if definition.name in names[:number]:
@@ -476,8 +478,8 @@ class _Binder:
                     self._positive(leaf.argument, "HAVING")
             elif leaf.variable is not None:
                 self.fail("HAVING compares aggregates, not attributes", leaf.at, "test attributes in WHERE")
-            elif leaf.name in by_name:
-                return replace(by_name[leaf.name], at=leaf.at)
+            elif (name := COLUMNS.get(leaf.name, leaf.name)) in by_name:
+                return replace(by_name[name], at=leaf.at)
             elif _is_count(leaf):
                 return Aggregate(leaf.name.upper(), None, leaf.at)
             else:
@@ -528,7 +530,9 @@ class _Binder:
         returned = self.draft.returns
         if returned is None or not returned.is_distinct:
             return False
-        named = [output.value for output in returned.outputs] or [Attribute(name, TIME_ATTRIBUTE) for name in self.positive]
+        named = [output.value for output in returned.outputs] or [
+            Attribute(name, TIME_ATTRIBUTE, sure=True) for name in self.positive
+        ]
         for value in named:
             if isinstance(value, Attribute) and self._is_list(value.variable):
                 self.fail(
@@ -555,29 +559,6 @@ class _Binder:
                     leaf.at,
                     f"take one value of it: LAST({leaf.variable}.{leaf.name})",
                 )
-
-    def _check_columns(self, query: Query) -> None:
-        """No two columns of the result may have one name."""
-        taken: dict[str, str] = {}
-        columns: list[tuple[str, Span | None, str]] = []
-        if query.aggregates:
-            if query.emit is not None and query.emit.when != "total":
-                taken["ts"] = "the time of each row"
-            columns += [(column_name(key, 0), key.at, "group by it once") for key in query.group_by]
-        elif not query.returns:
-            taken = {"start": "the start of each match", "end": "the end of each match"}
-            columns = [
-                (name, variable.leaf.at, "give it another variable, or use RETURN") for name, variable in self.positive.items()
-            ]
-        if query.keeps_partial:
-            taken["reached"] = "how far each run got"
-            taken["end"] = "the end of each run"
-        hint = "name it with AS"
-        columns += [(output.name or "", output.at, hint) for output in (*query.aggregates, *query.returns)]
-        for name, at, advice in columns:
-            if name in taken:
-                self.fail(f"two columns of the result are called {name!r} (the other is {taken[name]})", at, advice)
-            taken.setdefault(name, f"in line {at.line}, column {at.column}" if at else "before it")
 
 
 _COLUMNS = {"partition_by": "key", "order_by": "column"}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from seqube.errors import Problem, Span, nearest
 from seqube.language.functions import PARTS, VALUE_FUNCTIONS
-from seqube.language.parser import UNIT_US, place
+from seqube.language.tokens import UNIT_US, place
 from seqube.language.words import CALLED, CLAUSE_WORDS
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ The grammar spells its keywords itself, since each stands in a place of its own;
 
 from __future__ import annotations
 
-from seqube.language.functions import FUNCTIONS, VALUE_FUNCTIONS
+from seqube.language.functions import FUNCTIONS, OF_EVENTS, VALUE_FUNCTIONS
 
 # What a clause begins with.
 CLAUSE_WORDS = (
@@ -20,4 +20,4 @@ OF_FUNCTIONS = ("CASE", "WHEN", "THEN", "ELSE", "END", "FROM", "LIKE", "ILIKE", 
 COUNTED = ("EVENT", "EVENTS")  # a unit of windows, after a number
 
 KEYWORDS = tuple(dict.fromkeys(("PATTERN", *CLAUSE_WORDS, *WITHIN_CLAUSES, *CALLED, *OF_VALUES)))  # a name like these takes quotes
-COLOURED = tuple(dict.fromkeys((*KEYWORDS, *OF_FUNCTIONS, *(name for name in VALUE_FUNCTIONS if " " not in name))))
+COLOURED = tuple(dict.fromkeys((*KEYWORDS, *OF_FUNCTIONS, *OF_EVENTS, *(name for name in VALUE_FUNCTIONS if " " not in name))))
