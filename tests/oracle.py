@@ -47,6 +47,8 @@ What the page on meaning leaves open is decided here:
 (r) Functions are SQL's, one value at a time (`oracle_functions`): null where an argument is, save those that are about null. CASE
     asks its conditions in order. What cannot be cast is null.
 (s) A text next to a moment that names no zone is in that of the time column.
+(t) Rows of RETURN DISTINCT are equal where their values are, as numbers or texts; null is equal to null. LIMIT n leaves n of the
+    rows, or all where there are fewer; which is left open (`results` gives all).
 """
 
 from __future__ import annotations
@@ -160,7 +162,15 @@ def results(query: tree.Query, events: Sequence[Event], hierarchy: Any = None, u
                 told = [{"type": e.type, "ts": e.ts, **e.attributes} for e in env.get(str(leaf.variable), ())]
                 row[str(leaf.variable)] = told if leaf.is_list else told[0] if told else None
             rows.append(row)
-    return rows
+    return _distinct(rows) if query.is_distinct else rows
+
+
+def _distinct(rows: list[Row]) -> list[Row]:
+    found: list[Row] = []
+    for row in rows:
+        if row not in found:
+            found.append(row)
+    return found
 
 
 def aggregates(query: tree.Query, events: Sequence[Event], hierarchy: Any = None, unit: str = "ms") -> list[Row]:

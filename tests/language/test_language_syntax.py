@@ -196,7 +196,8 @@ def test_the_caret_points_into_the_text() -> None:
         ("SEQ(A a, B b) WHERE hour(a.ts) = 3 WITHIN 5", "EXTRACT(HOUR FROM ...)"),
         ("SEQ(A a, B b) WITHIN 5 AGG MEAN(a.x)", "did you mean AVG?"),
         ("SEQ(A a, B b) WHERE qwertz(a.x) = 1 WITHIN 5", None),
-        ("SEQ(A a, B b) WITHIN 5 min LAMIT 5", None),
+        ("SEQ(A a, B b) WITHIN 5 min LAMIT 5", "did you mean LIMIT?"),
+        ("SEQ(A a, B b) WITHIN 5 min SURELY 5", None),
     ],
 )
 def test_a_hint_is_something_that_then_works(text: str, hint: str | None) -> None:

@@ -37,12 +37,13 @@ from seqube.engine.partitions import Partitions, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, Mask, Unsteady
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state, write_state
+from seqube.engine.thinning import thinned
 from seqube.engine.views.continuing import LiveViews
 from seqube.engine.views.iterative import NestedEvaluation, passing
 from seqube.engine.views.program import FIRST, LAST, MEMBERS
 from seqube.errors import PlanError
 from seqube.events import Events
-from seqube.plan.needs import needs_of, why_replayed
+from seqube.plan.needs import needs_of, why_replayed, why_whole
 from seqube.plan.physical import MatchPlan, MatchSequence
 
 CLOSE_ROWS = 1 << 10  # rows that are taken as they stand, where matches lie between them
@@ -144,6 +145,8 @@ class Matcher(Operator[State, pa.Table]):
         self._known: Prepared | None = None  # of the last stream: mostly all look alike
 
     def start(self) -> State:
+        if (why := why_whole(self._plan)) is not None:
+            raise PlanError(f"{why}: it needs the whole stream\n  hint: use sq.run")
         return State()
 
     def restore(self, data: bytes) -> State:
@@ -228,8 +231,7 @@ class Matcher(Operator[State, pa.Table]):
         pieces = evaluation.matches()
         if self._plan.skip is not None:
             pieces = iter([Skipping(self._plan).remaining(pieces, events, np.arange(len(events)), budget)])
-        for piece in pieces:
-            yield writer.write(piece)
+        yield from thinned(self._plan, map(writer.write, pieces))
 
     def _batch(self, events: Events, numbers: Ints | None, budget: Budget) -> Batch:
         clocks = numbers if self._plan.window.counts_events and numbers is not None else events.times

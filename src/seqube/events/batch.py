@@ -24,7 +24,7 @@ import pyarrow.types as pat
 from seqube.arguments import checked
 from seqube.errors import SchemaError, did_you_mean, warn
 from seqube.events.files import Malformed
-from seqube.events.schema import ANY, TIME, TYPE, Schema
+from seqube.events.schema import ANY, COLUMNS, TIME, TYPE, Schema
 from seqube.events.sources import kind_of_table, load, one_chunk
 from seqube.events.statistics import Distinct, Statistics
 from seqube.events.times import Ints, Mask, doubt_unit, read_times
@@ -170,14 +170,18 @@ class Events:
         return str(np.datetime64(time, "us")) if self.schema[TIME] == "time" else f"{time} {self.unit}"
 
     def column(self, name: str) -> pa.Array:
-        """A column by name. `type` is the events' type as a string and `ts` the time column, whatever they are called."""
+        """A column by name. `type` is the events' type as a string and `ts` the time column, whatever they are called.
+
+        A column that one of these hides is asked for in quotes, `"type"`.
+        """
+        if name in COLUMNS:
+            name = self.schema.resolve(name)
         if name == TYPE:
             column = self.table.column(self.type_column).chunk(0)
             if pat.is_string(column.type):
                 return column
             return pa.array(self.type_names, pa.string()).take(pa.array(self.types))
-        if name == TIME:
-            name = self.time_column
+        name = self.schema.column_of(name)
         if name not in self.table.column_names:
             raise SchemaError(f"there is no column {name!r}\n  hint: {did_you_mean(name, self.schema)}")
         return self.table.column(name).chunk(0)

@@ -20,7 +20,7 @@ from seqube.errors import Span
 ComparisonOp = OneOf["=", "!=", "<", "<=", ">", ">="]
 ArithmeticOp = OneOf["+", "-", "*", "/", "%"]
 
-TYPE_ATTRIBUTE = "type"  # v.type and v.ts are always there, whatever the columns are called
+TYPE_ATTRIBUTE = "type"  # TYPE(v) and TIME(v) are always there, whatever the columns are called; v.type and v.ts are short for them
 TIME_ATTRIBUTE = "ts"
 
 
@@ -49,11 +49,16 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """`r.id`. A bare name (a partition key in GROUP BY or RETURN, an aggregate's name in HAVING) has `variable` None."""
+    """`r.id`. A bare name (a partition key in GROUP BY or RETURN, an aggregate's name in HAVING) has `variable` None.
+
+    The event's own type and time may be written `TYPE(r)` and `TIME(r)`: then they are `sure` to be no columns of that name, which
+    are written `r."type"` (`events.schema.COLUMNS`).
+    """
 
     variable: str | None
     name: str
     at: Span | None = _place()
+    sure: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +409,8 @@ class Query:
     emit: Emit | None = None  # bound: set exactly when there are aggregates
     returns: tuple[Output, ...] = ()
     returns_all: bool = False  # RETURN *: the default columns, flat
+    is_distinct: bool = False  # RETURN DISTINCT: equal rows once
+    limit: int | None = None  # so many rows at most
     order_by: tuple[str, ...] = ()
     skip: Skip | None = None
     keeps_partial: bool = False

@@ -106,6 +106,14 @@ def needs_of(plan: Plan, unit: str) -> Needs:
     )
 
 
+def why_whole(plan: Plan) -> str | None:
+    """Why a query is answered over a whole stream alone, and refused where one goes on; None where it may go on."""
+    matches = plan.matches
+    if matches.is_distinct:
+        return "RETURN DISTINCT leaves out rows by all that came before them"
+    return None if matches.limit is None else "LIMIT ends a result, and that of a stream goes on"
+
+
 def why_replayed(plan: Plan) -> str | None:
     """Why a stream's window is evaluated again at every step; None where matches or counters go on from step to step.
 

@@ -430,6 +430,8 @@ class MatchPlan:
     partition_by: tuple[str, ...] = ()
     returns: tuple[Output, ...] = ()
     is_flat: bool = False  # the default columns without structs
+    is_distinct: bool = False  # of equal rows, one
+    limit: int | None = None  # so many rows at most
     ways: tuple[Way, ...] = ()
     order_by: tuple[str, ...] = ()  # columns that say what is after what among equal times
     skip: Skip | None = None
