@@ -46,6 +46,7 @@ _SPELLED = {
     "_ON": "ON TRIGGER",
     "TRIGGER": "TRIGGER",
     "EVERY": "EVERY",
+    "PER": "PER",
     "TOTAL": "TOTAL",
     "NULL": "NULL",
 }

@@ -51,8 +51,8 @@ def write(query: Query) -> str:
     lines.append(f"WITHIN {_window(query.window)}")
     if query.emit is not None and query.emit.when == "total":
         lines.append("EMIT TOTAL")
-    elif query.emit is not None and query.emit.every is not None:
-        lines.append(f"EMIT EVERY {_window(query.emit.every)}")
+    elif query.emit is not None and query.emit.period is not None:
+        lines.append(f"EMIT {query.emit.when.upper()} {_window(query.emit.period)}")
     if query.returns_all:
         lines.append("RETURN *")
     if query.returns:
