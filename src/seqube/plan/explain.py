@@ -262,8 +262,13 @@ def _matches(plan: MatchPlan, statistics: Statistics | None, is_built: bool = Tr
 
 def _aggregates(plan: AggregatePlan, statistics: Statistics | None) -> Step:
     """What is reported when, the strategy taken, and what the others would have cost."""
-    when = {"trigger": "at every trigger", "every": "at every multiple of the period", "total": "once, at the end"}[plan.emit.when]
-    notes = [f"reported {when}"]
+    when = {
+        "trigger": "at every trigger",
+        "every": "at every multiple of the period",
+        "per": "for every bucket, when it is over: each match once, where it ends",
+        "total": "once, at the end",
+    }
+    notes = [f"reported {when[plan.emit.when]}"]
     if plan.group_by:
         notes.append(f"grouped by {', '.join(write_value(key) for key in plan.group_by)}")
     notes += [f"having {write_predicate(predicate)}" for predicate in plan.having]
