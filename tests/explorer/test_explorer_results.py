@@ -107,7 +107,7 @@ def assert_is_data(spec: Any) -> None:
 
 def test_the_timeline_draws_each_match_through_its_events(matches: ResultFile) -> None:
     rows, _ = matches.between(0, 100, 20)
-    spec = charts.draw_timeline(matches, rows, "ts", "type", "value", 0, 100)
+    spec = charts.draw_timeline(matches, rows, "ts", "type", 0, 100)
     assert_is_data(spec)
     lines, points = spec["series"][0]["data"], spec["series"][1]["data"]
     assert len(lines) == len(rows)
@@ -122,7 +122,7 @@ def test_branches_that_were_not_taken_are_not_drawn(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "few.parquet")
     Desk(Source("few", tmp_path / "few.parquet")).run("SEQ(A a, OR(B b, C c)) WITHIN 10 s", "auto", tmp_path / "out")
     result = ResultFile(tmp_path / "out")
-    spec = charts.draw_timeline(result, np.arange(len(result)), "ts", "type", "time", 0, 4_000)
+    spec = charts.draw_timeline(result, np.arange(len(result)), "ts", "type", 0, 4_000)
     assert sorted(len(line["coords"]) for line in spec["series"][0]["data"]) == [2, 2]
     assert {point["variable"] for point in spec["series"][1]["data"]} == {"a", "b", "c"}
 

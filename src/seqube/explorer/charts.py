@@ -1,6 +1,7 @@
 """Tables as chart specs: plain dictionaries in the words of ECharts, drawn in the browser and made of nothing but data.
 
 No spec holds code, so no value of an event can become any. Every function takes what is shown and no more; the callers see to that.
+Times are drawn by the clocks of their own zone (`to_axis`), which the chart takes for UTC: else it would show those of the browser.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from seqube.engine.display import name_group
 from seqube.explorer.jobs import Around, Cuboid
 from seqube.explorer.results import ResultFile, to_axis
 from seqube.plan.explain import Explanation, Step
@@ -25,33 +27,52 @@ HIT_COLOUR, MISS_COLOUR, OPEN_COLOUR = "#0f766e", "#be123c", "#94a3b8"
 INK, FAINT = "#334155", "#e2e8f0"
 
 MAX_POINTS = 1_000
+LANE_NAME = 210  # pixels for the name of a lane
 MAX_GROUPS = 30
 PLAN_STEP = 290  # pixels from one step of a plan to the next
 PLAN_LETTERS = 40  # that fit between them
 
 
 def _base(**parts: Any) -> Spec:
-    return {"color": COLOURS, "animation": False, "textStyle": {"fontFamily": "inherit", "color": INK}, **parts}
+    return {"color": COLOURS, "animation": False, "useUTC": True, "textStyle": {"fontFamily": "inherit", "color": INK}, **parts}
 
 
 def _grid(left: int = 90, bottom: int = 40) -> Spec:
     return {"left": left, "right": 30, "top": 20, "bottom": bottom}
 
 
+# What is written at a tick that begins a year, a month, ...: a day says its month.
+_TICKS = {"year": "{yyyy}", "month": "{MMM} {yyyy}", "day": "{d} {MMM}", "hour": "{HH}:{mm}", "minute": "{HH}:{mm}"}
+_TICKS |= {"second": "{HH}:{mm}:{ss}", "millisecond": "{HH}:{mm}:{ss}.{SSS}"}
+
+
+def time_axis(kind: pa.DataType, low: float, high: float, **parts: Any) -> Spec:
+    """An axis from one time to another: of moments it says of which days and zone they are."""
+    if not pa.types.is_temporal(kind):
+        return {"type": "value", "scale": True, **parts}
+    zone = getattr(kind, "tz", None)
+    days = [np.datetime64(int(end), "ms").item().strftime("%-d %b %Y") for end in (low, high)]
+    first = days[0].removesuffix(days[1][-5:])  # a year that both have is said once
+    name = (days[1] if days[0] == days[1] else f"{first} to {days[1]}") + (f", {zone}" if zone else "")
+    label = {"formatter": _TICKS, "hideOverlap": True}
+    return {"type": "time", "name": name, "nameLocation": "middle", "nameGap": 24, "axisLabel": label, **parts}
+
+
 # ---------------------------------------------------------------- matches in time
 
 
-def draw_density(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], axis: str, low: float, high: float) -> Spec:
+def draw_density(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], kind: pa.DataType, low: float, high: float) -> Spec:
     """How many matches end when, with a slider for the stretch that is looked at in detail."""
     middles = (edges[1:] + edges[:-1]) / 2
     span = float(edges[-1] - edges[0]) or 1.0
     shown = {"start": 100 * (low - float(edges[0])) / span, "end": 100 * (high - float(edges[0])) / span}
+    ends = {"min": float(edges[0]), "max": float(edges[-1])}
     return _base(
-        grid={"left": 90, "right": 30, "top": 10, "bottom": 60},
+        grid={"left": 90, "right": 30, "top": 10, "bottom": 80},
         # The slider moves a second, unseen axis: the bars stay where they are, and the slider says what is drawn below them.
         xAxis=[
-            {"type": axis, "min": float(edges[0]), "max": float(edges[-1]), "splitLine": {"show": False}},
-            {"type": axis, "min": float(edges[0]), "max": float(edges[-1]), "show": False},
+            time_axis(kind, ends["min"], ends["max"], **ends, splitLine={"show": False}),
+            time_axis(kind, ends["min"], ends["max"], **ends, show=False),
         ],
         yAxis={"type": "value", "name": "matches", "minInterval": 1, "splitLine": {"lineStyle": {"color": FAINT}}},
         dataZoom=[{"type": "slider", "xAxisIndex": 1, "filterMode": "none", "height": 24, "bottom": 6, "realtime": False, **shown}],
@@ -63,9 +84,7 @@ def draw_density(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], 
     )
 
 
-def draw_timeline(
-    result: ResultFile, rows: npt.NDArray[np.int64], time: str, kind: str, axis: str, low: float, high: float
-) -> Spec:
+def draw_timeline(result: ResultFile, rows: npt.NDArray[np.int64], time: str, kind: str, low: float, high: float) -> Spec:
     """A lane per type, a point per event, a match as a line through its events."""
     part = result.table.take(pa.array(rows))
     variables = [field.name for field in part.schema if pa.types.is_struct(field.type)]
@@ -94,7 +113,9 @@ def draw_timeline(
     opacity = 0.7 if len(rows) < 60 else 0.25
     return _base(
         grid=_grid(left=110, bottom=50),
-        xAxis={"type": axis, "min": low, "max": high, "splitLine": {"lineStyle": {"color": FAINT}}},
+        xAxis=time_axis(
+            result.table.schema.field("start").type, low, high, min=low, max=high, splitLine={"lineStyle": {"color": FAINT}}
+        ),
         yAxis={
             "type": "category",
             "data": lanes,
@@ -136,7 +157,6 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _draw_lines(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
-    axis = "time" if pa.types.is_temporal(table.column("ts").type) else "value"
     times = to_axis(table.column("ts"))
     labels = _labels(table, groups)
     series = []
@@ -153,10 +173,10 @@ def _draw_lines(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
             title = f"{name}, {label}" if groups else name
             series.append({"type": "line", "name": title, "showSymbol": len(points) < 60, "data": points})
     return _base(
-        grid=_grid(bottom=70),
+        grid=_grid(bottom=90),
         legend={"top": 0, "type": "scroll"},
         tooltip={"trigger": "axis"},
-        xAxis={"type": axis, "splitLine": {"show": False}, "scale": True},
+        xAxis=time_axis(table.column("ts").type, float(times.min()), float(times.max()), splitLine={"show": False}),
         yAxis={"type": "value", "scale": True, "splitLine": {"lineStyle": {"color": FAINT}}},
         dataZoom=[{"type": "slider", "height": 22, "bottom": 10}, {"type": "inside"}],
         series=series,
@@ -194,7 +214,7 @@ def _draw_bars(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
 
 def _labels(table: pa.Table, groups: list[str]) -> list[str]:
     columns = [table.column(name).to_pylist() for name in groups]
-    return [", ".join(str(value) for value in row) for row in zip(*columns, strict=True)] if columns else ["all"] * table.num_rows
+    return [name_group(row) for row in zip(*columns, strict=True)] if columns else ["all"] * table.num_rows
 
 
 def draw_growth(lines: Mapping[str, Sequence[Sequence[float]]]) -> Spec:
@@ -316,52 +336,44 @@ def draw_pivot(pivot: Mapping[str, Any]) -> Spec:
 def draw_predictions(table: pa.Table) -> Spec:
     """The interval of each prediction as a bar in its rule's lane, coloured by how it turned out; a dot where it came true."""
     lows, highs = to_axis(table.column("earliest")), to_axis(table.column("latest"))
-    axis = "time" if pa.types.is_temporal(table.column("earliest").type) else "value"
     outcomes, rules = table.column("outcome").to_pylist(), table.column("rule").to_pylist()
-    names = list(dict.fromkeys(rules))
-    offsets = {name: number for number, name in enumerate(names)}
+    lanes = {name: number for number, name in enumerate(dict.fromkeys(rules))}
+    # Predictions of one rule overlap, so each is drawn a little above or below its neighbour.
+    heights = [lanes[name] + (k % 9 - 4) / 12 for k, name in enumerate(rules)]
     series: list[dict[str, Any]] = []
     for outcome, colour in (("hit", HIT_COLOUR), ("miss", MISS_COLOUR), ("open", OPEN_COLOUR)):
-        # Predictions of one rule overlap, so each is drawn a little above or below its neighbour.
         bars = [
-            {"coords": [[float(lows[k]), (y := offsets[rules[k]] + (k % 9 - 4) / 12)], [float(highs[k]), y]]}
+            {"coords": [[float(lows[k]), heights[k]], [float(highs[k]), heights[k]]]}
             for k in range(len(rules))
             if outcomes[k] == outcome
         ]
-        style = {"color": colour, "width": 4, "opacity": 0.75, "cap": "round"}
+        style = {"color": colour, "width": 3, "opacity": 0.75, "cap": "round"}
         series.append(
-            {
-                "type": "lines",
-                "coordinateSystem": "cartesian2d",
-                "name": outcome,
-                "data": bars,
-                "lineStyle": style,
-                "itemStyle": {"color": colour},
-            }
+            {"type": "lines", "coordinateSystem": "cartesian2d", "name": outcome, "data": bars, "lineStyle": style}
+            | {"itemStyle": {"color": colour}}
         )
     came = [k for k in range(len(rules)) if outcomes[k] == "hit"]
     if came:
         moments = to_axis(table.column("occurred").take(pa.array(came)))
-        dots = [[float(t), offsets[rules[k]] + (k % 9 - 4) / 12] for k, t in zip(came, moments, strict=True)]
+        dots = [[float(t), heights[k]] for k, t in zip(came, moments, strict=True)]
         series.append({"type": "scatter", "name": "occurred", "symbolSize": 6, "data": dots, "itemStyle": {"color": INK}})
-    titles = [
-        {"value": [float(lows.min()), number + 0.45], "label": {"show": True, "position": "right", "formatter": _as_label(name)}}
-        for name, number in offsets.items()
-    ]
-    series.append({"type": "scatter", "symbolSize": 1, "silent": True, "data": titles, "itemStyle": {"color": INK}})
+    label = {"width": LANE_NAME, "overflow": "truncate", "interval": 0}
     return _base(
-        grid={"left": 30, "right": 30, "top": 40, "bottom": 60},
+        grid={"left": LANE_NAME + 20, "right": 30, "top": 36, "bottom": 84},
         legend={"top": 0, "data": ["hit", "miss", "open", "occurred"]},
-        xAxis={"type": axis, "scale": True, "splitLine": {"lineStyle": {"color": FAINT}}, "axisLine": {"onZero": False}},
-        yAxis={
-            "type": "value",
-            "min": -0.6,
-            "max": len(names) - 0.4,
-            "interval": 1,
-            "axisLabel": {"show": False},
-            "splitLine": {"show": False},
-        },
-        dataZoom=[{"type": "slider", "filterMode": "none", "height": 22, "bottom": 10}, {"type": "inside", "filterMode": "none"}],
+        xAxis=time_axis(
+            table.column("earliest").type, float(lows.min()), float(highs.max()), splitLine={"lineStyle": {"color": FAINT}}
+        ),
+        # The bars have their own heights; beside them stand the names of the lanes.
+        yAxis=[
+            {"type": "value", "min": -0.5, "max": len(lanes) - 0.5, "inverse": True, "show": False},
+            {"type": "category", "data": [_as_label(name) for name in lanes], "inverse": True, "position": "left"}
+            | {"axisLabel": label, "axisTick": {"show": False}, "splitLine": {"show": True, "lineStyle": {"color": FAINT}}},
+        ],
+        dataZoom=[
+            {"type": "slider", "xAxisIndex": 0, "filterMode": "none", "height": 22, "bottom": 10},
+            {"type": "inside", "xAxisIndex": 0, "filterMode": "none"},
+        ],
         series=series,
     )
 

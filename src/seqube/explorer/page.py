@@ -33,7 +33,7 @@ from seqube.query import prepare
 
 OFFERED = ("auto", *names("matches", "aggregates"))
 TABS = ("query", "cube", "forecast", "live")
-DETAILS = {"query": ("show", "between"), "cube": ("pivot",), "forecast": ("at",)}  # what else an address says of a view
+DETAILS = {"query": ("show", "between"), "cube": ("pivot",), "forecast": ("rule", "at")}  # what else an address says of a view
 LARGEST_UPLOAD = 512 * 2**20
 TYPING_PAUSE = 0.25
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from nicegui import events as happenings
 from nicegui import run, ui
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 ROWS_SHOWN = 15
 MATCHES_DRAWN = 300
 PREDICTIONS_DRAWN = 120
+LANES_DRAWN = 8  # rules whose predictions are still told apart when all are drawn together
+ALL_RULES = "all rules"
 
 
 class ResultTable:
@@ -63,11 +64,10 @@ class Timeline:
         if not result.is_in_time:
             ui.label("There are no matches to draw.").classes("text-slate-500")
             return
-        self._axis = "time" if pa.types.is_temporal(result.table.schema.field("start").type) else "value"
         self._edges, counts = result.density
         low, high = self._asked_stretch() or self._first_stretch()
-        spec = charts.draw_density(self._edges, counts, self._axis, low, high)
-        overview = ui.echart(spec).classes("w-full").style("height: 170px").props("data-testid=density")
+        spec = charts.draw_density(self._edges, counts, result.table.schema.field("start").type, low, high)
+        overview = ui.echart(spec).classes("w-full").style("height: 190px").props("data-testid=density")
         overview.on("chart:datazoom", self._zoom, ["start", "end"], throttle=0.3)
         self._note = ui.label().classes("text-slate-500 text-sm").props("data-testid=timeline-note")
         self._place = ui.column().classes("w-full")
@@ -101,7 +101,7 @@ class Timeline:
         shown = f"{len(rows):,} of {total:,} matches" if total > len(rows) else f"{total:,} matches"
         more = " here; move or narrow the slider to see others" if total > len(rows) else " here"
         self._note.text = f"{shown}{more}. Click a point for its event."
-        spec = charts.draw_timeline(self._result, rows, self._time, self._kind, self._axis, low, high)
+        spec = charts.draw_timeline(self._result, rows, self._time, self._kind, low, high)
         lanes = len(spec["yAxis"]["data"])
         self._place.clear()
         with self._place:
@@ -320,11 +320,15 @@ def _headline(text: str) -> str:
 
 
 class ForecastPanel:
-    """What rules predicted and how it turned out: the quality of each rule, a stretch of intervals, all rows."""
+    """What rules predicted and how it turned out: the quality of each rule, a stretch of intervals, all rows.
+
+    Of many rules the one with the most predictions is drawn first: together they would be a few moments of each.
+    """
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._result: tuple[str, ResultFile] | None = None
+        self._drawn: Any = None  # the predictions of the rule that is chosen
         self._at = 0
         self._place = ui.column().classes("w-full gap-3")
 
@@ -358,37 +362,61 @@ class ForecastPanel:
             if len(result):
                 with ui.column().classes("sq-card gap-1"):
                     with ui.row().classes("items-center gap-2"):
+                        rule = self._first_rule(found["quality"])
+                        self._names = [ALL_RULES, *(row["rule"] for row in found["quality"])]
+                        choice = ui.select(self._names, value=rule, label="Rule", on_change=lambda event: self._choose(event.value))
+                        choice.props("dense outlined options-dense data-testid=rule").classes("w-96 max-w-full")
                         self._stretch = ui.label().classes("sq-title").props("data-testid=stretch")
                         for icon, way in (("chevron_left", -1), ("chevron_right", 1)):
                             button = ui.button(icon=icon, on_click=lambda way=way: self._move(way))
                             button.props(f"flat dense round size=sm data-testid={icon}")
                     self._chart = ui.column().classes("w-full")
-                self._draw(self._first(result))
+                self._show_rule(rule)
+                self._draw(self._first())
             with ui.column().classes("sq-card gap-1"):
                 ResultTable(result)
 
-    def _first(self, result: ResultFile) -> int:
+    def _first_rule(self, quality: list[dict[str, Any]]) -> str:
+        names = [str(row["rule"]) for row in quality]
+        asked = self._screen.detail.get("rule", "")
+        if asked.isdecimal() and int(asked) <= len(names):
+            return [ALL_RULES, *names][int(asked)]
+        return ALL_RULES if len(names) <= LANES_DRAWN else str(max(quality, key=lambda row: row["predictions"])["rule"])
+
+    def _choose(self, name: str) -> None:
+        self._show_rule(name)
+        self._screen.detail.pop("at", None)
+        self._draw(self._first())
+        self._screen.look_at(rule=str(self._names.index(name)))
+
+    def _show_rule(self, name: str) -> None:
+        assert self._result is not None
+        table = self._result[1].table
+        self._drawn = table if name == ALL_RULES else table.filter(pc.field("rule") == name)
+
+    def _first(self) -> int:
         """Where the address asks to begin; else with the last predictions that are all decided."""
         asked = self._screen.detail.get("at", "")
         if asked.isdecimal():
             return int(asked)
-        undecided = pc.index(result.table.column("outcome"), "open").as_py()
-        return (undecided if undecided >= 0 else len(result)) - PREDICTIONS_DRAWN
+        undecided = pc.index(self._drawn.column("outcome"), "open").as_py()
+        return (undecided if undecided >= 0 else len(self._drawn)) - PREDICTIONS_DRAWN
 
     def _move(self, way: int) -> None:
         self._draw(self._at + way * PREDICTIONS_DRAWN)
         self._screen.look_at(at=str(self._at))
 
     def _draw(self, at: int) -> None:
-        assert self._result is not None
-        result = self._result[1]
-        self._at = min(max(at, 0), max(len(result) - PREDICTIONS_DRAWN, 0))
-        shown = result.table.slice(self._at, PREDICTIONS_DRAWN)
-        self._stretch.text = f"Predictions {self._at + 1:,} to {self._at + len(shown):,} of {len(result):,}"
+        n = len(self._drawn)
+        self._at = min(max(at, 0), max(n - PREDICTIONS_DRAWN, 0))
+        shown = self._drawn.slice(self._at, PREDICTIONS_DRAWN)
+        self._stretch.text = f"Predictions {self._at + 1:,} to {self._at + len(shown):,} of {n:,}" if n else "No predictions"
         self._chart.clear()
-        with self._chart:
-            spec = charts.draw_predictions(shown)
-            ui.echart(spec).classes("w-full").style("height: 320px").props("data-testid=predictions")
+        if n:
+            with self._chart:
+                spec = charts.draw_predictions(shown)
+                height = 120 + max(160, 34 * len(spec["yAxis"][1]["data"]))
+                ui.echart(spec).classes("w-full").style(f"height: {height}px").props("data-testid=predictions")
 
     @staticmethod
     def _show_quality(quality: list[dict[str, Any]]) -> None:
@@ -400,7 +428,7 @@ class ForecastPanel:
     def forget(self) -> None:
         if self._result is not None:
             self._screen.explorer.drop(self._result[0])
-        self._result = None
+        self._result = self._drawn = None
 
 
 def _brief(value: Any) -> Any:
