@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from seqube.engine.display import name_group
-from seqube.explorer.jobs import Around, Cuboid
 from seqube.explorer.results import ResultFile, to_axis
 from seqube.plan.explain import Explanation, Step
 from seqube.plan.physical import milliseconds
@@ -33,8 +32,17 @@ PLAN_STEP = 290  # pixels from one step of a plan to the next
 PLAN_LETTERS = 40  # that fit between them
 
 
-def _base(**parts: Any) -> Spec:
-    return {"color": COLOURS, "animation": False, "useUTC": True, "textStyle": {"fontFamily": "inherit", "color": INK}, **parts}
+def _base(about: str, **parts: Any) -> Spec:
+    """A spec of these parts; `about` is what those hear who do not see it."""
+    spoken = {"enabled": True, "label": {"description": about}}
+    return {
+        "aria": spoken,
+        "color": COLOURS,
+        "animation": False,
+        "useUTC": True,
+        "textStyle": {"fontFamily": "inherit", "color": INK},
+        **parts,
+    }
 
 
 def _grid(left: int = 90, bottom: int = 40) -> Spec:
@@ -68,7 +76,8 @@ def draw_density(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], 
     shown = {"start": 100 * (low - float(edges[0])) / span, "end": 100 * (high - float(edges[0])) / span}
     ends = {"min": float(edges[0]), "max": float(edges[-1])}
     return _base(
-        grid={"left": 90, "right": 30, "top": 10, "bottom": 80},
+        f"How many of {int(counts.sum()):,} matches end when",
+        grid={"left": 90, "right": 30, "top": 26, "bottom": 80},
         # The slider moves a second, unseen axis: the bars stay where they are, and the slider says what is drawn below them.
         xAxis=[
             time_axis(kind, ends["min"], ends["max"], **ends, splitLine={"show": False}),
@@ -112,6 +121,7 @@ def draw_timeline(result: ResultFile, rows: npt.NDArray[np.int64], time: str, ki
         ]
     opacity = 0.7 if len(rows) < 60 else 0.25
     return _base(
+        f"{len(rows):,} matches in time, with events of {', '.join(lanes)}",
         grid=_grid(left=110, bottom=50),
         xAxis=time_axis(
             result.table.schema.field("start").type, low, high, min=low, max=high, splitLine={"lineStyle": {"color": FAINT}}
@@ -173,6 +183,7 @@ def _draw_lines(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
             title = f"{name}, {label}" if groups else name
             series.append({"type": "line", "name": title, "showSymbol": len(points) < 60, "data": points})
     return _base(
+        f"{', '.join(values)} over time",
         grid=_grid(bottom=90),
         legend={"top": 0, "type": "scroll"},
         tooltip={"trigger": "axis"},
@@ -203,6 +214,7 @@ def _draw_bars(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
         for name in values
     ]
     return _base(
+        f"{', '.join(values)} by {', '.join(groups)}" if groups else ", ".join(values),
         grid=_grid(bottom=70),
         legend={"top": 0},
         tooltip={"trigger": "axis"},
@@ -220,6 +232,7 @@ def _labels(table: pa.Table, groups: list[str]) -> list[str]:
 def draw_growth(lines: Mapping[str, Sequence[Sequence[float]]]) -> Spec:
     """Small lines of numbers that are looked at again and again."""
     return _base(
+        f"{', '.join(lines)} while one looks",
         grid={"left": 60, "right": 14, "top": 28 if len(lines) > 1 else 10, "bottom": 26},
         legend={"show": len(lines) > 1, "type": "scroll", "top": 0},
         tooltip={"trigger": "axis"},
@@ -231,94 +244,27 @@ def draw_growth(lines: Mapping[str, Sequence[Sequence[float]]]) -> Spec:
     )
 
 
-# ---------------------------------------------------------------- the cube
-
-
-def draw_lattice(around: Around) -> Spec:
-    """Coarser queries above, finer ones below, each with its count; the one that is looked at in the middle."""
-    nodes, links = [], []
-
-    def place(cuboids: Sequence[Cuboid], top: float, step: float, colour: str, is_above: bool) -> None:
-        per_line = 6
-        for number, cuboid in enumerate(cuboids):
-            line, spot = divmod(number, per_line)
-            n_here = min(per_line, len(cuboids) - line * per_line)
-            x, y = (spot - (n_here - 1) / 2) * 190, top + step * line
-            nodes.append(_lattice_node(cuboid, x, y, colour))
-            ends = (cuboid.pattern + cuboid.move, "here")
-            links.append({"source": ends[0], "target": ends[1]} if is_above else {"source": ends[1], "target": ends[0]})
-
-    place(around.coarser, -110, -70, "#e0e7ff", is_above=True)
-    place(around.finer, 110, 70, "#ccfbf1", is_above=False)
-    here = _lattice_node(around.here, 0, 0, "#0f766e")
-    here |= {"name": "here", "label": {**here["label"], "color": "#fff", "fontWeight": "bold"}}
-    nodes.append(here)
-    return _base(
-        tooltip={"trigger": "item", "formatter": "{b}"},
-        series=[
-            {
-                "type": "graph",
-                "layout": "none",
-                "roam": True,
-                "symbol": "roundRect",
-                "symbolSize": [178, 44],
-                "left": 110,
-                "right": 110,
-                "top": 40,
-                "bottom": 40,
-                "data": nodes,
-                "links": links,
-                "lineStyle": {"color": "#94a3b8", "curveness": 0.05},
-                "cursor": "pointer",
-            }
-        ],
-    )
-
-
-def _lattice_node(cuboid: Cuboid, x: float, y: float, colour: str) -> dict[str, Any]:
-    pattern = cuboid.pattern.removeprefix("SEQ(").removesuffix(")")
-    short = pattern if len(pattern) <= 26 else pattern[:25] + "…"
-    label = {
-        "show": True,
-        "formatter": _as_label(f"{short}\n{cuboid.count:,}"),
-        "color": INK,
-        "lineHeight": 16,
-    }
-    return {
-        "name": cuboid.pattern + cuboid.move,
-        "x": x,
-        "y": y,
-        "value": cuboid.count,
-        "text": cuboid.text,
-        "label": label,
-        "itemStyle": {"color": colour},
-    }
-
-
 def _as_label(text: str) -> str:
     """Text for a label as it is: braces would be places for other values."""
     return text.replace("{", "(").replace("}", ")")
 
 
 def draw_pivot(pivot: Mapping[str, Any]) -> Spec:
-    """Counts by the types at two positions, as a heat map."""
+    """Counts by the types at two positions, as a heat map; where all are equal there is no scale of colours."""
     counts = pivot["counts"]
     cells = [[x, y, count] for y, line in enumerate(counts) for x, count in enumerate(line)]
     lowest, highest = min((cell[2] for cell in cells), default=0), max((cell[2] for cell in cells), default=0)
+    names = {"nameLocation": "middle", "axisTick": {"show": False}, "axisLabel": {"width": LANE_NAME // 2, "overflow": "truncate"}}
+    scale = {"min": lowest, "max": max(highest, lowest + 1), "show": lowest < highest, "orient": "horizontal"}
     return _base(
-        grid={"left": 120, "right": 110, "top": 30, "bottom": 50},
+        f"Counts by {pivot['names'][0]} and {pivot['names'][1]}, from {lowest:,} to {highest:,}",
+        grid={"left": LANE_NAME // 2 + 40, "right": 20, "top": 52, "bottom": 50},
         tooltip={"trigger": "item"},
-        xAxis={"type": "category", "data": pivot["columns"], "name": pivot["names"][1], "nameLocation": "middle", "nameGap": 28},
-        yAxis={"type": "category", "data": pivot["rows"], "name": pivot["names"][0], "inverse": True},
-        visualMap={
-            "min": lowest,
-            "max": max(highest, lowest + 1),
-            "calculable": True,
-            "right": 0,
-            "top": "middle",
-            "itemHeight": 110,
-            "inRange": {"color": ["#f0fdfa", "#99f6e4", "#2dd4bf"]},
-        },
+        xAxis={"type": "category", "data": pivot["columns"], "name": pivot["names"][1], "nameGap": 28, **names},
+        yAxis={"type": "category", "data": pivot["rows"], "name": pivot["names"][0], "nameGap": LANE_NAME // 2 + 14}
+        | {"inverse": True, **names},
+        visualMap={**scale, "calculable": True, "right": 10, "top": 0, "itemHeight": 110}
+        | {"itemWidth": 12, "inRange": {"color": ["#f0fdfa", "#99f6e4", "#2dd4bf"]}},
         series=[
             {
                 "type": "heatmap",
@@ -359,10 +305,15 @@ def draw_predictions(table: pa.Table) -> Spec:
         series.append({"type": "scatter", "name": "occurred", "symbolSize": 6, "data": dots, "itemStyle": {"color": INK}})
     label = {"width": LANE_NAME, "overflow": "truncate", "interval": 0}
     return _base(
+        f"{len(rules):,} predictions of {len(lanes):,} rules in time, {outcomes.count('hit'):,} of them hits",
         grid={"left": LANE_NAME + 20, "right": 30, "top": 36, "bottom": 84},
         legend={"top": 0, "data": ["hit", "miss", "open", "occurred"]},
         xAxis=time_axis(
-            table.column("earliest").type, float(lows.min()), float(highs.max()), splitLine={"lineStyle": {"color": FAINT}}
+            table.column("earliest").type,
+            float(lows.min()),
+            float(highs.max()),
+            splitLine={"lineStyle": {"color": FAINT}},
+            axisLine={"onZero": False},
         ),
         # The bars have their own heights; beside them stand the names of the lanes.
         yAxis=[
@@ -374,6 +325,8 @@ def draw_predictions(table: pa.Table) -> Spec:
             {"type": "slider", "xAxisIndex": 0, "filterMode": "none", "height": 22, "bottom": 10},
             {"type": "inside", "xAxisIndex": 0, "filterMode": "none"},
         ],
+        # On a phone the names have less room.
+        media=[{"query": {"maxWidth": 600}, "option": {"grid": {"left": 110}, "yAxis": [{}, {"axisLabel": {"width": 90}}]}}],
         series=series,
     )
 
@@ -384,6 +337,7 @@ def draw_predictions(table: pa.Table) -> Spec:
 def draw_plan(plan: Explanation) -> Spec:
     """The plan as a tree, rows flowing from the leaves on the right to the answer on the left; with the ways not taken."""
     return _base(
+        f"The plan: {plan.root.title}",
         series=[
             {
                 "type": "tree",
@@ -451,11 +405,13 @@ def draw_options(step: Step) -> Spec:
     """What each way was expected to cost, the taken one in colour."""
     options = [option for option in step.options if option.seconds is not None]
     bars = [
-        {"value": max(1e3 * (option.seconds or 0.0), 1e-4), "itemStyle": {"color": HIT_COLOUR if option.is_taken else "#cbd5e1"}}
+        # In microseconds: bars of a logarithmic axis begin at one.
+        {"value": max(1e6 * (option.seconds or 0.0), 1.001), "itemStyle": {"color": HIT_COLOUR if option.is_taken else "#cbd5e1"}}
         for option in options
     ]
     labels = [_as_label(milliseconds(option.seconds or 0.0)) for option in options]
     return _base(
+        f"What each way of {step.title} was expected to cost",
         title={"text": step.title, "textStyle": {"fontSize": 12}},
         grid={"left": 10, "right": 90, "top": 34, "bottom": 6, "containLabel": True},
         xAxis={"type": "log", "show": False},

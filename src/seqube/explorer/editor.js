@@ -53,6 +53,7 @@ const compartments = new WeakMap();
 export async function teach(find, types, attributes, keywords) {
   while (!find()?.editorPromise) await new Promise((resolve) => setTimeout(resolve, 100));
   const view = await find().editorPromise;
+  view.contentDOM.setAttribute("aria-label", "Query");
   const language = makeLanguage({ types: new Set(types), attributes, keywords: new Set(keywords) });
   const old = compartments.get(view);
   if (old) {

@@ -5,6 +5,8 @@ A panel asks the screen's worker and shows the answer; it holds what it shows an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from nicegui import run, ui
 
 from seqube.errors import SequbeError
 from seqube.explorer import charts
-from seqube.explorer.jobs import Around
+from seqube.explorer.jobs import Around, Cuboid
 from seqube.explorer.results import ResultFile, for_browser
 from seqube.plan.explain import Explanation
 
@@ -25,7 +27,13 @@ ROWS_SHOWN = 15
 MATCHES_DRAWN = 300
 PREDICTIONS_DRAWN = 120
 LANES_DRAWN = 8  # rules whose predictions are still told apart when all are drawn together
+RULES_SHOWN = 10
 ALL_RULES = "all rules"
+
+
+def show_title(text: str) -> ui.label:
+    """What a card is about, as a heading for those who jump from one to the next."""
+    return ui.label(text).classes("sq-title").props("role=heading aria-level=2")
 
 
 class ResultTable:
@@ -134,11 +142,11 @@ def show_plan(plan: Explanation) -> None:
         chart.style(f"height: {max(200, height)}px; width: {width}px; max-width: none")
     weighed = charts.weighed(plan.root)
     if weighed:
-        ui.label("What was weighed: expected cost, on a logarithmic scale").classes("sq-title")
+        show_title("What was weighed: expected cost, on a logarithmic scale")
         with ui.row().classes("w-full gap-4"):
             for step in weighed:
                 costs = ui.echart(charts.draw_options(step)).props("data-testid=costs")
-                costs.style(f"height: {26 * len(step.options) + 90}px; width: 460px; flex: none")
+                costs.style(f"height: {26 * len(step.options) + 90}px; width: 460px; max-width: 100%")
     with ui.expansion("As text").classes("w-full"):
         ui.label(str(plan)).classes("sq-mono").props("data-testid=plan-text")
 
@@ -181,10 +189,11 @@ class CubePanel:
         with self._place:
             self._show_positions(around)
             with ui.column().classes("sq-card gap-1"):
-                ui.label("Coarser above, finer below: click to go there").classes("sq-title")
-                height = 200 + 78 * (-(-len(around.coarser) // 6) + -(-len(around.finer) // 6))
-                chart = ui.echart(charts.draw_lattice(around), on_point_click=self._pick)
-                chart.classes("w-full").style(f"height: {height}px").props("data-testid=lattice")
+                show_title("Coarser above, finer below: click to go there")
+                with ui.column().classes("w-full items-center gap-3").props("data-testid=lattice"):
+                    self._show_cuboids(around.coarser, "coarser")
+                    self._show_cuboids((around.here,), "here")
+                    self._show_cuboids(around.finer, "finer")
                 if around.n_left_out:
                     ui.label(f"{around.n_left_out:,} finer ones are not drawn").classes("text-slate-500 text-sm")
             await self._show_pivot(around)
@@ -213,10 +222,17 @@ class CubePanel:
         self._screen.via = [*self._screen.via, self.shown][-20:]
         await self.look(text)
 
-    async def _pick(self, event: happenings.EChartPointClickEventArguments) -> None:
-        data: Any = event.data
-        if isinstance(data, dict) and data.get("text", self.shown) != self.shown:
-            await self._go(data["text"])
+    def _show_cuboids(self, cuboids: Sequence[Cuboid], where: str) -> None:
+        """Queries side by side, each with what leads there and its count."""
+        with ui.row().classes("justify-center gap-2 w-full"):
+            for cuboid in cuboids:
+                go = None if where == "here" else lambda text=cuboid.text: self._go(text)
+                with ui.button(on_click=go, color=None).props("flat no-caps").classes(f"sq-cuboid sq-{where}") as button:
+                    button.props["data-query"] = cuboid.text  # not as text: a name must not become a property
+                    ui.label(cuboid.pattern.removeprefix("SEQ(").removesuffix(")"))
+                    ui.label(f"{cuboid.count:,}").classes("sq-fact font-bold")
+                    if where != "here":
+                        ui.label(cuboid.move).classes("sq-move")
 
     async def _move(self, verb: str, concept: tuple[str, str, int] | None = None, pattern: tuple[str, int] | None = None) -> None:
         text = await self._screen.work("move", text=self.shown, verb=verb, concept=concept, pattern=pattern)
@@ -229,7 +245,7 @@ class CubePanel:
         counts = {near.move: near.count for near in (*around.coarser, *around.finer)}
         with ui.column().classes("sq-card gap-2"):
             with ui.row().classes("items-center gap-3"):
-                ui.label("Pattern").classes("sq-title")
+                show_title("Pattern")
                 ui.html(f'<span class="sq-big" data-testid="cube-count">{around.here.count:,}</span> matches', sanitize=False)
                 ui.label(f"{around.seconds:.2f} s").classes("text-slate-400 text-sm")
             with ui.row().classes("items-center gap-1"):
@@ -256,7 +272,7 @@ class CubePanel:
         opened, concepts = self._screen.opened, self._screen.source.concepts
         names = sorted({*(opened.counts if opened else ()), *(concepts.names if concepts else ())})
         with (
-            ui.button(icon="add").props(f"flat dense round size=sm data-testid=gap-{at}"),
+            ui.button(icon="add").props(f"flat dense round size=sm data-testid=gap-{at} aria-label='Put a type in at {at}'"),
             ui.menu(),
             ui.column().classes("p-3 gap-2"),
         ):
@@ -278,7 +294,7 @@ class CubePanel:
         first, second, n_down = self._asked_pivot(places) or (*list(places)[:2], 1)
         with ui.column().classes("sq-card gap-1"):
             with ui.row().classes("items-center gap-3"):
-                ui.label("Pivot").classes("sq-title")
+                show_title("Pivot")
                 rows = ui.select(places, value=first, label="Rows").props("dense outlined options-dense").classes("w-36")
                 columns = ui.select(places, value=second, label="Columns").props("dense outlined options-dense").classes("w-36")
                 steps = ui.number("Steps down", value=n_down, min=1, max=9).props("dense outlined").classes("w-24")
@@ -294,14 +310,20 @@ class CubePanel:
                 if pivot is not None:
                     place.clear()
                     with place:
-                        height = max(220, 34 * len(pivot["rows"]) + 120)
-                        ui.echart(charts.draw_pivot(pivot)).classes("w-full").style(f"height: {height}px").props(
-                            "data-testid=pivot"
-                        )
+                        self._draw_pivot(pivot)
 
             for control in (rows, columns, steps):
                 control.on_value_change(draw)
             await draw()
+
+    @staticmethod
+    def _draw_pivot(pivot: dict[str, Any]) -> None:
+        if len(pivot["rows"]) == len(pivot["columns"]) == 1:
+            note = "Nothing is finer than these two types: choose a coarser one, or start with --hierarchy H.yaml."
+            ui.label(note).classes("text-slate-500").props("data-testid=no-pivot")
+            return
+        height = max(220, 34 * len(pivot["rows"]) + 130)
+        ui.echart(charts.draw_pivot(pivot)).classes("w-full").style(f"height: {height}px").props("data-testid=pivot")
 
     def _asked_pivot(self, places: dict[int, str]) -> tuple[int, int, int] | None:
         """The rows, the columns and the steps down that the address asks for, if there are such positions."""
@@ -353,7 +375,7 @@ class ForecastPanel:
         with self._place:
             with ui.column().classes("sq-card gap-2"):
                 with ui.row().classes("items-center gap-3"):
-                    ui.label("Rules").classes("sq-title")
+                    show_title("Rules")
                     big = f'<span class="sq-big" data-testid="n-predictions">{len(result):,}</span>'
                     ui.html(f"{big} predictions in {found['seconds']:.2f} s", sanitize=False)
                 if found["unseen"]:
@@ -370,6 +392,7 @@ class ForecastPanel:
                         for icon, way in (("chevron_left", -1), ("chevron_right", 1)):
                             button = ui.button(icon=icon, on_click=lambda way=way: self._move(way))
                             button.props(f"flat dense round size=sm data-testid={icon}")
+                            button.props["aria-label"] = "Earlier predictions" if way < 0 else "Later predictions"
                     self._chart = ui.column().classes("w-full")
                 self._show_rule(rule)
                 self._draw(self._first())
@@ -421,9 +444,13 @@ class ForecastPanel:
     @staticmethod
     def _show_quality(quality: list[dict[str, Any]]) -> None:
         shown = ("rule", "predictions", "hits", "misses", "open", "precision", "probability", "observed_rate", "mean_lead")
-        columns = [{"name": name, "label": name.replace("_", " "), "field": name, "align": "left"} for name in shown]
+        columns = [
+            {"name": name, "label": name.replace("_", " "), "field": name, "align": "left", "sortable": name != "mean_lead"}
+            for name in shown
+        ]
         rows = [{name: _brief(row.get(name)) for name in shown} for row in quality]
-        ui.table(columns=columns, rows=rows, row_key="rule").classes("sq-table").props("flat dense data-testid=quality")
+        table = ui.table(columns=columns, rows=rows, row_key="rule", pagination=RULES_SHOWN if len(rows) > RULES_SHOWN else 0)
+        table.classes("sq-table").props("flat dense data-testid=quality")
 
     def forget(self) -> None:
         if self._result is not None:
@@ -432,4 +459,11 @@ class ForecastPanel:
 
 
 def _brief(value: Any) -> Any:
-    return round(value, 3) if isinstance(value, float) else for_browser(value)
+    """A number or a duration in a few digits."""
+    match value:
+        case float():
+            return round(value, 3)
+        case timedelta() if value >= timedelta(seconds=10):
+            return for_browser(timedelta(seconds=round(value.total_seconds())))
+        case _:
+            return for_browser(value)
