@@ -203,7 +203,7 @@ class Desk:
         before = time.perf_counter()
         found = forecast(self._source.rules, self._read(), hierarchy=self._source.concepts)
         _write([found.outcomes], out)
-        quality = found.quality.to_pylist()
+        quality = [row | {"lift": rule.lift} for row, rule in zip(found.quality.to_pylist(), found.rules, strict=True)]
         return {"quality": quality, "n_rows": len(found), "unseen": found.unseen, "seconds": time.perf_counter() - before}
 
 

@@ -443,12 +443,13 @@ class ForecastPanel:
 
     @staticmethod
     def _show_quality(quality: list[dict[str, Any]]) -> None:
-        shown = ("rule", "predictions", "hits", "misses", "open", "precision", "probability", "observed_rate", "mean_lead")
+        shown = ["rule", "predictions", "hits", "misses", "open", "precision", "probability", "observed_rate", "lift", "mean_lead"]
+        shown = [name for name in shown if any(row.get(name) is not None for row in quality) or name != "lift"]
         columns = [
             {"name": name, "label": name.replace("_", " "), "field": name, "align": "left", "sortable": name != "mean_lead"}
             for name in shown
         ]
-        rows = [{name: _brief(row.get(name)) for name in shown} for row in quality]
+        rows = [{name: _brief(row.get(name)) for name in shown} | {"rule": _say(row["rule"])} for row in quality]
         table = ui.table(columns=columns, rows=rows, row_key="rule", pagination=RULES_SHOWN if len(rows) > RULES_SHOWN else 0)
         table.classes("sq-table").props("flat dense data-testid=quality")
 
@@ -456,6 +457,11 @@ class ForecastPanel:
         if self._result is not None:
             self._screen.explorer.drop(self._result[0])
         self._result = self._drawn = None
+
+
+def _say(rule: str) -> str:
+    """The name of a mined rule as it is read aloud."""
+    return rule.replace(" => ", " ⇒ ").replace(" -> ", " → ")
 
 
 def _brief(value: Any) -> Any:
