@@ -5,8 +5,8 @@ minimal occurrences within the window, found by the same loop that forecasts use
 if all its parts with one event less are frequent. A rule "episode => type" is given if the type followed at least `min_support`
 occurrences before the horizon, and at least `min_confidence` of those whose interval lies in the past; that share is its
 probability, so over the same events `forecast(...).quality` observes exactly what the rule states. Its lift is that share
-divided by the share of all events (of types with that support) that the type followed before the horizon: with 1 the rule says nothing,
-with 3 the type comes three times as often as after any event.
+divided by the share of all events (of types with that support) that the type followed before the horizon: with 1 the rule says
+nothing, with 3 the type comes three times as often as after any event.
 
 A rule is redundant where one with fewer of its events, or with the same ones in any order, is as certain (`min_gain`): what it says
 beyond that one is nothing.
