@@ -27,7 +27,7 @@ from seqube.events.files import Malformed
 from seqube.events.schema import ANY, COLUMNS, TIME, TYPE, Schema, schema_of
 from seqube.events.sources import kind_of_table, load, one_chunk
 from seqube.events.statistics import Distinct, Statistics
-from seqube.events.times import Ints, Mask, doubt_unit, read_times
+from seqube.events.times import Ints, Mask, doubt_unit, iso_times, read_times
 
 Codes = npt.NDArray[np.int32]
 
@@ -168,7 +168,10 @@ class Events:
 
     def _show(self, row: int) -> str:
         time = int(self.times[row])
-        return str(np.datetime64(time, "us")) if self.schema[TIME] == "time" else f"{time} {self.unit}"
+        if self.schema[TIME] != "time":
+            return f"{time} {self.unit}"
+        zone = getattr(self.column(TIME).type, "tz", None)
+        return str(iso_times(pa.array([time], pa.timestamp("us", zone)))[0])
 
     def column(self, name: str) -> pa.Array:
         """A column by name. `type` is the events' type as a string and `ts` the time column, whatever they are called.
