@@ -17,7 +17,7 @@ import seqube as sq
 from seqube.generate import generate, hierarchy
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, WebSocketRoute
 
 HIERARCHY = """\
 Computer: [DELL, INTC, MSFT]
@@ -92,6 +92,15 @@ def test_from_a_typo_to_an_export(page: Page, address: str, events: Path, concep
     assert parquet.read_table(tmp_path / "matches.parquet").to_pylist() == expected.table.to_pylist()
 
 
+def complete(page: Page, name: str) -> None:
+    """Take the first name that the editor offers; it takes no key as an answer to a list that has just come up."""
+    from playwright.sync_api import expect
+
+    expect(page.locator(".cm-completionLabel").first).to_have_text(name)
+    page.wait_for_timeout(150)
+    page.keyboard.press("Enter")
+
+
 def test_names_are_completed(page: Page, address: str) -> None:
     from playwright.sync_api import expect
 
@@ -99,14 +108,43 @@ def test_names_are_completed(page: Page, address: str) -> None:
     page.get_by_test_id("count").wait_for()
     write(page, "")
     page.keyboard.type("PATTERN SEQ(Comp")
-    expect(page.locator(".cm-completionLabel").first).to_have_text("Computer")
-    page.keyboard.press("Enter")
+    complete(page, "Computer")
     page.keyboard.type(" opening, Finance b, b.pri")
-    expect(page.locator(".cm-completionLabel").first).to_have_text("price")
-    page.keyboard.press("Enter")
+    complete(page, "price")
     page.keyboard.type(" > open")
-    expect(page.locator(".cm-completionLabel").first).to_have_text("opening")
-    page.keyboard.press("Escape")
+    complete(page, "opening")
+    expect(page.locator(".cm-content")).to_have_text("PATTERN SEQ(Computer opening, Finance b, b.price > opening)")
+
+
+def test_what_is_typed_while_an_answer_is_on_its_way_stays(page: Page, address: str) -> None:
+    from playwright.sync_api import expect
+
+    held: list[tuple[WebSocketRoute, str | bytes]] = []
+    holding = False
+
+    def meet(client: WebSocketRoute) -> None:
+        server = client.connect_to_server()
+        server.on_message(lambda message: held.append((client, message)) if holding else client.send(message))
+
+    page.route_web_socket("**", meet)
+    page.goto(address)
+    page.get_by_test_id("count").wait_for()
+    write(page, "PATTERN SEQ(DELL a, QQQ b)\nWITHIN 5 ms")
+    expect(page.get_by_test_id("problems")).to_have_text("")
+    holding = True
+    page.keyboard.type(" oops")
+    while not any("oops" in str(message) for _, message in held):  # the server's complaint
+        page.wait_for_timeout(50)
+    late, held[:] = held[:], []
+    page.keyboard.type(" and")
+    for client, message in late:
+        client.send(message)
+    page.keyboard.type(" more")
+    holding = False
+    for client, message in held:
+        client.send(message)
+    expect(page.get_by_test_id("problems")).to_contain_text("oops")
+    expect(page.locator(".cm-content")).to_contain_text("WITHIN 5 ms oops and more")
 
 
 def test_words_are_coloured_and_examples_run(page: Page, address: str) -> None:

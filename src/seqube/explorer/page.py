@@ -332,11 +332,7 @@ class QueryPanel:
         names = [*opened.counts, *(concepts.names if concepts else ())]
         attributes = list(dict.fromkeys([*opened.sample.schema, "type", "ts"]))
         self.set_text(screen.text)
-        known = ", ".join(map(_json, (list(dict.fromkeys(names)), attributes, COLOURED)))
-        ui.run_javascript(
-            f"""import('/seqube/editor.js').then((language) =>
-                language.teach(() => getElement({self._editor.id}), {known}))"""
-        )
+        self._tell_editor("teach", list(dict.fromkeys(names)), attributes, COLOURED)
         self._examples.clear()
         with self._examples:
             for title, text in screen.source.queries(opened.sample.type_names, opened.window).items():
@@ -355,6 +351,13 @@ class QueryPanel:
         with ui.row().classes(f"w-full justify-between no-wrap text-sm {style}"):
             ui.label(name).classes("ellipsis")
             ui.label(f"{count:,}").classes("sq-fact text-slate-500")
+
+    def _tell_editor(self, function: str, *arguments: Any) -> None:
+        """Call a function of editor.js with this page's editor."""
+        written = ", ".join(map(json.dumps, arguments))
+        ui.run_javascript(
+            f"import('/seqube/editor.js').then((editor) => editor.{function}(() => getElement({self._editor.id}), {written}))"
+        )
 
     def set_text(self, text: str) -> None:
         self._editor.set_value(text)
@@ -380,23 +383,17 @@ class QueryPanel:
             return False
         try:
             prepare(screen.text, screen.opened.sample, screen.source.concepts, screen.strategy)
-        except QueryError as error:
-            self._tell(error)
         except SequbeError as error:
-            self._editor.decorations = []
-            self._problems.text = str(error)
-        else:
-            self._editor.decorations = []
-            self._problems.text = ""
-            return True
-        return False
+            self._tell(error)
+            return False
+        self._tell(None)
+        return True
 
-    def _tell(self, error: SequbeError) -> None:
+    def _tell(self, error: SequbeError | None) -> None:
         text = self._screen.text
         problems = error.problems if isinstance(error, QueryError) else ()
-        marks = [place for problem in problems if (place := _offsets(problem, text)) is not None]
-        self._editor.decorations = [{"kind": "mark", "from": start, "to": end, "class": "sq-wrong"} for start, end in marks]
-        self._problems.text = str(error)
+        self._tell_editor("mark", text, [place for problem in problems if (place := _offsets(problem, text)) is not None])
+        self._problems.text = str(error or "")
 
     # ------------------------------------------------------------ running
 
@@ -498,7 +495,3 @@ def _offsets(problem: Problem, text: str) -> tuple[int, int] | None:
     start = sum(len(before) + 1 for before in lines[:line]) + problem.at.column - 1
     start = min(start, len(text) - 1)
     return start, min(max(start + problem.at.length, start + 1), len(text))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value)
