@@ -24,9 +24,11 @@ QUERIES = {
     "events": "NEXT(A a, B{1,2} b, C c) PARTITION BY id WITHIN 60",
     "strict": "STRICT(A a, OR(B b, C c)) WITHIN 60 RETURN a.x AS a, b.x AS b, c.x AS c",
     "skip": "SEQ(A a, B b) PARTITION BY id SKIP PAST LAST WITHIN 40 RETURN a.x AS a, b.x AS b",
+    "skip keys": "SEQ(A a, B b, [id]) SKIP PAST LAST WITHIN 40 RETURN a.x AS a, b.x AS b",  # a match of any key leaves out others
     "partial": "NEXT(A a, !D d, B b, C c) PARTITION BY id KEEP PARTIAL WITHIN 40 RETURN id, a.x AS a, c.x AS c",
     "waits": "NEXT(A a, B* b) PARTITION BY id WITHIN 25 RETURN a.x AS a, b.x AS xs",
     "order": "SEQ(A a, B b) ORDER BY x WITHIN 5 RETURN a.x AS a, b.x AS b",
+    "distinct": "SEQ(A a, B b) WITHIN 40 RETURN DISTINCT a.id AS a, b.id AS b",
 }
 
 
@@ -45,7 +47,9 @@ def events() -> pa.Table:
 
 
 def test_a_batch_on_spark(spark: SparkSession, events: pa.Table) -> None:
-    found = sqs.run(QUERIES, spark.createDataFrame(events.to_pandas()))
+    limited = {"limit": "SEQ(A a, B b) WITHIN 40 RETURN DISTINCT a.id AS a, b.id AS b LIMIT 7"}
+    found = sqs.run(QUERIES | limited, spark.createDataFrame(events.to_pandas()))
+    assert len(set(rows_of(found["limit"].toArrow())) & set(rows_of(found["distinct"].toArrow()))) == 7
     for name, query in QUERIES.items():
         assert rows_of(found[name].toArrow()) == rows_of(sq.run(query, events).table), name
 
@@ -56,7 +60,7 @@ def test_a_stream_on_spark(spark: SparkSession, events: pa.Table, tmp_path: Path
         add_file(tmp_path, str(number), piece)
     stream = spark.readStream.schema("type string, ts long, id long, x long").option("maxFilesPerTrigger", 1)
     source = ingest.read_source(stream.parquet(str(tmp_path / "in")), "type", "ts", "ms")
-    plans = {name: ingest.plan_over(text, source) for name, text in QUERIES.items() if name != "skip"}
+    plans = {name: ingest.plan_over(text, source) for name, text in QUERIES.items() if name != "distinct"}
     watched = watch_stream(plans, source, "1 second", with_ids=True)
     writer = watched.out.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
     writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start().awaitTermination()
@@ -65,8 +69,6 @@ def test_a_stream_on_spark(spark: SparkSession, events: pa.Table, tmp_path: Path
         found = watched.matches(name, out).toArrow()
         assert rows_of(found.drop_columns(["match_id"])) == rows_of(sq.run(QUERIES[name], events).table), name
         assert found.num_rows == len(set(found.column("match_id").to_pylist())) > 0, name
-    with pytest.raises(sq.PlanError, match="SKIP cannot be run in a stream on Spark yet"):
-        sqs.run(QUERIES["skip"], source.frame.select("type", "ts", "id", "x"), lateness="1 s")
 
 
 def test_sql(spark: SparkSession, events: pa.Table) -> None:
@@ -77,8 +79,31 @@ def test_sql(spark: SparkSession, events: pa.Table) -> None:
         assert rows_of(found) == rows_of(sq.run(QUERIES[name], events).table), name
     tied = spark.createDataFrame([("A", 1, 5), ("B", 1, 7), ("B", 1, None), ("B", 2, 9)], "type string, ts long, x long")
     tied.createOrReplaceTempView("tied")
+    with pytest.raises(Exception, match="LIMIT cannot be run in the SQL function yet"):
+        spark.sql("SELECT * FROM seqube(TABLE(runs), 'SEQ(A a, B b) WITHIN 40 LIMIT 7')")
     query = "STRICT(A a, B b) WITHIN 5 RETURN b.x AS x"  # of rows with equal times, their contents tell which is first
     assert spark.sql(f"SELECT * FROM seqube(TABLE(tied), '{query}')").collect() == sqs.run(query, tied).collect()
+
+
+def test_columns_that_are_called_like_the_own_ones_of_events(spark: SparkSession, events: pa.Table) -> None:
+    asked = """SEQ(A a, B b, ["type"]) WHERE a."ts" > 30 AND TYPE(b) != 'C' WITHIN 40"""
+    query = f'{asked} RETURN TYPE(a), TIME(b), b."type" AS t, a."ts" AS x'
+    given = events.rename_columns(["kind", "when", "type", "ts"])
+    found = sqs.run(query, spark.createDataFrame(given.to_pandas()), type="kind", time="when").toArrow()
+    assert rows_of(found) == rows_of(sq.run(query, given, type="kind", time="when").table)
+    assert found.num_rows > 0
+
+
+def test_a_stream_on_spark_refuses(spark: SparkSession, events: pa.Table, tmp_path: Path) -> None:
+    spark.createDataFrame(events.to_pandas()).write.parquet(str(tmp_path / "events"))
+    stream = spark.readStream.schema("type string, ts long, id long, x long").parquet(str(tmp_path / "events"))
+    limited = "SEQ(A a, B b) WITHIN 40 LIMIT 7"
+    refused = {"RETURN DISTINCT": QUERIES["distinct"], "LIMIT": limited}
+    for what, query in refused.items():
+        with pytest.raises(sq.PlanError, match=f"{what} cannot be run in a stream on Spark yet"):
+            sqs.run(query, stream, lateness="1 s")
+    with pytest.raises(sq.PlanError, match="a row of RETURN DISTINCT stands for many matches and has no id"):
+        sqs.run(QUERIES["distinct"], spark.createDataFrame(events.to_pandas()), ids=True)
 
 
 @pytest.mark.parametrize(
@@ -100,5 +125,5 @@ def test_a_funnel_on_spark(spark: SparkSession, events: pa.Table, asked: dict[st
 
 def test_explain_says_how_they_are_split(spark: SparkSession, events: pa.Table) -> None:
     frame = spark.createDataFrame(events.to_pandas())
-    assert "as a stream: SKIP cannot be run there yet" in str(sqs.explain(QUERIES["skip"], frame))
+    assert "as a stream: RETURN DISTINCT cannot be run there yet" in str(sqs.explain(QUERIES["distinct"], frame))
     assert "because SKIP leaves out matches" in str(sqs.explain("SEQ(A a, B b) SKIP PAST LAST WITHIN 5", frame))

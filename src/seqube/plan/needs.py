@@ -57,12 +57,19 @@ class Needs:
     reaches: int = 1  # windows before what is still to be decided in which an event can matter
     ahead: int = 0  # how long after its first event a match waits to be final
     period: int | None = None  # of EMIT EVERY
+    bucket: int | None = None  # of EMIT PER
+    skips: bool = False  # which matches remain depends on those that end before them
     can_be_cut: bool = True  # results of a stretch of time need only its events and those of a window around it
 
     @property
     def back(self) -> int:
         """How far before what is still to be decided an event can matter."""
         return min(self.window * self.reaches, ALL_OF_TIME)
+
+    @property
+    def outlives_events(self) -> bool:
+        """Whether more has to be remembered than the events in the window: how many there were, open buckets, what was taken."""
+        return self.by_position or self.bucket is not None or self.skips
 
     @property
     def types(self) -> frozenset[str]:
@@ -92,8 +99,8 @@ def needs_of(plan: Plan, unit: str) -> Needs:
     if isinstance(plan, MatchPlan):
         # A match that waits is decided a window after it began, and its negations may look back a window from its end.
         reaches = 2 if (plan.waits and plan.looks_back) or plan.waits_from_end else 1
-        whole = plan.skip is not None  # which matches remain depends on all that end before them
-        return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0, can_be_cut=not whole)
+        skips = plan.skip is not None
+        return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0, skips=skips, can_be_cut=not skips)
     triggers = () if plan.trigger is None else (plan.trigger,)
     return replace(
         common,
@@ -101,9 +108,18 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         scans=(*common.scans, *triggers),
         every_event=common.every_event or plan.emit.when == "every",
         reaches=2 if matches.looks_back else 1,  # a report is over a window, from any match in which a negation may look back one
-        period=None if plan.emit.every is None else whole_ticks(plan.emit.every, unit),
+        period=whole_ticks(plan.emit, unit) if plan.emit.when == "every" else None,
+        bucket=whole_ticks(plan.emit, unit) if plan.emit.when == "per" else None,
         can_be_cut=False,
     )
+
+
+def why_whole(plan: Plan) -> str | None:
+    """Why a query is answered over a whole stream alone, and refused where one goes on; None where it may go on."""
+    matches = plan.matches
+    if matches.is_distinct:
+        return "RETURN DISTINCT leaves out rows by all that came before them"
+    return None if matches.limit is None else "LIMIT ends a result, and that of a stream goes on"
 
 
 def why_replayed(plan: Plan) -> str | None:
@@ -115,6 +131,8 @@ def why_replayed(plan: Plan) -> str | None:
     """
     if isinstance(plan, AggregatePlan):
         return _why_counted_anew(plan)
+    if plan.skip is not None and plan.waits:
+        return "SKIP takes matches in the order in which they end, and these are not final in that order"
     pattern = plan.pattern
     if plan.is_nested:
         return "its sub-queries are evaluated in each partition" if plan.partition_by else None
@@ -216,15 +234,16 @@ def _columns(plan: Plan) -> frozenset[str] | None:
 def _key(plan: Plan) -> tuple[str, ...]:
     """The columns whose equal values every event of a match shares with all that could cancel it; () where there are none.
 
-    PARTITION BY, or an attribute whose equality reaches every component, negated ones included, at every level. Aggregates can be
-    split by what they are grouped by as well; not with EMIT EVERY, whose first and last report depend on the whole input.
+    PARTITION BY, or an attribute whose equality reaches every component, negated ones included, at every level; not with SKIP, by
+    which a match of one value leaves out those of others. Aggregates can be split by what they are grouped by as well; not with
+    EMIT EVERY, whose first and last report depend on the whole input.
     """
     if isinstance(plan, AggregatePlan):
         grouped = {attribute.name for attribute in plan.group_by}
         return () if plan.emit.when == "every" else tuple(name for name in _key(plan.matches) if name in grouped)
     if plan.partition_by:
         return plan.partition_by
-    if plan.numbers_events:  # over the whole stream
+    if plan.numbers_events or plan.skip is not None:  # over the whole stream
         return ()
     names = _shared(plan.pattern)
     for check in plan.checks:

@@ -116,21 +116,24 @@ def _returning_ids(plan: MatchPlan) -> MatchPlan:
     return replace(plan, returns=(*plan.returns, *more))
 
 
-def refuse_in_streams(plan: Plan) -> None:
+def refuse_in_streams(plan: Plan, where: str = "a stream on Spark") -> None:
     """Raise a `PlanError` for what is only known to be done rightly where all rows of a task are there at once."""
     if (new := unknown_in_streams(plan)) is not None:
-        raise PlanError(f"{new} cannot be run in a stream on Spark yet\n  hint: run it over a batch")
+        raise PlanError(f"{new} cannot be run in {where} yet\n  hint: run it over a batch, or in this process")
 
 
 def unknown_in_streams(plan: Plan) -> str | None:
-    """What a plan asks for that no stream on Spark knows."""
-    return "SKIP" if plan.matches.skip is not None else None
+    """What a plan asks of all its rows together, which no task of a stream or of the SQL function has."""
+    matches = plan.matches
+    return "RETURN DISTINCT" if matches.is_distinct else None if matches.limit is None else "LIMIT"
 
 
 def ship_query(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = NO_LIMITS) -> ShippedQuery:
     """The rows a plan will give, known without a row of input; running it on none also compiles what workers will load."""
     nothing = Events(schema.columns.empty_table(), type=schema.type_column, time=schema.time_column, unit=schema.unit)
     aggregates = isinstance(plan, AggregatePlan)
+    if with_ids and plan.matches.is_distinct:
+        raise PlanError("a row of RETURN DISTINCT stands for many matches and has no id\n  hint: leave out DISTINCT, or match_id")
     fields = []
     for field in open_plan(plan).run(nothing).schema:
         kind = field.type

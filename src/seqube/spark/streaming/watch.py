@@ -5,8 +5,9 @@ that results are those of the ordered stream and final when they come. A row tha
 it goes to the late output and changes nothing.
 
 State is Arrow bytes. Rows are written once, as they come, into *chunks*; small neighbours are merged, and a chunk is forgotten when
-the window has left all of it behind. Counters, and the numbers of windows of so many EVENTS, may stand for chunks: the operator's
-own state is written where it is smaller than the chunks that it covers, and those go. Chunks tell the rest:
+the window has left all of it behind. Counters may stand for chunks: the operator's own state is written where it is smaller than
+the chunks that it covers, and those go. So it is where it outlives the events: the numbers of windows of so many EVENTS, buckets of
+EMIT PER, what SKIP has taken. Chunks tell the rest:
 
     operator's state    covers  chunks   [......]  [...]  [..]  <- new rows        decided            watermark
     ==========================>|           A        B                            ----|----------- C ------|------>
@@ -90,10 +91,11 @@ class Held:
     marks: tuple[str, ...] = ()  # of the states that led here, this one last
     covered: int = LOWEST  # the operator's state is that of the events up to here
     weight: int = 0  # bytes that the operator's state took when it was last looked at
+    wake: int | None = None  # the watermark at which a state that outlives its events has something to say
 
     def to_text(self) -> str:
         """Everything but the operator's state."""
-        return json.dumps([*self._about, list(self.marks), self.covered, self.weight])
+        return json.dumps([*self._about, list(self.marks), self.covered, self.weight, self.wake])
 
     @property
     def _about(self) -> list[Any]:
@@ -103,9 +105,9 @@ class Held:
     @staticmethod
     def from_text(text: str, engine: bytes | None) -> Held:
         chunks, following, decided, reported, last, engine_rows, *later = json.loads(text)  # no more than these before 0.2.0
-        marks, covered, weight = later or ((), LOWEST if engine is None else decided, 0)
+        marks, covered, weight, wake = later or ((), LOWEST if engine is None else decided, 0, None)
         known = tuple(Chunk(*chunk) for chunk in chunks)
-        return Held(known, following, decided, reported, last, engine_rows, engine, tuple(marks), covered, weight)
+        return Held(known, following, decided, reported, last, engine_rows, engine, tuple(marks), covered, weight, wake)
 
     def marked(self) -> Held:
         """The same, with its own mark."""
@@ -333,22 +335,22 @@ class Watch:
 
     @cached_property
     def goes_on(self) -> bool:
-        """Whether the operator's live state is kept: it goes on in place, or it numbers events, which the chunks do not tell."""
-        return self.needs.by_position or self.operator.goes_on(self._events([]))
+        """Whether the live state is kept: it goes on in place, or remembers what the events in the window do not tell."""
+        return self.needs.outlives_events or self.operator.goes_on(self._events([]))
 
     def _live(self, held: Held, store: MutableMapping[int, bytes], place: BucketPlace) -> Live:
         """The operator's state after the last call: as it was left here and taken further, or made of what is held."""
         live = AT_HAND.take_live(place, held, self.schema)
-        if live is None and held.engine is None:
+        if live is None and held.engine is None and not self.needs.outlives_events:
             events = self._events(self._between(held, LOWEST, held.decided, store))
             reported = held.decided if self.needs.period is None else held.reported
             return Live(self.operator.resume(events, held.decided, reported, held.last), self.schema)
         if live is None:
-            assert held.engine is not None
-            live = Live(self.operator.restore(adapted(held.engine, self._as_events)), self.schema)
+            engine = None if held.engine is None else adapted(held.engine, self._as_events)
+            live = Live(self.operator.start() if engine is None else self.operator.restore(engine), self.schema)
         if live.state.decided == held.decided:
             return live
-        events = self._events(self._between(held, live.state.decided, held.decided, store))
+        events = self._events(self._between(held, max(live.state.decided, held.covered), held.decided, store))
         # What is found was out before, and had its limits then.
         unlimited = AT_HAND.operator(self.fingerprint, self.schema, self.wanted.unlimited)
         return replace(live, state=unlimited.step(live.state, events, held.decided + 1)[0])
@@ -360,19 +362,32 @@ class Watch:
         if self.needs.period is not None:
             last = int(events.times[-1]) if len(events) else LOWEST
             held = replace(held, reported=state.reported, last=max(held.last, last))
+        if self.needs.outlives_events:
+            held = self._outlived(held, state, events)
         rows = None if found is None or not found.num_rows else self.wanted.rows(found)
         return held, replace(live, state=state), rows
 
+    def _outlived(self, held: Held, state: State, events: Events) -> Held:
+        """When a state that outlives its events has something to say, and whether it is still of use to anyone."""
+        wake = self.operator.wake(state)
+        if self.needs.by_position:
+            return replace(held, wake=wake)
+        last = max(held.last, int(events.times[-1]) if len(events) else LOWEST)
+        over = int(plus(np.array([last]), self.needs.back)[0])
+        if wake is None and over <= held.decided:  # all is said, and no event is left in the window
+            return replace(held, engine=None, engine_rows=0, covered=held.decided, last=LOWEST, wake=None)
+        return replace(held, last=last, wake=over + 1 if wake is None else wake)
+
     def _cover(self, held: Held, live: Live, store: MutableMapping[int, bytes]) -> Held:
         """Let the operator's state stand for the chunks that are decided, where it is the smaller."""
-        if not (self.needs.by_position or self.wanted.has_counters):
+        if not (self.needs.outlives_events or self.wanted.has_counters):
             return held
         spare = sum(chunk.n_bytes for chunk in held.chunks if chunk.newest <= held.decided)
         if spare <= max(SPARE_BYTES, 2 * held.weight):
             return held
         data = live.state.to_bytes()
         held = replace(held, weight=len(data))
-        if len(data) > spare and not self.needs.by_position:
+        if len(data) > spare and not self.needs.outlives_events:
             return held
         return self._forget(replace(held, engine=data, engine_rows=live.state.n_kept, covered=held.decided), store)
 
@@ -464,7 +479,7 @@ class Watch:
 
     def _floor(self, held: Held) -> int:
         """No event up to here matters any more."""
-        if self.needs.by_position:
+        if self.needs.outlives_events:
             return LOWEST  # which those are, the operator knows
         upto = held.decided
         if self.needs.period is not None and held.reported > LOWEST:
@@ -506,8 +521,8 @@ class Watch:
 
     def _wake(self, held: Held, store: MutableMapping[int, bytes]) -> int | None:
         """When a waiting event is due, a match or a report that waits is final, and when all chunks can go."""
-        wakes = [self._next(held, store, held.decided)]
-        if not self.needs.by_position and (held.chunks or held.engine is not None):
+        wakes = [self._next(held, store, held.decided), None if held.wake is None else held.wake - 1]
+        if not self.needs.outlives_events and (held.chunks or held.engine is not None):
             if self.needs.period is None:
                 newest = max([held.covered, *(chunk.newest for chunk in held.chunks)])
                 wakes.append(int(plus(np.array([newest]), self.needs.back)[0]))
