@@ -31,10 +31,13 @@ KINDS = {  # each is cut after the sixth event, where something is kept, somethi
     "grouped products": "SEQ(A a, C c, [id]) WITHIN 10 AGG COUNT(*), MAX(a.x) GROUP BY a.id EMIT EVERY 3",
     "counters": "SEQ(!B b, A a, C c) WITHIN 10 AGG COUNT(*), AVG(c.x)",
     "totals": "SEQ(A a, C c, !B b) WITHIN 5 AGG COUNT(*) EMIT TOTAL",
+    "products of lists": "SEQ(A a, B* b, C+ c) WITHIN 10 AGG COUNT(*), SUM(c.x), MIN(b.id)",
+    "counters of lists": "SEQ(A{1,2} a, !B b, C c, [id]) WITHIN 10 AGG COUNT(*), APPROX_COUNT(*), MAX(a.x)",
     "replayed aggregates": "SEQ(A a, C c) WITHIN 10 AGG COUNT(*) GROUP BY a.name",
 }
 STRATEGIES = {"products": "window-product", "keyed products": "window-product", "grouped products": "window-product"}
 STRATEGIES |= {"counters": "per-start", "totals": "window-product", "replayed aggregates": "window-product"}
+STRATEGIES |= {"products of lists": "window-product", "counters of lists": "per-start"}
 
 
 def stream() -> sq.Events:

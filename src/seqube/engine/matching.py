@@ -29,7 +29,7 @@ from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.linking import NONE_FOUND, Chains, Linker
 from seqube.engine.operator import Operator
-from seqube.engine.order import order_events, rank_events, skip_matches
+from seqube.engine.order import order_events, rank_events, refuse_pieces, skip_matches
 from seqube.engine.output import MatchWriter, read_by_return
 from seqube.engine.partitions import Partitions, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, Mask, Unsteady
@@ -38,7 +38,6 @@ from seqube.engine.snapshots import read_state, write_state
 from seqube.engine.views.continuing import LiveViews
 from seqube.engine.views.iterative import NestedEvaluation, passing
 from seqube.engine.views.program import FIRST, LAST, MEMBERS
-from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.plan.needs import needs_of, why_replayed
 from seqube.plan.physical import MatchPlan, MatchSequence
@@ -136,8 +135,7 @@ class Matcher(Operator[State, pa.Table]):
         self._known: Prepared | None = None  # of the last stream: mostly all look alike
 
     def start(self) -> State:
-        if self._plan.skip is not None:
-            raise PlanError("SKIP leaves out matches by all that end before them: it needs the whole stream\n  hint: use sq.run")
+        refuse_pieces(self._plan)
         return State()
 
     def restore(self, data: bytes) -> State:

@@ -24,6 +24,7 @@ from seqube.engine.instances import Batch, Instances, gather
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Evaluator, normalise, rank
 from seqube.engine.sequence import LOWEST
+from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.language.tree import Skip
 from seqube.plan.physical import MatchPlan, list_variables
@@ -56,6 +57,12 @@ def rank_events(events: Events, names: tuple[str, ...]) -> Ints:
 
 
 # ---------------------------------------------------------------- matches
+
+
+def refuse_pieces(plan: MatchPlan) -> None:
+    """Raise a `PlanError` for what cannot be said of a stream before it is over."""
+    if plan.skip is not None:
+        raise PlanError("SKIP leaves out matches by all that end before them: it needs the whole stream\n  hint: use sq.run")
 
 
 def skip_matches(skip: Skip, pieces: Iterator[Instances], plan: MatchPlan, batch: Batch) -> Instances:

@@ -19,7 +19,8 @@ from typing import assert_never
 from seqube.events.schema import ANY
 from seqube.language.mentions import attributes
 from seqube.language.tree import Attribute, FirstOf, OfList, Value
-from seqube.plan.aggregates import AggregatePlan, EventChain, chain_of, group_positions
+from seqube.plan.aggregates import AggregatePlan, chain_of, group_positions
+from seqube.plan.chains import EventChain
 from seqube.plan.physical import (
     ALL_OF_TIME,
     Absence,
@@ -100,7 +101,8 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         ends=common.ends | _types(triggers),
         scans=(*common.scans, *triggers),
         every_event=common.every_event or plan.emit.when == "every",
-        reaches=2 if matches.looks_back else 1,  # a report is over a window, from any match in which a negation may look back one
+        # A report is over a window, from any match in which a negation may look back one; or a match waits for one from its end on.
+        reaches=2 if matches.looks_back or matches.waits_from_end else 1,
         period=None if plan.emit.every is None else whole_ticks(plan.emit.every, unit),
         can_be_cut=False,
     )
@@ -224,7 +226,7 @@ def _key(plan: Plan) -> tuple[str, ...]:
         return () if plan.emit.when == "every" else tuple(name for name in _key(plan.matches) if name in grouped)
     if plan.partition_by:
         return plan.partition_by
-    if plan.numbers_events:  # over the whole stream
+    if plan.numbers_events or plan.skip is not None:  # over the whole stream
         return ()
     names = _shared(plan.pattern)
     for check in plan.checks:

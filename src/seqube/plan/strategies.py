@@ -29,7 +29,8 @@ from seqube.events import Hierarchy
 from seqube.language.functions import AGGREGATES
 from seqube.language.tree import Predicate, Query
 from seqube.language.writer import write_predicate
-from seqube.plan.aggregates import AggregatePlan, Aggregation, EventChain, chain_of, looked_up, plan_aggregates
+from seqube.plan.aggregates import AggregatePlan, Aggregation, chain_of, looked_up, plan_aggregates
+from seqube.plan.chains import EventChain
 from seqube.plan.chase import Chase, Estimates, SharedPlan
 from seqube.plan.ecube import Cuboid, cuboid_of
 from seqube.plan.measured import Measurements
