@@ -150,13 +150,13 @@ def sweep(events: sq.Events, repetitions: int, longest: int) -> Iterator[Measure
 
 
 def repetition(n: int, repetitions: int) -> Iterator[Measurement]:
-    """Every list of B's counts: one B in 500 events, so that the largest window has 20; then 20 B's in a row, four times."""
+    """Every list of B's counts: one B in 500 events, so that the largest window has 20; then 20 B's in a row."""
     types = np.where(np.arange(n) % 500 == 250, "B", np.where(np.arange(n) % 2 == 0, "A", "C"))
     events = sq.Events(pa.table({"type": types, "ts": np.arange(n)}))
     for window in (10, 100, 1_000, 10_000):
         task = f"repetition, SEQ(A, B+, C), window {window:,} events"
         yield from single(task, LISTS, window, events, repetitions, ("window-product",), {"window": window})
-    rows = sq.Events(pa.table({"type": list("A" + "B" * 20 + "C") * 4, "ts": np.arange(88)}))
+    rows = sq.Events(pa.table({"type": ["A", *["B"] * 20, "C"], "ts": np.arange(22)}))
     yield from single("repetition, SEQ(A, B+, C), 20 B's", LISTS, 22, rows, repetitions)
 
 

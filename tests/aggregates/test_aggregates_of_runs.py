@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,6 +47,12 @@ def test_hand_worked_cases(query: str, text: str, rows: list[tuple[object, ...]]
     events = read(text)
     assert [tuple(row.values()) for row in expected(query, events)] == rows
     assert sorted(tuple(row.values()) for row in found(query, events)) == sorted(rows)
+
+
+def test_a_key_of_decimals_where_a_part_is_absent() -> None:
+    stream = table(oracle.stream(*((kind, ts, {"c": Decimal("0.20")}) for ts, kind in enumerate("BAA"))))
+    query = "SEQ(OR(C v1, B v2), SEQ(D? v3, A{2,} v4, [c]), [c]) WITHIN 9 AGG COUNT(*) AS n EMIT TOTAL"
+    assert sq.run(query, stream).table.to_pylist() == [{"n": 1}]
 
 
 @given(text=aggregate_queries(repeats=True, depth=2, words=WORDS), events=small)

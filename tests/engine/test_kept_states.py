@@ -25,6 +25,8 @@ KINDS = {  # each is cut after the sixth event, where something is kept, somethi
     "partitioned": "PATTERN SEQ(A a, C c) PARTITION BY name WITHIN 10",
     "events": "SEQ(A a, C c) WITHIN 5 EVENTS",
     "events of a partition": "PATTERN SEQ(A a, C c, !B b) PARTITION BY id WITHIN 3 EVENTS",
+    "thinned out": "PATTERN SEQ(A a, C c) PARTITION BY name SKIP PAST LAST WITHIN 10",
+    "thinned out events": "SEQ(A a, C c, !B b) SKIP TO NEXT WITHIN 5 EVENTS",
     "replayed": "AND(A a, C c, [id]) WITHIN 10",
     "products": "SEQ(A a, B b, C c) WITHIN 10 AGG COUNT(*), SUM(a.x), MIN(c.id)",
     "keyed products": "SEQ(A a, C c, [id]) WITHIN 10 AGG COUNT(*)",
@@ -33,10 +35,17 @@ KINDS = {  # each is cut after the sixth event, where something is kept, somethi
     "totals": "SEQ(A a, C c, !B b) WITHIN 5 AGG COUNT(*) EMIT TOTAL",
     "products of lists": "SEQ(A a, B* b, C+ c) WITHIN 10 AGG COUNT(*), SUM(c.x), MIN(b.id)",
     "counters of lists": "SEQ(A{1,2} a, !B b, C c, [id]) WITHIN 10 AGG COUNT(*), APPROX_COUNT(*), MAX(a.x)",
+    "buckets": "SEQ(A a, C c, [id]) WITHIN 10 AGG COUNT(*), SUM(c.x) GROUP BY a.id EMIT PER 8",
+    "replayed buckets": "SEQ(A a, C c, !B b) WITHIN 3 AGG COUNT(*), MAX(c.x) GROUP BY a.name EMIT PER 4",
     "replayed aggregates": "SEQ(A a, C c) WITHIN 10 AGG COUNT(*) GROUP BY a.name",
 }
 STRATEGIES = {"products": "window-product", "keyed products": "window-product", "grouped products": "window-product"}
-STRATEGIES |= {"counters": "per-start", "totals": "window-product", "replayed aggregates": "window-product"}
+STRATEGIES |= {
+    "counters": "per-start",
+    "totals": "window-product",
+    "buckets": "window-product",
+    "replayed aggregates": "window-product",
+}
 STRATEGIES |= {"products of lists": "window-product", "counters of lists": "per-start"}
 
 

@@ -176,7 +176,7 @@ def _required(chain: EventChain) -> list[int]:
 
 def _only_ends(task: Task, chain: EventChain) -> bool:
     """Whether an event of the last slot does nothing but end matches, and those are counted once, when they end."""
-    return task.plan.emit.when == "total" and not chain.has_trailing and not meets_itself(chain.times_of(len(chain.slots) - 1))
+    return task.plan.emit.counts_once and not chain.has_trailing and not meets_itself(chain.times_of(len(chain.slots) - 1))
 
 
 def told_ties(chain: EventChain, lanes: Ints, times: Ints, ranks: Ranks | Ints) -> tuple[Ints, Ranks] | None:
@@ -340,7 +340,7 @@ def _pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
 def _ordered(task: Task, chain: EventChain, slot_ranks: list[int], rows: Ints, ranks: Ranks, lanes: Ints) -> Lanes:
     """Lanes numbered by group, maps in the order in which they are applied."""
     n_slots, batch = len(chain.slots), task.batch
-    total = task.plan.emit.when == "total"
+    total = task.plan.emit.counts_once
     times = batch.events.times[rows]
     needed = times <= task.upto
     if _only_ends(task, chain):

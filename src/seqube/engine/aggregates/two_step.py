@@ -33,7 +33,7 @@ from seqube.engine.bindings import Bindings, Lists, shifted
 from seqube.engine.evaluation import Evaluation
 from seqube.engine.instances import Batch, Instances, minus
 from seqube.engine.numbers import double
-from seqube.engine.order import skip_matches
+from seqube.engine.order import Skipping
 from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.plan.aggregates import Measure
@@ -115,18 +115,21 @@ class _Places:
 
 def _pieces(task: Task) -> Iterator[_Piece]:
     plan, batch = task.plan, task.batch
-    if plan.emit.when != "total" and plan.matches.waits:
+    once = plan.emit.counts_once
+    if not once and plan.matches.waits:
         yield from _anew(task)
         return
-    whole = plan.emit.when == "total" and plan.matches.waits
-    after = LOWEST if plan.emit.when != "total" or whole else task.after
+    whole = once and plan.matches.waits
+    after = LOWEST if not once or whole else task.after
     times, untils = batch.events.times, task.untils
     for piece in _matches(task, batch, after, HIGHEST if whole else task.upto):
-        if plan.emit.when == "total":
+        if once:
             if whole:
                 leaves = untils[piece.last_rows if plan.matches.waits_from_end else piece.first_rows]
                 piece = piece.select((leaves > task.after) & ((leaves <= task.upto) | task.final))
             begin = np.zeros(len(piece), np.int64)
+            if plan.emit.when == "per":
+                begin = np.searchsorted(task.moments, task.bucket_starts[piece.last_rows])
             end, fresh = begin + 1, np.ones(len(piece), np.bool_)
         else:
             ends = times[piece.last_rows]
@@ -140,7 +143,9 @@ def _matches(task: Task, batch: Batch, after: int = LOWEST, upto: int = HIGHEST)
     """The matches that end in (after, upto], those that SKIP leaves."""
     plan = task.plan.matches
     pieces = Evaluation(plan, batch, after, upto).matches()
-    return pieces if plan.skip is None else iter([skip_matches(plan.skip, pieces, plan, batch)])
+    if plan.skip is None:
+        return pieces
+    return iter([Skipping(plan).remaining(pieces, batch.events, np.arange(len(batch.events)), batch.budget)])
 
 
 def _anew(task: Task) -> Iterator[_Piece]:
