@@ -36,7 +36,8 @@ from seqube.language.tree import Attribute, Comparison, ComparisonOp, Output, Pr
 ALL_OF_TIME = 2**63 - 1  # ticks: all of time
 
 # What the matcher does by itself, from the inside out: for whole patterns, and for sub-queries.
-OWN_WAYS = ("scan", "array-stacks", "time-join", "merge", "lists", "runs", "latest-start", "candidates", "once")
+PAIR_INDEX = "pair-index"
+OWN_WAYS = ("scan", "array-stacks", PAIR_INDEX, "time-join", "merge", "lists", "runs", "latest-start", "candidates", "once")
 
 
 @dataclass(frozen=True, slots=True)
