@@ -49,6 +49,7 @@ What the page on meaning leaves open is decided here:
 (s) A text next to a moment that names no zone is in that of the time column.
 (t) Rows of RETURN DISTINCT are equal where their values are, as numbers or texts; null is equal to null. LIMIT n leaves n of the
     rows, or all where there are fewer; which is left open (`results` gives all).
+(u) EMIT PER d has a row for a bucket and a group only where a match of that group ends in it: there are no rows of zero.
 """
 
 from __future__ import annotations
@@ -181,9 +182,18 @@ def aggregates(query: tree.Query, events: Sequence[Event], hierarchy: Any = None
     if emit.when == "total":
         pairs = [(part, env) for part in partitions for env in part.matches()]
         rows += _report(query, pairs, _groups(query, pairs), {})
+    elif emit.when == "per":
+        assert emit.period is not None
+        length = ticks(emit.period, unit)
+        ended: dict[int, list[tuple[Partition, Env]]] = {}
+        for part in partitions:
+            for env in part.matches():
+                ended.setdefault(int(end(_flat(env)) // length * length), []).append((part, env))
+        for bucket in sorted(ended):
+            rows += _report(query, ended[bucket], _groups(query, ended[bucket]), {"ts": bucket})
     elif emit.when == "every":
-        assert emit.every is not None
-        for t in _multiples(ticks(emit.every, unit), events):
+        assert emit.period is not None
+        for t in _multiples(ticks(emit.period, unit), events):
             pairs = [(part, env) for part in partitions for env in part.until(t).matches_in_window_ending(t)]
             rows += _report(query, pairs, _groups(query, pairs), {"ts": t})
     else:

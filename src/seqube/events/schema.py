@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -136,6 +137,12 @@ class Schema(Mapping[str, Kind]):
 
     def __repr__(self) -> str:
         return f"Schema({', '.join(f'{name}: {kind}' for name, kind in self._kinds.items())})"
+
+
+@lru_cache(maxsize=64)
+def schema_of(columns: pa.Schema, type_column: str, time_column: str, unit: str) -> Schema:
+    """The schema of these columns; the pieces of a stream, which have the same, share it."""
+    return Schema(columns, type_column, time_column, unit)
 
 
 def value_type(arrow: pa.DataType) -> pa.DataType:

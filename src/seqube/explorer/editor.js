@@ -46,13 +46,41 @@ function complete(context, known) {
   return { from: word.from, options, validFor: /^\w*$/ };
 }
 
+// Where the query is wrong. The marks are ours and not the editor element's decorations: the server sends those together with the text that it
+// knows, and what was typed while they were on their way would be overwritten.
+const setMarks = CM.StateEffect.define();
+const marks = CM.StateField.define({
+  create: () => CM.Decoration.none,
+  update(set, transaction) {
+    set = set.map(transaction.changes);
+    for (const effect of transaction.effects) if (effect.is(setMarks)) set = effect.value;
+    return set;
+  },
+  provide: (field) => CM.EditorView.decorations.from(field),
+});
+
+// The editor may not be there yet: it is made when its tab is first looked at.
+async function editorOf(find) {
+  while (!find()?.editorPromise) await new Promise((resolve) => setTimeout(resolve, 100));
+  return find().editorPromise;
+}
+
+// Underline places of a text, given as pairs of offsets; marks for a text that has changed since are nobody's.
+export async function mark(find, text, places) {
+  const view = await editorOf(find);
+  if (view.state.doc.toString() !== text) return;
+  const wrong = CM.Decoration.mark({ class: "sq-wrong" });
+  const effects = [setMarks.of(CM.Decoration.set(places.map(([from, to]) => wrong.range(from, to)), true))];
+  if (!view.state.field(marks, false)) effects.unshift(CM.StateEffect.appendConfig.of(marks));
+  view.dispatch({ effects });
+}
+
 const compartments = new WeakMap();
 
-// Teach an editor the language: its keywords, and the names that are known now; called again when other events are opened. The editor may not
-// be there yet: it is made when its tab is first looked at.
+// Teach an editor the language: its keywords, and the names that are known now; called again when other events are opened.
 export async function teach(find, types, attributes, keywords) {
-  while (!find()?.editorPromise) await new Promise((resolve) => setTimeout(resolve, 100));
-  const view = await find().editorPromise;
+  const view = await editorOf(find);
+  view.contentDOM.setAttribute("aria-label", "Query");
   const language = makeLanguage({ types: new Set(types), attributes, keywords: new Set(keywords) });
   const old = compartments.get(view);
   if (old) {

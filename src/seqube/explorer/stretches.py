@@ -18,7 +18,6 @@ import pyarrow as pa
 from seqube.engine.limits import Limits
 from seqube.engine.operator import open_plan
 from seqube.events import Events
-from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Needs, Plan, needs_of, why_whole
 
 MOST = 100
@@ -33,12 +32,13 @@ def run_by_stretches(plan: Plan, events: Events) -> Portions:
     limits = Limits()
     budget = limits.budget()
     needs = needs_of(plan, events.unit)
-    length = _length(plan, needs, events)
     if why_whole(plan) is not None:
-        length = len(events)
-    for share, piece in (
-        _fed(plan, events, length, limits) if isinstance(plan, AggregatePlan) else _cut(plan, needs, events, length, limits)
-    ):
+        portions = _cut(plan, needs, events, len(events), limits)
+    elif needs.can_be_cut:
+        portions = _cut(plan, needs, events, _length(plan, needs, events), limits)
+    else:
+        portions = _fed(plan, events, _length(plan, needs, events), limits)
+    for share, piece in portions:
         budget.find(len(piece))
         budget.hold(piece.nbytes)  # in a file: no more than would be in memory
         budget.check()

@@ -499,11 +499,12 @@ class _Binder:
     def _emit(self) -> Emit | None:
         self._needs_aggregates("emit")
         emit = self.draft.emit
-        if emit is not None and emit.every is not None:
-            if emit.every.counts_events:
-                self.fail("EMIT EVERY takes a time, not a number of events", emit.every.at, "write a time: EMIT EVERY 5 min")
-            elif emit.every.length == 0:
-                self.fail("EMIT EVERY must be longer than zero", emit.every.at, "write a time: EMIT EVERY 5 min")
+        if emit is not None and emit.period is not None:
+            word = f"EMIT {emit.when.upper()}"
+            if emit.period.counts_events:
+                self.fail(f"{word} takes a time, not a number of events", emit.period.at, f"write a time: {word} 5 min")
+            elif emit.period.length == 0:
+                self.fail(f"{word} must be longer than zero", emit.period.at, f"write a time: {word} 5 min")
         return emit or (Emit("trigger") if self.draft.aggregates else None)
 
     def _returns(self) -> tuple[Output, ...]:

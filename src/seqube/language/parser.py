@@ -484,7 +484,9 @@ class _Builder:
     def emit(self, children: list[Any]) -> tuple[str, Span, object]:
         at = _at(children[0])
         when: dict[str, Emit] = {"TRIGGER": Emit("trigger", at=at), "TOTAL": Emit("total", at=at)}
-        return "emit", at, when[children[1].type] if len(children) == 2 else Emit("every", children[2], at)
+        if len(children) == 2:
+            return "emit", at, when[children[1].type]
+        return "emit", at, Emit("every" if children[1].type == "EVERY" else "per", children[2], at)
 
     def length(self, children: list[Any]) -> Window:
         sign, token = children

@@ -47,6 +47,7 @@ _SPELLED = {
     "_ON": "ON TRIGGER",
     "TRIGGER": "TRIGGER",
     "EVERY": "EVERY",
+    "PER": "PER",
     "TOTAL": "TOTAL",
     "NULL": "NULL",
 }

@@ -339,7 +339,7 @@ Part = Pattern | Not
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The length of a window or of EMIT EVERY: in microseconds (`us`), in the time column's own unit (`ticks`), or in `events`."""
+    """A window, or the period of EMIT: in microseconds (`us`), in the time column's own unit (`ticks`), or in `events`."""
 
     length: int
     unit: OneOf["us", "ticks", "events"]
@@ -352,11 +352,16 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """When aggregates are reported. `every` is the period of EMIT EVERY."""
+    """When aggregates are reported. `period` is that of EMIT EVERY and EMIT PER."""
 
-    when: OneOf["trigger", "every", "total"]
-    every: Window | None = None
+    when: OneOf["trigger", "every", "per", "total"]
+    period: Window | None = None
     at: Span | None = _place()
+
+    @property
+    def counts_once(self) -> bool:
+        """Whether a match counts in one row alone, and not in that of every window it lies in."""
+        return self.when in ("per", "total")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ CLAUSE_WORDS = (
 )  # fmt: skip
 OPERATORS = ("SEQ", "NEXT", "STRICT", "AND", "OR")
 CALLED = (*OPERATORS, *FUNCTIONS)  # a parenthesis follows
-WITHIN_CLAUSES = ("BY", "ON", "TRIGGER", "EVERY", "TOTAL", "AS", "PAST", "TO", "NEXT", "FIRST", "LAST", "PARTIAL", "DISTINCT")
+WITHIN_CLAUSES = (
+    "BY", "ON", "TRIGGER", "EVERY", "PER", "TOTAL", "AS", "PAST", "TO", "NEXT", "FIRST", "LAST", "PARTIAL", "DISTINCT",
+)  # fmt: skip
 OF_VALUES = ("AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "TRUE", "FALSE")
 OF_FUNCTIONS = ("CASE", "WHEN", "THEN", "ELSE", "END", "FROM", "LIKE", "ILIKE", "RLIKE", "CAST", "EXTRACT")
 COUNTED = ("EVENT", "EVENTS")  # a unit of windows, after a number

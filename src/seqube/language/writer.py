@@ -53,8 +53,8 @@ def write(query: Query) -> str:
     lines.append(f"WITHIN {_window(query.window)}")
     if query.emit is not None and query.emit.when == "total":
         lines.append("EMIT TOTAL")
-    elif query.emit is not None and query.emit.every is not None:
-        lines.append(f"EMIT EVERY {_window(query.emit.every)}")
+    elif query.emit is not None and query.emit.period is not None:
+        lines.append(f"EMIT {query.emit.when.upper()} {_window(query.emit.period)}")
     if query.returns or query.returns_all:
         lines.append(f"RETURN {'DISTINCT ' * query.is_distinct}{_outputs(query.returns) or '*'}")
     if query.limit is not None:

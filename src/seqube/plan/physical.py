@@ -23,7 +23,7 @@ Every node says the same five things of itself, so that nobody has to ask which 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, pairwise
@@ -31,7 +31,7 @@ from typing import assert_never
 
 from seqube.errors import PlanError
 from seqube.events.schema import UNITS
-from seqube.language.tree import Attribute, Comparison, ComparisonOp, Output, Predicate, Skip, Value, Window
+from seqube.language.tree import Attribute, Comparison, ComparisonOp, Emit, Output, Predicate, Skip, Value, Window
 
 ALL_OF_TIME = 2**63 - 1  # ticks: all of time
 
@@ -356,9 +356,9 @@ class MatchRun:
         return tuple(found)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether its parts are one event each, tied by nothing but order and key."""
-        return not self.asked and all(len(step.scans) == 1 and not step.is_repeated for step in self.steps)
+    def has_single_parts(self) -> bool:
+        """Whether its parts are one event of one variable each."""
+        return all(len(step.scans) == 1 and not step.is_repeated for step in self.steps)
 
     @property
     def waits(self) -> bool:
@@ -479,7 +479,12 @@ class MatchPlan:
 
     @property
     def waits_from_end(self) -> bool:
-        """Whether a match is final only a window after its end: a run inside it (or negated) that waits may begin that late."""
+        """Whether a match is final only a window after its end.
+
+        A run inside it (or negated) that waits may begin that late, and so may, with SKIP, a match that ends before it and waits.
+        """
+        if self.skip is not None and self.waits:
+            return True
         return any(isinstance(node, MatchRun) and node.waits and node is not self.pattern for node in walk(self))
 
     @property
@@ -510,11 +515,13 @@ def ticks(window: Window, unit: str) -> int:
     return min(length, ALL_OF_TIME)
 
 
-def whole_ticks(period: Window, unit: str) -> int:
-    """The period of EMIT EVERY in ticks, which must be a whole number of them."""
+def whole_ticks(emit: Emit, unit: str) -> int:
+    """The period of EMIT EVERY or PER in ticks, which must be a whole number of them."""
+    period = emit.period
+    assert period is not None
     if period.unit == "us" and period.length * 1_000 % UNITS[unit]:
         raise PlanError(
-            f"EMIT EVERY {period.length} us is not a whole number of {unit}, the unit of the events' times\n"
+            f"EMIT {emit.when.upper()} {period.length} us is not a whole number of {unit}, the unit of the events' times\n"
             f"  hint: report at whole {unit}, or give the times in a finer unit"
         )
     return ticks(period, unit)
@@ -569,32 +576,3 @@ def predicates(plan: MatchPlan) -> Iterator[Predicate]:
         yield from node.predicates
     for check in all_checks(plan):
         yield from check.predicates
-
-
-def with_scans(plan: MatchPlan, change: Callable[[Scan], Scan]) -> MatchPlan:
-    """The plan with other scans, those of negations included."""
-
-    def node(part: PlanNode) -> PlanNode:
-        match part:
-            case Scan():
-                return change(part)
-            case MatchSequence():
-                gaps = tuple(replace(gap, instance=node(gap.instance)) for gap in part.gaps)
-                return replace(part, slots=tuple(map(node, part.slots)), gaps=gaps)
-            case MatchConjunction():
-                return replace(part, slots=tuple(map(node, part.slots)))
-            case MatchAlternatives():
-                return replace(part, branches=tuple(map(node, part.branches)))
-            case MatchRepeat():
-                return replace(part, item=change(part.item))
-            case MatchRun():
-                steps = (replace(step, scans=tuple(map(change, step.scans))) for step in part.steps)
-                return replace(part, steps=tuple(steps))
-            case _:
-                assert_never(part)
-
-    def check(absence: Absence) -> Absence:
-        return replace(absence, instance=node(absence.instance), checks=tuple(map(check, absence.checks)))
-
-    ways = tuple(replace(way, subquery=node(way.subquery)) for way in plan.ways)
-    return replace(plan, pattern=node(plan.pattern), checks=tuple(map(check, plan.checks)), ways=ways)
