@@ -27,8 +27,8 @@ QUERIES = {
     "NEXT of three, same id": "NEXT(DELL a, IPIX b, QQQ c, [id]) WITHIN 10 s",
     "NEXT of three, in each partition": "NEXT(DELL a, IPIX b, QQQ c) PARTITION BY id WITHIN 10 s",
     "NEXT with a repeated part": "NEXT(DELL a, IPIX+ b, QQQ c) WITHIN 100 ms",
-    "NEXT, rising prices": "NEXT(DELL a, IPIX b, QQQ c) WHERE a.price < b.price AND b.price < c.price WITHIN 100 ms",
-    "NEXT, a repeated part that rises": "NEXT(DELL a, IPIX+ b, QQQ c) WHERE b.price > PREV(b.price) WITHIN 100 ms",
+    "NEXT, rising ids": "NEXT(DELL a, IPIX b, QQQ c) WHERE a.id < b.id AND b.id < c.id WITHIN 100 ms",
+    "NEXT, a repeated part that rises": "NEXT(DELL a, IPIX+ b, QQQ c) WHERE b.id > PREV(b.id) WITHIN 100 ms",
     "NEXT, one match at a time": "NEXT(DELL a, IPIX b, QQQ c) SKIP PAST LAST WITHIN 100 ms",
 }
 STEPS = ("view", "click", "cart", "ship", "pay")

@@ -21,6 +21,7 @@ from nicegui import events as happenings
 from nicegui import run, ui
 
 from seqube.errors import Problem, QueryError, SequbeError
+from seqube.explorer.funnels import FunnelPanel
 from seqube.explorer.jobs import Opened, Progress, Ran
 from seqube.explorer.live import LivePanel
 from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeline, draw_chart, show_plan
@@ -32,8 +33,10 @@ from seqube.plan.strategies import names
 from seqube.query import prepare
 
 OFFERED = ("auto", *names("matches", "aggregates"))
-TABS = ("query", "cube", "forecast", "live")
-DETAILS = {"query": ("show", "between"), "cube": ("pivot",), "forecast": ("at",)}  # what else an address says of a view
+TABS = ("query", "funnel", "cube", "forecast", "live")
+# What else an address says of a view.
+DETAILS = {"query": ("show", "between"), "funnel": ("funnel",), "cube": ("pivot",), "forecast": ("at",)}
+LONGEST_DETAIL = 2_000
 LARGEST_UPLOAD = 512 * 2**20
 TYPING_PAUSE = 0.25
 
@@ -91,7 +94,7 @@ class Screen:
         self.text = given.get("q", "")[:20_000]
         self.strategy = given.get("strategy", "") if given.get("strategy") in OFFERED else "auto"
         self.via = via[-20:]
-        self.detail = {name: given[name][:100] for names in DETAILS.values() for name in names if name in given}
+        self.detail = {name: given[name][:LONGEST_DETAIL] for names in DETAILS.values() for name in names if name in given}
         self.opened: Opened | None = None
         self._task: asyncio.Future[Any] | None = None
         self._job = ""
@@ -124,7 +127,7 @@ class Screen:
             self._bar = ui.linear_progress(show_value=False, size="3px").classes("sq-bar")
             self._bar.visible = False
         self._ticker = ui.timer(0.2, self._tick, active=False)
-        names = {"query": "Query", "cube": "Cube", "forecast": "Forecasts", "live": "Live"}
+        names = {"query": "Query", "funnel": "Funnel", "cube": "Cube", "forecast": "Forecasts", "live": "Live"}
         with ui.tabs(on_change=self._turn).classes("px-4").props("align=left dense no-caps") as tabs:
             for view in TABS:
                 if view != "live" or self.explorer.live is not None:
@@ -132,6 +135,8 @@ class Screen:
         with ui.tab_panels(tabs, value=self.view, animated=False).classes("w-full bg-transparent"):
             with ui.tab_panel("query").classes("gap-3"):
                 self.query = QueryPanel(self)
+            with ui.tab_panel("funnel").classes("gap-3"):
+                self.funnel = FunnelPanel(self)
             with ui.tab_panel("cube").classes("gap-3"):
                 self.cube = CubePanel(self)
             with ui.tab_panel("forecast").classes("gap-3"):
@@ -188,6 +193,7 @@ class Screen:
         if not self.text:
             self.text = next(iter(self.source.queries(opened.sample.type_names, opened.window).values()))
         self.query.meet(opened)
+        self.funnel.meet(opened)
         self.forecast.meet()
         self.cube.shown = ""
 
@@ -197,6 +203,8 @@ class Screen:
             return
         if self.view == "query" and not only_if_new:
             await self.query.run()
+        elif self.view == "funnel":
+            await self.funnel.run()
         elif self.view == "cube" and self.cube.shown != self.text:
             await self.cube.look(self.text)
         elif self.view == "forecast":
