@@ -26,8 +26,8 @@ import numpy as np
 import pyarrow as pa
 
 from seqube.engine.evaluation import Evaluation
-from seqube.engine.growing import Kept
 from seqube.engine.instances import Batch, Instances, minus, plus
+from seqube.engine.kept import Kept
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.linking import NONE_FOUND, Chains, Linker
 from seqube.engine.operator import Operator
@@ -37,12 +37,13 @@ from seqube.engine.partitions import Partitions, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, Mask, Unsteady
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state, write_state
+from seqube.engine.thinning import thinned
 from seqube.engine.views.continuing import LiveViews
 from seqube.engine.views.iterative import NestedEvaluation, passing
 from seqube.engine.views.program import FIRST, LAST, MEMBERS
 from seqube.errors import PlanError
 from seqube.events import Events
-from seqube.plan.needs import needs_of, why_replayed
+from seqube.plan.needs import needs_of, why_replayed, why_whole
 from seqube.plan.physical import MatchPlan, MatchSequence
 
 CLOSE_ROWS = 1 << 10  # rows that are taken as they stand, where matches lie between them
@@ -141,9 +142,14 @@ class Matcher(Operator[State, pa.Table]):
     def __init__(self, plan: MatchPlan, limits: Limits = NO_LIMITS) -> None:
         self._plan = plan
         self._limits = limits
+        self._waits = plan.waits
+        pattern = plan.pattern
+        self._gives_events = not plan.returns and isinstance(pattern, MatchSequence) and not pattern.filters
         self._known: Prepared | None = None  # of the last stream: mostly all look alike
 
     def start(self) -> State:
+        if (why := why_whole(self._plan)) is not None:
+            raise PlanError(f"{why}: it needs the whole stream\n  hint: use sq.run")
         return State()
 
     def restore(self, data: bytes) -> State:
@@ -185,7 +191,7 @@ class Matcher(Operator[State, pa.Table]):
         return why_replayed(self._plan) is None
 
     def wake(self, state: State) -> int | None:
-        if state.kept is None or state.known is None or not self._plan.waits or self._plan.window.counts_events:
+        if state.kept is None or state.known is None or not self._waits or self._plan.window.counts_events:
             return None
         window, chains, views = state.known.needs.window, self._linked(state), self._viewed(state)
         firsts = [int(state.waiting[0].times[0])] if state.waiting else []
@@ -228,8 +234,7 @@ class Matcher(Operator[State, pa.Table]):
         pieces = evaluation.matches()
         if self._plan.skip is not None:
             pieces = iter([Skipping(self._plan).remaining(pieces, events, np.arange(len(events)), budget)])
-        for piece in pieces:
-            yield writer.write(piece)
+        yield from thinned(self._plan, map(writer.write, pieces))
 
     def _batch(self, events: Events, numbers: Ints | None, budget: Budget) -> Batch:
         clocks = numbers if self._plan.window.counts_events and numbers is not None else events.times
@@ -291,7 +296,7 @@ class Matcher(Operator[State, pa.Table]):
                 return None
             linker.link(chains, new.in_place(), state.kept.head, events.times, clocks)
             state.chains = chains
-            if self._plan.waits:  # what was due before is out already
+            if self._waits:  # what was due before is out already
                 self._due(state, linker, chains, _Step(state.decided, False, [_New(events, clocks, parts)]))
         return state.chains
 
@@ -308,15 +313,22 @@ class Matcher(Operator[State, pa.Table]):
                 state.goes_on, state.chains, step.n_kept = False, None, number
                 return None
             if len(read.kept):
-                is_all = len(read.kept) == len(events)
-                first = kept.append(events if is_all else events.take(read.kept), clocks[read.kept])
+                first = kept.append(events, clocks, None if len(read.kept) == len(events) else read.kept)
                 ends.append(linker.link(chains, read, first, events.times, clocks))
-        if self._plan.waits:
+        if self._waits:
             edges = self._due(state, linker, chains, step)
         else:
             edges = ends[0] if len(ends) == 1 else np.concatenate([NONE_FOUND, *ends])
-        tables = _written(state, linker.matches(chains, edges, budget), self._sequences, budget)
-        return tables if self._plan.waits else tables[::-1]
+        found = linker.matches(chains, edges, budget)
+        if self._gives_events and state.skipping is None:
+            writer = state.known.writer
+            tables = [
+                _counted(writer.write_events(kept.columns(rows.ravel(), not writer.knows_types), rows.shape[1]), budget)
+                for rows in found
+            ]
+        else:
+            tables = _written(state, found, self._sequences, budget)
+        return tables if self._waits else tables[::-1]
 
     def _viewed(self, state: State) -> LiveViews | None:
         """The views of what is kept, loaded anew where they are missing; None where it is replayed, or flat."""
@@ -380,8 +392,8 @@ class Matcher(Operator[State, pa.Table]):
     def _sequences(self, places: Ints, evaluator: Evaluator) -> Instances:
         """Matches of a flat sequence, from one row for each variable."""
         pattern = self._plan.pattern
-        piece = Instances(dict(zip(pattern.binds, places, strict=True)), places[0], places[-1])
         assert isinstance(pattern, MatchSequence)
+        piece = Instances(dict(zip(pattern.binds, places, strict=True)), places[0], places[-1])
         if pattern.filters:
             asked = [guarded.predicate for guarded in pattern.filters]
             piece = piece.select(evaluator.true(asked, piece.rows, len(piece)))
@@ -398,7 +410,7 @@ class Matcher(Operator[State, pa.Table]):
             rows = new.rows_of(state.known.needs.types)
             if parts is not None:
                 rows = rows[parts[rows] >= 0]
-            state.kept.append(new.take(rows), clocks[rows])
+            state.kept.append(new, clocks, rows)
         events = state.kept.events
         batch = self._batch(events, None if state.counted is None else state.kept.clocks, budget)
         # Where matches wait, their end does not tell when they are final: all are found, and those that are ready now are taken.
@@ -458,11 +470,11 @@ class Matcher(Operator[State, pa.Table]):
         events, numbers = kept.events, kept.clocks
         codes = counted.code(events)
         live = numbers > minus(counted.counts[codes], state.known.needs.back)
-        alive = events.take(np.flatnonzero(live))
         if state.skipping is not None:  # whose rows have other numbers now
+            alive = events.take(np.flatnonzero(live))
             state.skipping = state.skipping.marked(alive, 0, state.skipping.marks(events, kept.head)[live])
         state.kept = Kept(state.known.none)
-        state.kept.append(alive, numbers[live])
+        state.kept.append(events, numbers, np.flatnonzero(live))
         state.n_live, state.chains = len(state.kept), None
         counted.keep(np.unique(codes[live]))
 
@@ -543,7 +555,8 @@ def _as_one(found: Iterator[Ints], budget: Budget) -> list[Ints]:
 
 def _counted(table: pa.Table, budget: Budget) -> pa.Table:
     budget.find(len(table))
-    budget.hold(table.nbytes)
+    if budget.limits.max_state_bytes is not None:
+        budget.hold(table.get_total_buffer_size())
     return table
 
 

@@ -13,6 +13,7 @@ from nicegui import ui
 from seqube.errors import SequbeError
 from seqube.explorer import charts
 from seqube.explorer.jobs import Opened
+from seqube.explorer.panels import show_title
 from seqube.funnel import MODES_OF_FUNNELS
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class FunnelPanel:
         self._shown: dict[str, Any] | None = None  # what was asked, of what is drawn
         self._excluded: dict[int, Any] = {}
         with ui.column().classes("sq-card gap-2"):
-            ui.label("Funnel").classes("sq-title")
+            show_title("Funnel")
             with ui.row().classes("items-center gap-3"):
                 self._steps = ui.select([], label="Steps, in order", multiple=True, on_change=self._meet_steps)
                 self._steps.props("dense outlined options-dense use-chips data-testid=funnel-steps").classes("w-96")
@@ -55,7 +56,7 @@ class FunnelPanel:
         self._types = list(dict.fromkeys([*opened.counts, *(concepts.names if concepts else ())]))
         columns = [name for name in schema if name not in (schema.type_column, schema.time_column)]
         most = sorted(opened.counts, key=lambda name: -opened.counts[name])[:N_STEPS]
-        asked: dict[str, Any] = {"steps": most, "by": next(iter(columns), None), "within": opened.window, "mode": "next"}
+        asked: dict[str, Any] = {"steps": most, "by": opened.key, "within": opened.window, "mode": "next"}
         asked |= _read(screen.detail.get("funnel", ""))
         for control in (self._by, self._breakdown):
             control.set_options(columns)
@@ -109,17 +110,16 @@ class FunnelPanel:
         rows, breakdown = answer["rows"], asked.get("breakdown")
         self._outcome.text = f"counted in {answer['seconds']:.2f} s"
         with self._place:
-            with ui.row().classes("w-full gap-3 no-wrap items-stretch"):
+            with ui.row().classes("w-full gap-3 items-stretch"):
                 for title, name, measure in (
                     ("Keys that got so far", "funnel", "reached"),
                     ("Time from the first step, median seconds", "funnel-times", "median_seconds"),
                 ):
-                    with ui.column().classes("sq-card gap-1 grow").style("width: 50%"):
-                        ui.label(title).classes("sq-title")
+                    with ui.column().classes("sq-card gap-1").style("flex: 1 1 300px; min-width: 0"):
+                        show_title(title)
                         spec = charts.draw_funnel(rows, breakdown, measure)
                         height = 60 + 40 * len(asked["steps"]) * max(1, len(spec["series"]) // 2)
-                        chart = ui.echart(spec).classes("w-full").style(f"height: {height}px")
-                        chart.props(f"data-testid={name} role=img").props["aria-label"] = title
+                        ui.echart(spec).classes("w-full").style(f"height: {height}px").props(f"data-testid={name}")
             with ui.column().classes("sq-card gap-1"):
                 _show_table(rows, breakdown)
 

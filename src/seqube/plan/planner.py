@@ -97,6 +97,8 @@ def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchP
         skip=query.skip,
         cut_at=cut_at,
         is_flat=query.returns_all,
+        is_distinct=query.is_distinct,
+        limit=query.limit,
     )
 
 
