@@ -113,7 +113,7 @@ RETURN  a.ts AS began, b.ts AS ended, b.price - a.price AS rise""",
 PATTERN SEQ(DELL a, IPIX b)
 AGG     COUNT(*), AVG(b.price) AS mean_price
 WITHIN  1 s
-EMIT    EVERY 1 s""",
+EMIT    PER 1 s""",
         "How many by type": """\
 PATTERN  SEQ(Computer a, Finance b)
 GROUP BY a.type
@@ -156,7 +156,7 @@ WITHIN  5 min""",
 PATTERN SEQ(Slow a, Jam b, [detector])
 AGG     COUNT(*)
 WITHIN  5 min
-EMIT    EVERY 1 h""",
+EMIT    PER 1 h""",
     },
 }
 
