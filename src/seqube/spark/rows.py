@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -116,14 +116,31 @@ def _returning_ids(plan: MatchPlan) -> MatchPlan:
     return replace(plan, returns=(*plan.returns, *more))
 
 
-def refuse_in_streams(plan: Plan, where: str = "a stream on Spark") -> None:
-    """Raise a `PlanError` for what is only known to be done rightly where all rows of a task are there at once."""
+def refuse_in_streams(plan: Plan) -> None:
+    """Raise a `PlanError` for what no stream on Spark knows."""
     if (new := unknown_in_streams(plan)) is not None:
-        raise PlanError(f"{new} cannot be run in {where} yet\n  hint: run it over a batch, or in this process")
+        _refuse(new, "a stream on Spark")
+
+
+def refuse_in_tasks(plan: Plan) -> None:
+    """Raise a `PlanError` for what no task of the SQL function knows."""
+    if (new := _unknown_in_tasks(plan)) is not None:
+        _refuse(new, "the SQL function")
+
+
+def _refuse(new: str, where: str) -> NoReturn:
+    raise PlanError(f"{new} cannot be run in {where} yet\n  hint: run it over a batch, or in this process")
 
 
 def unknown_in_streams(plan: Plan) -> str | None:
-    """What a plan asks of all its rows together, which no task of a stream or of the SQL function has."""
+    """What a plan asks for that no stream on Spark knows."""
+    if isinstance(plan, AggregatePlan) and plan.matches.skip is not None:
+        return "an aggregate over SKIP"
+    return _unknown_in_tasks(plan)
+
+
+def _unknown_in_tasks(plan: Plan) -> str | None:
+    """What is asked of all rows together, which no task has."""
     matches = plan.matches
     return "RETURN DISTINCT" if matches.is_distinct else None if matches.limit is None else "LIMIT"
 

@@ -35,7 +35,7 @@ from seqube.query import prepare
 from seqube.spark.batch import match_task
 from seqube.spark.ingest import IDENTITY, arrow_columns, refuse_clashes, session_zone
 from seqube.spark.routing import SparkTask
-from seqube.spark.rows import ShippedQuery, refuse_in_streams, ship_query
+from seqube.spark.rows import ShippedQuery, refuse_in_tasks, ship_query
 from seqube.spark.transport.columns import Columns, conform, needed_schema
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _function(split_by_query: bool, case_sensitive: bool, zone: str) -> Any:
         bound = spell_out(parse(query.value, params=given))
         check(bound, schema)
         planned = prepare(bound, None)
-        refuse_in_streams(planned, "the SQL function")
+        refuse_in_tasks(planned)
         wanted = ship_query(planned, schema, limits=LIMITS)
         needs = needs_of(planned, schema.unit)
         key = needs.key if split_by_query else ()
