@@ -29,13 +29,19 @@ def checked(function: Callable[Given, Answered]) -> Callable[Given, Answered]:
     """The same function, which refuses arguments that its annotations do not allow."""
     signature = inspect.signature(function)
     kinds = cache(lambda: _annotations(function, signature))
+    places = [name for name, parameter in signature.parameters.items() if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+
+    needed = [name for name, parameter in signature.parameters.items() if parameter.default is parameter.empty]
+    n_needed = len(needed) if set(needed) <= set(places) else len(places) + 1
 
     @wraps(function)
     def call(*arguments: Given.args, **named: Given.kwargs) -> Answered:
-        try:
-            given = signature.bind(*arguments, **named).arguments
-        except TypeError as problem:
-            raise ArgumentError(f"{_name(function)}: {problem}") from None
+        given: dict[str, Any] = dict(zip(places, arguments, strict=False))
+        if named or len(arguments) != len(given) or len(given) < n_needed:  # else it is plain which argument is which
+            try:
+                given = signature.bind(*arguments, **named).arguments
+            except TypeError as problem:
+                raise ArgumentError(f"{_name(function)}: {problem}") from None
         for name, kind in kinds().items():
             if name in given and not _fits(given[name], kind):
                 raise ArgumentError(_message(function, signature, name, given[name]))

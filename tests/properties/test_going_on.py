@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import oracle
 from answers import counted, show
-from seqube.engine import growing, matching
+from seqube.engine import growing, kept, matching
 from seqube.engine.matching import Matcher
 from seqube.events import Events
 from seqube.language import parse
@@ -76,7 +76,7 @@ def test_what_is_kept_is_put_together_and_forgotten_at_once(
     monkeypatch: pytest.MonkeyPatch, data: st.DataObject, text: str, events: list[oracle.Event]
 ) -> None:
     """What is done now and then over a long stream, done at every step."""
-    monkeypatch.setattr(growing, "NEIGHBOURS", 2)
+    monkeypatch.setattr(kept, "NEIGHBOURS", 2)
     monkeypatch.setattr(growing, "ROOM", 1)
     monkeypatch.setattr(matching, "SLACK", 0)
     assert_goes_on(data, text, events)

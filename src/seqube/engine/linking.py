@@ -14,7 +14,7 @@ Invariant: nothing is changed before everything that can fail was tried.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,7 +40,7 @@ from seqube.engine.growing import Growing
 from seqube.engine.limits import Budget
 from seqube.engine.numbers import is_number
 from seqube.engine.partitions import KeyCodes
-from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, Unsteady, compared, steady
+from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, Unsteady, compared, gather, steady
 from seqube.engine.sequence import OPS
 from seqube.events import Events
 from seqube.events.schema import ANY, TIME, TYPE, is_of
@@ -189,12 +189,14 @@ class Linker:
         # Mostly all events have the key in the same columns: then it is read once for all of them.
         named = {tuple(value.name if isinstance(value, Attribute) else None for value in values) for _, values in self._keyed()}
         self._key_names = named.pop() if len(named) == 1 else (None,)
+        self._whole_key = [] if self._plan.partition_by else self._whole_columns(self._key_names)
+        self._whole_parts = self._whole_columns(self._plan.partition_by)
+
+    def _whole_columns(self, names: Sequence[str | None]) -> list[int]:
+        """The numbers of these columns, where all are of whole numbers: these are read as they are."""
         columns = self._none.schema.columns
-        places = [columns.get_field_index(name) if name not in (None, TYPE, TIME) else -1 for name in self._key_names]
-        is_whole = (
-            bool(places) and not self._plan.partition_by and all(at >= 0 and pat.is_int64(columns.field(at).type) for at in places)
-        )
-        self._whole_columns = places if is_whole else []  # where all of the key are such columns, they are read as they are
+        places = [columns.get_field_index(name) if name not in (None, TYPE, TIME) else -1 for name in names]
+        return places if all(at >= 0 and pat.is_int64(columns.field(at).type) for at in places) else []
 
     def _keyed(self) -> Iterator[tuple[Scan, tuple[Value, ...]]]:
         return ((scan, values) for scan, values in zip(self._scans, self._key_values, strict=True) if values)
@@ -264,7 +266,7 @@ class Linker:
             Growing(self.shape.values + self._n_values),
             keys,
             self._new_key.reshape(1, -1).copy() if keyed else keys,
-            KeyCodes([*("#partition" for _ in self._plan.partition_by[:1]), *map(str, range(len(self._node.key)))])
+            KeyCodes([*("#partition" for _ in self._plan.partition_by[:1]), *map(str, range(len(self._node.key)))], False)
             if keyed
             else None,
             KeyCodes(self._plan.partition_by, False) if parted and not counts else None,
@@ -279,18 +281,31 @@ class Linker:
             return NO_NEWS
         roles = np.array(named, np.int64)
         if chains.partitions is not None:
-            parts = chains.partitions.code([events.column(name) for name in self._plan.partition_by])
+            parts = self._parts(chains.partitions, events, roles)
         evaluator = Evaluator(events)
-        passes = self._passes(evaluator, events, roles) if self._asked else _ALL
+        passes = self._passes(evaluator, events) if self._asked else _ALL
         scans, places, ranks, kept = find_linkable(
             events.types, roles, self._role_starts, self._role_scans, passes, NONE_FOUND if parts is None else parts
         )
+        if not len(places):
+            return NO_NEWS
         parts = np.zeros(len(places), np.int64) if parts is None else parts[places]
         codes = parts if chains.codes is None else self._codes(chains.codes, events, evaluator, scans, places, parts)
         found = Linkable(self._kinds[scans], places, ranks, codes, parts)
         return NewEvents(found, kept, self._values(chains, evaluator, scans, places))
 
-    def _passes(self, evaluator: Evaluator, events: Events, roles: Ints) -> Mask:
+    def _parts(self, known: KeyCodes, events: Events, roles: Ints) -> Ints:
+        """The partitions of events; of those alone that may take part, -1 for all others."""
+        parts = np.full(len(events), -1, np.int64)
+        rows = np.flatnonzero(roles[events.types] >= 0)
+        words = _whole_words(events, self._whole_parts, rows)
+        if words is not None:
+            parts[rows] = known.code_whole(words)
+        else:
+            parts[rows] = known.code([gather(events.column(name), rows) for name in self._plan.partition_by])
+        return parts
+
+    def _passes(self, evaluator: Evaluator, events: Events) -> Mask:
         """For each scan, which events pass what it asks of them alone."""
         passes = np.ones((len(self._scans), len(events)), np.bool_)
         for number, predicates in self._asked.items():
@@ -303,11 +318,9 @@ class Linker:
 
     def _codes(self, known: KeyCodes, events: Events, evaluator: Evaluator, scans: Ints, places: Ints, parts: Ints) -> Ints:
         """The key of everything found; -1 where it has none."""
-        if self._whole_columns:
-            table = events.table
-            whole = [table.column(at).chunk(0) for at in self._whole_columns]
-            if not any(column.null_count for column in whole):
-                return known.code_whole(np.stack([column.to_numpy()[places] for column in whole]))
+        words = _whole_words(events, self._whole_key, places)
+        if words is not None:
+            return known.code_whole(words)
         codes = np.full(len(scans), -1, np.int64)
         if None not in self._key_names:
             columns = [evaluator.array(Attribute("", str(name)), {"": places}, len(places)) for name in self._key_names]
@@ -351,11 +364,9 @@ class Linker:
         found, entries = new.found, chains.entries
         if not len(found.kinds):
             return NONE_FOUND
-        chains.keys = self._with_room(chains.keys, int(found.codes.max()) + 1)
-        if chains.codes is None:
-            chains.parts = chains.keys
-        else:
-            chains.parts = self._with_room(chains.parts, int(found.parts.max()) + 1)
+        n_parts = int(found.parts.max()) + 1 if self._plan.partition_by else 1
+        chains.keys = self._with_room(chains.keys, n_parts if chains.codes is None else len(chains.codes))
+        chains.parts = chains.keys if chains.codes is None else self._with_room(chains.parts, n_parts)
         entries.reserve(len(found.kinds))
         span = np.array([entries.base, entries.head, entries.tail])
         ends = np.empty(len(found.kinds), np.int64)
@@ -413,6 +424,14 @@ class Linker:
         """The clock of the first entry that begins matches that are still to be reported."""
         entries, number = chains.entries, max(chains.due, chains.entries.head)
         return int(entries.data[number - entries.base, CLOCK]) if number < entries.tail else None
+
+
+def _whole_words(events: Events, numbers: list[int], places: Ints) -> Ints | None:
+    """Columns of whole numbers at these places, a row for each; None where there is a null, or no column."""
+    columns = [events.table.column(number).chunk(0) for number in numbers]
+    if not columns or any(column.null_count for column in columns):
+        return None
+    return np.stack([column.to_numpy()[places] for column in columns])
 
 
 def _family(kind: pa.DataType) -> str:

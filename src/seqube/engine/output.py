@@ -33,7 +33,9 @@ FEW_MATCHES = 1 << 10
 
 
 def read_by_return(plan: MatchPlan) -> frozenset[str]:
-    """The variables whose rows writing the matches will read."""
+    """The variables whose rows thinning out and writing the matches will read."""
+    if plan.skip is not None:
+        return frozenset(plan.variables)
     names = {attribute.variable for item in plan.returns for attribute in attributes(item.value)}
     return frozenset(plan.variables) if not names or None in names else frozenset(name for name in names if name is not None)
 
@@ -50,7 +52,10 @@ class MatchWriter:
             raise PlanError(
                 f"the variable {min(clash)!r} has the name of a result column\n  hint: call it otherwise, or say what to RETURN"
             )
+        self._fields = list(events.table.schema)
+        self._time_number = events.table.schema.get_field_index(events.time_column)
         # Variables of one single type: their type column is a constant.
+        self._repeated: dict[str, pa.Array] = {}
         self._constant = {scan.variable: scan.name for scan in scans(plan.pattern) if scan.types == {scan.name} != {ANY}}
 
     def over(self, events: Events, evaluator: Evaluator) -> MatchWriter:
@@ -79,12 +84,36 @@ class MatchWriter:
         if len(rows) < len(names) or (whole := np.concatenate(rows)).min(initial=0) < 0:
             return None
         table = self._events.table
-        columns = [gather(table.column(number).chunk(0), whole) for number in range(table.num_columns)]
-        fields = list(table.schema)
-        return {
-            name: pa.StructArray.from_arrays([column.slice(size * number, size) for column in columns], fields=fields)
-            for number, name in enumerate(names)
-        }
+        return self._structs([gather(table.column(number).chunk(0), whole) for number in range(table.num_columns)], size)
+
+    @property
+    def knows_types(self) -> bool:
+        """Whether the type of an event follows from its variable."""
+        return self._constant.keys() >= set(self._plan.variables)
+
+    def write_events(self, columns: list[pa.Array | None], size: int) -> pa.Table:
+        """So many matches, from the columns of their events: those of the first variable, then of the next, to the last.
+
+        A column that is not there is that of the types, which are known.
+        """
+        time = columns[self._time_number]
+        table = pa.table({START: time.slice(0, size), END: time.slice(len(time) - size, size), **self._structs(columns, size)})
+        return flat(table) if self._plan.is_flat else table
+
+    def _structs(self, columns: list[pa.Array | None], size: int) -> dict[str, pa.StructArray]:
+        """The events of variable after variable, as a struct for each."""
+        structs = {}
+        for number, name in enumerate(self._plan.variables):
+            own = [self._types(name, size) if column is None else column.slice(size * number, size) for column in columns]
+            structs[name] = pa.StructArray.from_arrays(own, fields=self._fields)
+        return structs
+
+    def _types(self, variable: str, size: int) -> pa.Array:
+        """The type of a variable's events, so often: cut from a column that is made once."""
+        known = self._repeated.get(variable)
+        if known is None or len(known) < size:
+            known = self._repeated[variable] = pa.repeat(pa.scalar(self._constant[variable], pa.string()), max(size, FEW_MATCHES))
+        return known.slice(0, size)
 
     def _item(self, item: Output, piece: Instances) -> pa.Array:
         """A column of RETURN. Whole numbers stay whole: a column does not change its type where a result leaves 64 bits."""
@@ -127,13 +156,13 @@ class MatchWriter:
 
     def _struct(self, variable: str, rows: Ints) -> pa.StructArray:
         table = self._events.table
-        fields, columns = list(table.schema), []
+        fields, columns = self._fields, []
         unbound = rows == UNBOUND
         partly = bool(unbound.any())
         for field in fields:
             column = table.column(field.name).chunk(0)
             if field.name == self._events.type_column and variable in self._constant and pat.is_string(field.type) and not partly:
-                columns.append(pa.repeat(pa.scalar(self._constant[variable], field.type), len(rows)))
+                columns.append(self._types(variable, len(rows)))
             else:
                 columns.append(take(column, rows) if partly else gather(column, rows))
         return pa.StructArray.from_arrays(columns, fields=fields, mask=pa.array(unbound) if partly else None)

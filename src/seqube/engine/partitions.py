@@ -12,8 +12,11 @@ bits; texts, other decimals and larger numbers are numbered by their bytes.
     codes  0  -1  0  1                    1  2  0      x: null, in no partition
     number 0  -1  1  0                    1  0  2
 
+The table of words has the hash of a key beside its code. So one look finds a key, as long as the hash is the key itself, mixed (one
+column of whole numbers); else a second one sees whether it really is that key.
+
 Cost: the rows of a batch, in expectation (two open-addressing tables, one of words and one of bytes), whatever is known already.
-Memory: some 40 bytes for every column of a key and its value, doubled where it grows.
+Memory: some 50 bytes for every column of a key and its value, doubled where it grows.
 Invariant: codes are dense, in the order in which keys were first met; `KeyCodes.of(codes.table)` has the same.
 """
 
@@ -88,6 +91,7 @@ class KeyCodes:
         self._texts = [_Texts() for _ in names]
         self._seen: list[set[int]] = [set() for _ in names]  # the tags of each column
         self._table = _words(len(names), 0)
+        self._is_plain = len(self.names) == 1  # one column, of which every value so far was a whole number
         self._n = 0
         self._values: list[pa.Table] = []  # the keys in order of their codes, in pieces, each at least twice as long as the next
 
@@ -129,7 +133,7 @@ class KeyCodes:
             part = slice(start, start + _ROWS)
             self._reserve(min(_ROWS, size - start))
             found = np.empty(min(_ROWS, size - start), np.int64)
-            n_before, self._n = self._n, code_words(tags[:, part], words[:, part], self._table, self._n, codes[part], found)
+            n_before, self._n = self._n, self._coded(tags[:, part], words[:, part], codes[part], found)
             firsts.append(found[: self._n - n_before] + start)
         if self._n > known and self._has_values:
             rows = pa.array(np.concatenate(firsts))
@@ -143,8 +147,11 @@ class KeyCodes:
         size = words.shape[1]
         self._reserve(size)
         codes = np.empty(size, np.int64)
-        self._n = code_words(np.zeros(words.shape, np.int8), words, self._table, self._n, codes, np.empty(size, np.int64))
+        self._n = self._coded(np.zeros(words.shape, np.int8), words, codes, np.empty(size, np.int64))
         return codes
+
+    def _coded(self, tags: _Tags, words: Ints, codes: Ints, firsts: Ints) -> int:
+        return code_words(tags, words, *self._table, self._is_plain, self._n, codes, firsts)
 
     def keep(self, codes: Ints) -> Ints:
         """Forget all other keys. Gives the new code of every old one, NOWHERE of those forgotten; they keep their order."""
@@ -158,7 +165,7 @@ class KeyCodes:
         if self._n + more > self._table.words.shape[1]:
             grown = _words(len(self.names), 2 * (self._n + more))
             grown.tags[:, : self._n], grown.words[:, : self._n] = self._table.tags[:, : self._n], self._table.words[:, : self._n]
-            place_words(grown, self._n)
+            place_words(self._table.places, grown.places)
             self._table = grown
 
     def _write(self, k: int, column: pa.Array, tags: _Tags, words: Ints) -> None:
@@ -205,6 +212,7 @@ class KeyCodes:
     def _check(self, k: int, tags: _Tags) -> None:
         """Doubles and decimals that are no whole numbers are not compared: refused, where a column has both."""
         if tags.max(initial=_NULL) > _WHOLE:
+            self._is_plain = False
             seen = self._seen[k]
             seen.update(np.unique(tags).tolist())
             if _DOUBLE in seen and _EXACT in seen:
@@ -246,7 +254,7 @@ def _digits(column: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 class _Words(NamedTuple):
-    """Keys as tags and words, a column for each, and an open-addressing table of their codes."""
+    """Keys as tags and words, a column for each, and an open-addressing table of their hashes and codes."""
 
     tags: _Tags
     words: Ints
@@ -254,7 +262,7 @@ class _Words(NamedTuple):
 
 
 def _words(n_columns: int, size: int) -> _Words:
-    places = np.full(_table_size(size), NOWHERE, np.int64)
+    places = np.full((_table_size(size), 2), NOWHERE, np.int64)
     return _Words(np.empty((n_columns, size), np.int8), np.empty((n_columns, size), np.int64), places)
 
 
@@ -271,19 +279,28 @@ def mixed(value: Any) -> Any:
 
 
 @kernel_part
-def first_place(tags: _Tags, words: Ints, row: int, size: int) -> np.int64:
-    """Where the search for a key begins."""
+def hash_words(tags: _Tags, words: Ints, row: int) -> np.int64:
+    """A hash of a key; different ones of different keys, where these are one column of whole numbers."""
     value = np.uint64(0)
     for k in range(len(words)):
         value = mixed(value + np.uint64(words[k, row]) + np.uint64(tags[k, row]))
-    return np.int64(value & np.uint64(size - 1))
+    return np.int64(value)
 
 
 @kernel
-def code_words(tags: _Tags, words: Ints, table: _Words, n_known: int, codes: Ints, firsts: Ints) -> int:
+def code_words(
+    tags: _Tags,
+    words: Ints,
+    known_tags: _Tags,
+    known_words: Ints,
+    places: Ints,
+    is_plain: bool,
+    n_known: int,
+    codes: Ints,
+    firsts: Ints,
+) -> int:
     """The codes of these keys, and the rows where new ones were first met; how many are known then."""
-    known_tags, known_words, places = table
-    n = n_known
+    n, last = n_known, len(places) - 1
     for i in range(len(codes)):
         usable = True
         for k in range(len(words)):
@@ -292,36 +309,40 @@ def code_words(tags: _Tags, words: Ints, table: _Words, n_known: int, codes: Int
         if not usable:
             codes[i] = -1
             continue
-        at = first_place(tags, words, i, len(places))
+        value = hash_words(tags, words, i)
+        at = value & last
         while True:
-            code = places[at]
+            code = places[at, 1]
             if code < 0:
                 for k in range(len(words)):
                     known_tags[k, n], known_words[k, n] = tags[k, i], words[k, i]
-                places[at] = codes[i] = n
+                places[at, 0], places[at, 1] = value, n
+                codes[i] = n
                 firsts[n - n_known] = i
                 n += 1
                 break
-            equal = True
-            for k in range(len(words)):
-                if known_words[k, code] != words[k, i] or known_tags[k, code] != tags[k, i]:
-                    equal = False
+            equal = places[at, 0] == value
+            if equal and not is_plain:
+                for k in range(len(words)):
+                    if known_words[k, code] != words[k, i] or known_tags[k, code] != tags[k, i]:
+                        equal = False
             if equal:
                 codes[i] = code
                 break
-            at = (at + 1) & (len(places) - 1)
+            at = (at + 1) & last
     return n
 
 
 @kernel
-def place_words(table: _Words, n_known: int) -> None:
-    """Fill the places of a table that is empty."""
-    tags, words, places = table
-    for code in range(n_known):
-        at = first_place(tags, words, code, len(places))
-        while places[at] >= 0:
-            at = (at + 1) & (len(places) - 1)
-        places[at] = code
+def place_words(known: Ints, places: Ints) -> None:
+    """Put the keys of a table into a larger one that is empty."""
+    last = len(places) - 1
+    for i in range(len(known)):
+        if known[i, 1] >= 0:
+            at = known[i, 0] & last
+            while places[at, 1] >= 0:
+                at = (at + 1) & last
+            places[at, 0], places[at, 1] = known[i, 0], known[i, 1]
 
 
 @kernel

@@ -24,10 +24,10 @@ import pyarrow.types as pat
 from seqube.arguments import checked
 from seqube.errors import SchemaError, did_you_mean, warn
 from seqube.events.files import Malformed
-from seqube.events.schema import ANY, TIME, TYPE, Schema
+from seqube.events.schema import ANY, QUOTED_COLUMNS, TIME, TYPE, Schema, schema_of
 from seqube.events.sources import kind_of_table, load, one_chunk
 from seqube.events.statistics import Distinct, Statistics
-from seqube.events.times import Ints, Mask, doubt_unit, read_times
+from seqube.events.times import Ints, Mask, doubt_unit, iso_times, read_times
 
 Codes = npt.NDArray[np.int32]
 
@@ -92,7 +92,7 @@ class Events:
         return events
 
     def _read(self, raw: pa.Table, malformed: Malformed | None, type: str, time: str, unit: str) -> None:
-        schema = Schema(raw.schema, type, time, unit)
+        schema = schema_of(raw.schema, type, time, unit)
         codes, names, untyped = _code_types(raw.column(type).chunk(0))
         clock = read_times(raw.column(time).chunk(0))
         faults = ([(untyped, NO_TYPE)] if untyped is not None else []) + clock.faults
@@ -100,13 +100,14 @@ class Events:
         if clock.column.type != raw.schema.field(time).type:
             # Texts were parsed: the column is kept as the times they stand for, so that results and arithmetic see times.
             table = raw.set_column(raw.schema.get_field_index(time), time, clock.column)
-            schema = Schema(table.schema, type, time, unit)
+            schema = schema_of(table.schema, type, time, unit)
         times = clock.times
         rejected = _reject(raw, faults, malformed) if faults or malformed is not None else None
         if faults:
             kept = ~np.logical_or.reduce([mask for mask, _ in faults])
             table, times, codes = table.filter(pa.array(kept)), times[kept], codes[kept]
-        self._fill(*_sort(table, times, codes), names, schema, rejected)
+        table, times, codes = _sort(table, times, codes)
+        self._fill(raw if table is raw else one_chunk(table), times, codes, names, schema, rejected)
         for note in self.notes:
             warn(note)
 
@@ -115,7 +116,7 @@ class Events:
         cls, table: pa.Table, times: Ints, types: Codes, names: tuple[str, ...], schema: Schema, rejected: Rejected | None = None
     ) -> Events:
         events = cls.__new__(cls)
-        events._fill(table, times, types, names, schema, rejected)
+        events._fill(one_chunk(table), times, types, names, schema, rejected)
         return events
 
     def _fill(
@@ -123,7 +124,7 @@ class Events:
     ) -> None:
         for column in (times, types):
             column.flags.writeable = False
-        self.__dict__.update(table=one_chunk(table), times=times, types=types, type_names=names, schema=schema)
+        self.__dict__.update(table=table, times=times, types=types, type_names=names, schema=schema)
         if rejected is not None:
             self.__dict__["rejected"] = rejected
 
@@ -167,17 +168,24 @@ class Events:
 
     def _show(self, row: int) -> str:
         time = int(self.times[row])
-        return str(np.datetime64(time, "us")) if self.schema[TIME] == "time" else f"{time} {self.unit}"
+        if self.schema[TIME] != "time":
+            return f"{time} {self.unit}"
+        zone = getattr(self.column(TIME).type, "tz", None)
+        return str(iso_times(pa.array([time], pa.timestamp("us", zone)))[0])
 
     def column(self, name: str) -> pa.Array:
-        """A column by name. `type` is the events' type as a string and `ts` the time column, whatever they are called."""
+        """A column by name. `type` is the events' type as a string and `ts` the time column, whatever they are called.
+
+        A column that one of these hides is asked for in quotes, `"type"`.
+        """
+        if name in QUOTED_COLUMNS:
+            name = self.schema.resolve(name)
         if name == TYPE:
             column = self.table.column(self.type_column).chunk(0)
             if pat.is_string(column.type):
                 return column
             return pa.array(self.type_names, pa.string()).take(pa.array(self.types))
-        if name == TIME:
-            name = self.time_column
+        name = self.schema.column_of(name)
         if name not in self.table.column_names:
             raise SchemaError(f"there is no column {name!r}\n  hint: {did_you_mean(name, self.schema)}")
         return self.table.column(name).chunk(0)
@@ -299,14 +307,14 @@ class Events:
         """Some of these events. Their columns are in one chunk, as ours are; only those of none may be in no chunk."""
         if not len(times):
             return Events._of(table, times, types, self.type_names, self.schema)
-        times.flags.writeable = types.flags.writeable = False
-        events = Events.__new__(Events)
-        events.__dict__.update(table=table, times=times, types=types, type_names=self.type_names, schema=self.schema)
-        return events
+        return self.like(table, times, types, self.type_names)
 
     def like(self, table: pa.Table, times: Ints, types: Codes, names: tuple[str, ...]) -> Events:
-        """Other events with the same columns, in time order, of which all that makes them events is known."""
-        return Events._of(table, times, types, names, self.schema)
+        """Other events with the same columns, in one chunk and in time order, of which all that makes them events is known."""
+        times.flags.writeable = types.flags.writeable = False
+        events = Events.__new__(Events)
+        events.__dict__.update(table=table, times=times, types=types, type_names=names, schema=self.schema)
+        return events
 
     @staticmethod
     def concat(pieces: Sequence[Events]) -> Events:
@@ -337,11 +345,12 @@ def _code_types(column: pa.Array) -> tuple[Codes, tuple[str, ...], Mask | None]:
         column = column.cast(pa.string())
     if not pat.is_dictionary(column.type):
         column = column.dictionary_encode()
-    texts = column.dictionary.cast(pa.string()).to_pylist()
+    dictionary, indices = column.dictionary, column.indices
+    texts = (dictionary if pat.is_string(dictionary.type) else dictionary.cast(pa.string())).to_pylist()
     names = {name: None for name in texts if name is not None}
-    indices = column.indices
     untyped = np.asarray(indices.is_null()) if indices.null_count else None
-    codes = (indices.fill_null(0) if indices.null_count else indices).cast(pa.int32()).to_numpy()
+    indices = indices.fill_null(0) if indices.null_count else indices
+    codes = (indices if pat.is_int32(indices.type) else indices.cast(pa.int32())).to_numpy()
     if len(names) < len(texts):
         # A dictionary made elsewhere may hold a name twice, or null.
         code_of: dict[str | None, int] = {name: code for code, name in enumerate(names)}

@@ -23,7 +23,7 @@ from seqube.events.batch import Events
 from seqube.events.files import Malformed
 from seqube.events.rows import MISFITS, is_truncated, read_rows
 from seqube.events.schema import Schema, is_moment
-from seqube.events.sources import as_table, one_chunk
+from seqube.events.sources import as_table, one_chunk, plain_columns
 from seqube.events.times import TEXT_TIME
 
 _TEXT_TIME = re.compile(TEXT_TIME.replace(r"\z", r"\Z"))
@@ -72,9 +72,9 @@ class Intake:
                 return Events.of_rows(nothing, malformed, self._type, self._time, self._unit)
         else:
             table = data.table if isinstance(data, Events) else as_table(data)
-            raw = self._match_table(one_chunk(table.replace_schema_metadata(None)))
+            raw = self._match_table(plain_columns(table))
         events = Events.of_rows(raw, malformed, self._type, self._time, self._unit)
-        if self.schema is not None:
+        if self.schema is not None and events.schema is not self.schema:
             same = self.schema.columns == events.schema.columns
             events = events.with_table(events.table, self.schema) if same else self._settle(events)
         self.adopt(events.schema)
@@ -157,6 +157,8 @@ class Intake:
 
     def _match_table(self, raw: pa.Table) -> pa.Table:
         """The columns of a table in the stream's order and types; only the time may still be in another form."""
+        if self.schema is not None and raw.schema == self.schema.columns:
+            return raw
         if self.schema is None:
             known = pa.schema([field.with_type(self.declared.get(field.name, field.type)) for field in raw.schema])
             missing = [name for name in self.declared if name not in raw.column_names]

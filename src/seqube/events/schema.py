@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -19,6 +20,9 @@ from seqube.errors import SchemaError, did_you_mean
 
 TYPE = "type"
 TIME = "ts"
+QUOTED_COLUMNS = {
+    f'"{name}"': name for name in (TYPE, TIME)
+}  # how a query asks for a column of that name, which the event's own may hide
 ANY = "ANY"  # the type that every event is of
 
 Kind = Literal["number", "string", "boolean", "time", "duration", "null", "other"]
@@ -93,18 +97,27 @@ class Schema(Mapping[str, Kind]):
         self.time_column = time_column
         self.unit = unit if is_number else "us"
         self._kinds: dict[str, Kind] = {field.name: kind_of(field.type) for field in columns}
+        self.hidden = frozenset(
+            name for name, own in ((TYPE, type_column), (TIME, time_column)) if name != own and name in columns.names
+        )
+        self._kinds |= {quoted: self._kinds[name] for quoted, name in QUOTED_COLUMNS.items() if name in self.hidden}
         self._kinds |= {TYPE: "string", TIME: "number" if is_number else "time"}
+
+    def resolve(self, name: str) -> str:
+        """An attribute as it is known here: `"type"` is the event's type where no other column has that name."""
+        return name if name in self._kinds else QUOTED_COLUMNS.get(name, name)
 
     def column_of(self, name: str) -> str:
         """The column that an attribute is read from."""
-        return {TYPE: self.type_column, TIME: self.time_column}.get(name, name)
+        name = self.resolve(name)
+        return QUOTED_COLUMNS.get(name) or {TYPE: self.type_column, TIME: self.time_column}.get(name, name)
 
     def arrow(self, name: str) -> pa.DataType:
         """The Arrow type of an attribute; `type` is a string whatever its column holds."""
-        return pa.string() if name == TYPE else self.columns.field(self.column_of(name)).type
+        return pa.string() if self.resolve(name) == TYPE else self.columns.field(self.column_of(name)).type
 
     def __getitem__(self, name: str) -> Kind:
-        return self._kinds[name]
+        return self._kinds[self.resolve(name)]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._kinds)
@@ -125,6 +138,12 @@ class Schema(Mapping[str, Kind]):
 
     def __repr__(self) -> str:
         return f"Schema({', '.join(f'{name}: {kind}' for name, kind in self._kinds.items())})"
+
+
+@lru_cache(maxsize=64)
+def schema_of(columns: pa.Schema, type_column: str, time_column: str, unit: str) -> Schema:
+    """The schema of these columns; the pieces of a stream, which have the same, share it."""
+    return Schema(columns, type_column, time_column, unit)
 
 
 def value_type(arrow: pa.DataType) -> pa.DataType:

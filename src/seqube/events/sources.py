@@ -17,7 +17,8 @@ from seqube.errors import DataError
 from seqube.events.files import Malformed, read_files
 from seqube.events.schema import check_unique
 
-_BIG = 1 << 31  # what the 32-bit offsets of Arrow's plain strings can reach
+_VIEWS = {pa.string_view().id, pa.binary_view().id, pa.run_end_encoded(pa.int32(), pa.int32()).id}
+_BIG = 1 << 31  # what the 32-bit offsets of Arrow's plain_columns strings can reach
 
 
 def load(data: Any, type_column: str) -> tuple[pa.Table, Malformed | None]:
@@ -29,7 +30,7 @@ def load(data: Any, type_column: str) -> tuple[pa.Table, Malformed | None]:
         table, malformed = read_files(data, type_column)
     else:
         table = as_table(data)
-    return one_chunk(table.replace_schema_metadata(None)), malformed
+    return plain_columns(table), malformed
 
 
 def as_table(data: Any) -> pa.Table:
@@ -63,6 +64,8 @@ def as_table(data: Any) -> pa.Table:
 
 def kind_of_table(data: Any) -> str:
     """The library whose kind of table it is, of those that results can be given as; all others take Arrow's."""
+    if isinstance(data, pa.Table):
+        return "pyarrow"
     found = [
         library for library in ("pandas", "polars") if any(_is_frame(data, library, f"{kind}Frame") for kind in ("Data", "Lazy"))
     ]
@@ -82,9 +85,17 @@ def _from_pandas(frame: Any) -> pa.Table:
     return pa.Table.from_pandas(frame, preserve_index=False).rename_columns(names)
 
 
+def plain_columns(table: pa.Table) -> pa.Table:
+    """The same table in one chunk per column, and without what others wrote beside its schema."""
+    return one_chunk(table if table.schema.metadata is None else table.replace_schema_metadata(None))
+
+
 def one_chunk(table: pa.Table) -> pa.Table:
     """The same table with every column in one chunk, of a type that Arrow can select rows from."""
-    if all(column.num_chunks == 1 and not _needs_cast(column.type) for column in table.columns):
+    for column in table.itercolumns():
+        if column.num_chunks != 1 or _needs_cast(column.type):
+            break
+    else:
         return table
     arrays = [_one_array(column) for column in table.columns]
     fields = [field.with_type(array.type) for field, array in zip(table.schema, arrays, strict=True)]
@@ -92,8 +103,7 @@ def one_chunk(table: pa.Table) -> pa.Table:
 
 
 def _needs_cast(arrow: pa.DataType) -> bool:
-    value = arrow.value_type if pat.is_dictionary(arrow) else arrow
-    return bool(pat.is_string_view(value) or pat.is_binary_view(value) or pat.is_run_end_encoded(value))
+    return (arrow.value_type if pat.is_dictionary(arrow) else arrow).id in _VIEWS
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

@@ -70,12 +70,15 @@ def read_times(column: pa.Array) -> Clock:
         values = _filled(column)
         clock = Clock(values.astype(np.int64), column, _faults(values > np.uint64(_INT64.max), OUT_OF_RANGE))
     elif pat.is_integer(column.type):
-        clock = Clock(_filled(column.cast(pa.int64())), column, [])
+        clock = Clock(_filled(column if pat.is_int64(column.type) else column.cast(pa.int64())), column, [])
     else:
         clock = _read_moments(column)
     # The two ends of the 64-bit range stand for before and after all time.
-    ends = (clock.times == _INT64.min) | (clock.times == _INT64.max)
-    return clock._replace(faults=faults + clock.faults + _faults(ends, OUT_OF_RANGE))
+    times = clock.times
+    if times.min(initial=0) == _INT64.min or times.max(initial=0) == _INT64.max:
+        faults_at_ends = _faults((times == _INT64.min) | (times == _INT64.max), OUT_OF_RANGE)
+        return clock._replace(faults=faults + clock.faults + faults_at_ends)
+    return clock._replace(faults=faults + clock.faults) if faults else clock
 
 
 def doubt_unit(first: int, last: int, unit: str) -> str | None:
@@ -91,10 +94,16 @@ def doubt_unit(first: int, last: int, unit: str) -> str | None:
     )
 
 
+# The years from 1990 to 2100 in ticks; units longer than a second have none.
+_OUR_DAY = {
+    unit: (20 * ticks, 130 * ticks)
+    for unit, ticks in ((unit, 31_556_952 * UNITS["s"] // length if length <= UNITS["s"] else 0) for unit, length in UNITS.items())
+}
+
+
 def _is_our_day(first: int, last: int, unit: str) -> bool:
-    """Whether both lie between 1990 and 2100."""
-    ticks_a_year = 31_556_952 * UNITS["s"] // UNITS[unit] if UNITS[unit] <= UNITS["s"] else 0
-    return 20 * ticks_a_year <= first <= last <= 130 * ticks_a_year
+    begin, end = _OUR_DAY[unit]
+    return begin <= first <= last <= end
 
 
 def _day(time: int, unit: str) -> str:
@@ -112,6 +121,17 @@ def microseconds(column: pa.Array) -> pa.Array:
         return column.cast(target)
     values = _filled(column.cast(pa.int64())) // 1000
     return pa.array(values, mask=np.asarray(column.is_null()) if column.null_count else None).cast(target)
+
+
+def wall_clock(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Moments as the clocks of their zone show them, without a zone."""
+    return pc.local_timestamp(column) if getattr(column.type, "tz", None) else column
+
+
+def iso_times(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Moments as ISO 8601 texts by the clocks of their zone, with its distance from UTC; fractions where there are any."""
+    texts = pc.replace_substring_regex(pc.strftime(wall_clock(column), "%Y-%m-%dT%H:%M:%S"), r"\.0+$", "")
+    return pc.binary_join_element_wise(texts, pc.strftime(column, "%Ez"), "") if column.type.tz else texts
 
 
 def _filled(column: pa.Array) -> Any:

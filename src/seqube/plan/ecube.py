@@ -94,6 +94,8 @@ def cuboid_of(query: Query, hierarchy: Hierarchy | None = None) -> Cuboid | str:
         return "it returns aggregates, which need no matches of other queries"
     if query.order_by or query.skip is not None:
         return "its matches depend on the order of events with equal times, or of matches"
+    if query.is_distinct or query.limit is not None:
+        return f"{'RETURN DISTINCT' if query.is_distinct else 'LIMIT'} leaves out rows, which other queries may need"
     pattern = rooted(query)
     if isinstance(pattern, Type):
         pattern = Seq((pattern,))

@@ -23,8 +23,8 @@ from seqube.engine.aggregates.labels import Labels, label_numbers
 from seqube.engine.aggregates.lanes import EXACT
 from seqube.engine.aggregates.prefix_tree import PrefixTrees
 from seqube.engine.aggregates.state import Pending, State
-from seqube.engine.growing import Kept
 from seqube.engine.instances import minus
+from seqube.engine.kept import Kept
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.operator import Operator
 from seqube.engine.sequence import LOWEST
@@ -161,6 +161,5 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
         assert state.pending is not None
         if state.kept is None:
             state.kept = Kept(state.pending.template)
-        events = events.take(events.rows_of(self._types))
-        state.kept.append(events, events.times)
+        state.kept.append(events, events.times, events.rows_of(self._types))
         state.kept.drop_upto(int(minus(np.array([upto]), self._window)[0]), True)
