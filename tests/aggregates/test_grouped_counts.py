@@ -70,6 +70,7 @@ CASES = {
     "more than a count": ("SEQ(A a, B b) WITHIN 9 AGG SUM(a.x) GROUP BY b.x EMIT TOTAL", False),
     "a window of events": ("SEQ(A a, B b) WITHIN 9 EVENTS AGG COUNT(*) GROUP BY b.x EMIT TOTAL", False),
     "a trailing negation": ("SEQ(A a, B b, !C c) WITHIN 9 AGG COUNT(*) GROUP BY b.x EMIT TOTAL", False),
+    "a repeated part": ("SEQ(A+ a, B b) WITHIN 9 AGG COUNT(*) GROUP BY b.x EMIT TOTAL", False),
     "at every end": ("SEQ(A a, B b) WITHIN 9 AGG COUNT(*) GROUP BY a.x", False),
 }
 EVENTS = oracle.stream(*(("ABCA"[i % 4], i, {"x": i * 7 % 3, "id": i * 5 % 2}) for i in range(60)))

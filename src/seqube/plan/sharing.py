@@ -38,8 +38,8 @@ from seqube.plan.aggregates import (
     TOUCH,
     UPDATE,
     AggregatePlan,
-    EventChain,
 )
+from seqube.plan.chains import EventChain
 from seqube.plan.physical import Option, Scan, ticks
 
 CHOPPED = ("chop-connect", "exhaustive")  # strategies that share pieces
@@ -100,6 +100,8 @@ def counted(plan: AggregatePlan, chain: EventChain | str, unit: str) -> Counted 
         return "it counts by groups"
     if chain.absences:
         return "it has a negation"
+    if chain.is_repeated:
+        return "it has repeated parts"
     if plan.measures != (MATCHES,):
         return "it asks for more than COUNT(*)"
     if plan.trigger is None:

@@ -25,11 +25,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import Answer, Cells, Floats, Task
+from seqube.engine.aggregates.automaton import slot_rank
 from seqube.engine.aggregates.lanes import EXACT, Maps, make_lanes
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
-from seqube.plan.aggregates import MATCHES, EventChain, free_slots
+from seqube.plan.aggregates import MATCHES, free_slots
+from seqube.plan.chains import EventChain
 
 MOST_NUMBERS = 1 << 25  # in all rows of starts, or in all cells; beyond this, groups are lanes
 
@@ -59,7 +61,7 @@ def count_groups(task: Task, chain: EventChain) -> Answer | None:
     codes, values = np.zeros(len(ranks), np.int64), []
     for number in slots:
         groups = task.groups.only(tuple(key for key in task.plan.group_by if key.variable == chain.slots[number].variable))
-        here = ranks == 2 * (n_slots - 1 - number) + 1
+        here = ranks == slot_rank(n_slots, number)
         rows = lanes.rows[here]
         if groups.size > MOST_NUMBERS:
             return None
@@ -71,7 +73,7 @@ def count_groups(task: Task, chain: EventChain) -> Answer | None:
     sizes = [len(found[0]) for found in values]
     grouping = Grouping(slots[0], slots[1] if len(slots) > 1 else -1, max(sizes[0], 1), max(sizes[1], 1) if len(slots) > 1 else 1)
     own, of_lane = np.unique(lanes.groups, return_inverse=True)
-    n_starts = int(np.count_nonzero(ranks == 2 * n_slots - 1))
+    n_starts = int(np.count_nonzero(ranks == slot_rank(n_slots, 0)))
     widest = _width(grouping, n_slots)
     if max(n_starts * widest * n_slots, len(own) * grouping.n_first * grouping.n_second) > MOST_NUMBERS:
         return None
