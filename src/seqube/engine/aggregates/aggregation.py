@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from seqube.engine.aggregates.buckets import Buckets
+from seqube.engine.aggregates.buckets import TimeBuckets
 from seqube.engine.aggregates.measured import Measured
 from seqube.engine.aggregates.measures import Extreme, Means, Moved, Sum, finisher, means
 from seqube.engine.aggregates.state import LiveCounts, Reporter, State
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 BUCKET = "#bucket"  # the column of totals that says where each bucket begins
-FEW = 8  # times as many events are taken to be long enough to leave most of them out
+TIMES_AS_LONG = 8  # times as many events are taken to be long enough to leave most of them out
 CELL_BYTES = 64  # about what a group at a moment takes while it is measured
 
 
@@ -93,7 +93,7 @@ class Aggregator(Reporter[pa.Table]):
     def _needed(self, events: Events) -> Events:
         """What the plan needs of a whole stream, where that is little: then it costs what its events cost, however many others."""
         needs = needs_of(self.plan, events.unit)
-        if needs.sent_types is None or events.statistics.count(needs.sent_types) * FEW > len(events):
+        if needs.sent_types is None or events.statistics.count(needs.sent_types) * TIMES_AS_LONG > len(events):
             return events
         return events.take(events.rows_of(needs.sent_types), needs.columns)
 
@@ -112,7 +112,7 @@ class Aggregator(Reporter[pa.Table]):
         assert events is not None
         needs = needs_of(self.plan, events.unit)
         if needs.bucket is not None:
-            ends = Buckets.of(needs.bucket, events.column("ts").type).ends(state.open_times)
+            ends = TimeBuckets.of(needs.bucket, events.column("ts").type).ends(state.open_times)
             waits = self.plan.matches.waits and not needs.by_position
             moments = plus(ends, needs.window) if waits else ends
             moments = moments[moments > state.decided + 1]
@@ -244,9 +244,9 @@ class Task:
         return self.due // self.period * self.period + self.period if self.plan.emit.when == "every" else self.upto + 1
 
     @cached_property
-    def buckets(self) -> Buckets:
+    def buckets(self) -> TimeBuckets:
         assert self.needs.bucket is not None
-        return Buckets.of(self.needs.bucket, self.batch.events.column("ts").type)
+        return TimeBuckets.of(self.needs.bucket, self.batch.events.column("ts").type)
 
     @cached_property
     def bucket_starts(self) -> Ints:
