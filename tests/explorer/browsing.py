@@ -91,6 +91,9 @@ def picture(page: Page, name: str) -> None:
 
     `SEQUBE_PICTURES=write` takes it anew. Numbers of seconds are left out of what is compared, because they differ each time.
     """
+    from playwright.sync_api import expect
+
+    expect(page.get_by_test_id("progress")).to_have_text("")
     said = re.sub(r"[\d.,]+ m?s\b", "... s", page.locator("body").inner_text())
     if os.environ.get("SEQUBE_PICTURES") == "write":
         PICTURES.mkdir(parents=True, exist_ok=True)
