@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from seqube.engine.aggregates.buckets import Buckets
+from seqube.engine.aggregates.buckets import TimeBuckets
 from seqube.engine.aggregates.measured import Measured
 from seqube.engine.aggregates.measures import Extreme, Means, Moved, Sum, finisher, means
 from seqube.engine.aggregates.state import LiveCounts, Reporter, State
@@ -32,6 +32,7 @@ from seqube.engine.bindings import UNBOUND, Bindings, last_rows
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.numbers import DIGITS
+from seqube.engine.order import order_events, rank_events, refuse_steps
 from seqube.engine.partitions import NONE_KNOWN, number_events, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, code_columns, normalise, shown, take
 from seqube.engine.sequence import HIGHEST, LOWEST
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 BUCKET = "#bucket"  # the column of totals that says where each bucket begins
-FEW = 8  # times as many events are taken to be long enough to leave most of them out
+TIMES_AS_LONG = 8  # times as many events are taken to be long enough to leave most of them out
 CELL_BYTES = 64  # about what a group at a moment takes while it is measured
 
 
@@ -73,6 +74,10 @@ class Aggregator(Reporter[pa.Table]):
             self._courses = {events.schema: course_of(self.plan, events, self._limits)}
         return self._courses[events.schema]
 
+    def start(self) -> State:
+        refuse_steps(self.plan)
+        return State()
+
     def take(self, state: State | LiveCounts, batch: Events) -> State | LiveCounts:
         if not state.has_begun and not isinstance(course := self.course(batch), str):
             state = course.start(batch)
@@ -88,18 +93,22 @@ class Aggregator(Reporter[pa.Table]):
 
     def run(self, events: Events) -> pa.Table:
         """The rows of a whole stream: all its events at once, whatever goes on."""
-        return self.decide(super().take(self.start(), self._needed(events)), HIGHEST, final=True)[1]
+        return self.decide(super().take(State(), self._needed(events)), HIGHEST, final=True)[1]
 
     def _needed(self, events: Events) -> Events:
         """What the plan needs of a whole stream, where that is little: then it costs what its events cost, however many others."""
         needs = needs_of(self.plan, events.unit)
-        if needs.sent_types is None or events.statistics.count(needs.sent_types) * FEW > len(events):
+        if needs.sent_types is None or events.statistics.count(needs.sent_types) * TIMES_AS_LONG > len(events):
             return events
         return events.take(events.rows_of(needs.sent_types), needs.columns)
 
+    def order(self, events: Events) -> Events:
+        names = self.plan.matches.order_by
+        return order_events(events, names) if names else events
+
     def number(self, events: Events, known: Ints | None) -> Ints | None:
         """Numbers of all events in their partition; those kept of a partition are its last ones, without a hole."""
-        if not self.plan.matches.window.counts_events:
+        if not self.plan.matches.numbers_events:
             return None
         codes = partition_codes(events, self.plan.matches.partition_by)
         return number_events(codes, len(events), NONE_KNOWN if known is None else known)
@@ -112,7 +121,7 @@ class Aggregator(Reporter[pa.Table]):
         assert events is not None
         needs = needs_of(self.plan, events.unit)
         if needs.bucket is not None:
-            ends = Buckets.of(needs.bucket, events.column("ts").type).ends(state.open_times)
+            ends = TimeBuckets.of(needs.bucket, events.column("ts").type).ends(state.open_times)
             waits = self.plan.matches.waits and not needs.by_position
             moments = plus(ends, needs.window) if waits else ends
             moments = moments[moments > state.decided + 1]
@@ -153,20 +162,24 @@ class Aggregator(Reporter[pa.Table]):
 
     def _task(self, state: State, upto: int, final: bool) -> Task:
         assert state.events is not None
-        events = state.events
-        clocks = events.times if state.numbers is None else state.numbers
-        codes = partition_codes(events, self.plan.matches.partition_by)
-        batch = Batch(events, needs_of(self.plan, events.unit).window, clocks, codes, self._limits.budget())
+        events, matches = state.events, self.plan.matches
+        clocks = events.times if state.numbers is None or not matches.window.counts_events else state.numbers
+        codes = partition_codes(events, matches.partition_by)
+        ranks = rank_events(events, matches.order_by) if matches.order_by else None
+        window, budget = needs_of(self.plan, events.unit).window, self._limits.budget()
+        batch = Batch(events, window, clocks, codes, budget, state.numbers, ranks)
         return Task(self.plan, batch, state.reported, upto, state.last, final)
 
     def _purge(self, state: State, task: Task) -> State:
         """Forget what no later row can depend on."""
         assert state.events is not None
         events, span = state.events, task.needs.back
-        if state.numbers is None:
+        if not task.batch.counts_events:
             oldest = int(minus(np.array([task.next_due - 1]), span)[0])
-            rows = events.rows_of(self.plan.matches.types)
-            return replace(state, events=events.take(rows[events.times[rows] > oldest]))
+            rows = np.arange(len(events)) if state.numbers is not None else events.rows_of(self.plan.matches.types)
+            rows = rows[events.times[rows] > oldest]
+            return replace(state, events=events.take(rows), numbers=None if state.numbers is None else state.numbers[rows])
+        assert state.numbers is not None
         order, starts, counts = by_partition(task.batch.partitions, len(events))
         last_decided = np.add.reduceat(events.times[order] < task.next_due, starts) if len(starts) else starts
         keep = np.arange(len(order)) >= np.repeat(starts + last_decided - span, counts)
@@ -244,9 +257,9 @@ class Task:
         return self.due // self.period * self.period + self.period if self.plan.emit.when == "every" else self.upto + 1
 
     @cached_property
-    def buckets(self) -> Buckets:
+    def buckets(self) -> TimeBuckets:
         assert self.needs.bucket is not None
-        return Buckets.of(self.needs.bucket, self.batch.events.column("ts").type)
+        return TimeBuckets.of(self.needs.bucket, self.batch.events.column("ts").type)
 
     @cached_property
     def bucket_starts(self) -> Ints:
