@@ -18,7 +18,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +76,9 @@ class Aggregator(Reporter[pa.Table]):
             self._courses = {events.schema: course_of(self.plan, events, self._limits)}
         return self._courses[events.schema]
 
+    def goes_on(self, events: Events) -> bool:
+        return not isinstance(self.course(events), str)
+
     def start(self) -> State:
         refuse_steps(self.plan)
         return State()
@@ -92,6 +95,17 @@ class Aggregator(Reporter[pa.Table]):
         course = self.course(events)
         assert not isinstance(course, str), course
         return course.restore(about, events, beside)
+
+    def resume(self, events: Events, decided: int, reported: int, last: int) -> Any:
+        """As `Operator.resume`; counters are made of the events that were decided, and what those report is out already."""
+        if isinstance(course := self.course(events), str):
+            events = self.order(events)
+            return State(events, self.number(events, None), decided, reported, last)
+        n_old = int(np.searchsorted(events.times, decided, "right"))
+        state = course.start(events)
+        state.reported, state.pending.last = reported, last
+        state, _ = course.decide(state.take(events.slice(0, n_old)), decided, final=False)
+        return state.take(events.slice(n_old, len(events)))
 
     def run(self, events: Events) -> pa.Table:
         """The rows of a whole stream: all its events at once, whatever goes on."""
