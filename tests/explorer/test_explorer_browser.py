@@ -119,6 +119,11 @@ def test_names_are_completed(page: Page, address: str) -> None:
     page.keyboard.type(" > open")
     complete(page, "opening")
     expect(page.locator(".cm-content")).to_have_text("PATTERN SEQ(Computer opening, Finance b, b.price > opening)")
+    page.keyboard.type(" WHERE rou")
+    expect(page.locator(".cm-completionDetail").first).to_have_text("ROUND(x1[, x2])")
+    complete(page, "ROUND")
+    page.locator(".cm-line span", has_text="ROUND").hover()
+    expect(page.locator(".sq-signature")).to_contain_text("halves away from zero")
 
 
 def test_what_is_typed_while_an_answer_is_on_its_way_stays(page: Page, address: str) -> None:
