@@ -68,23 +68,27 @@ def _numbers() -> Any:
     return alt.Axis(labelExpr="datum.value < 1 ? format(datum.value, '~r') : format(datum.value, '~s')")
 
 
-def panels(points: list[Line], columns: int = 2) -> Any:
-    """A panel for each `panel`, in it a line for each `contender` through its points (x, y); y is logarithmic."""
+def panels(points: list[Line], columns: int = 2, categories: bool = False) -> Any:
+    """A panel for each `panel`, in it a line for each `contender` through its points (x, y); y is logarithmic.
+
+    Where x numbers things that have no order (`categories`), a bar for each contender instead of a line from one to the next.
+    """
     import altair as alt
 
     def one(name: str) -> Any:
         here = [point for point in points if point["panel"] == name]
-        return (
-            alt.Chart(alt.InlineData(here))
-            .mark_line(point=True)
-            .encode(
-                x=alt.X("x:Q", title=None, scale=alt.Scale(zero=False)),
-                y=alt.Y("y:Q", title=None, scale=alt.Scale(type="log"), axis=_numbers()),
-                color=alt.Color("contender:N", sort=None, title=None),
-                tooltip=["contender:N", "x:Q", alt.Tooltip("y:Q", format=",.4~r")],
+        data = alt.Chart(alt.InlineData(here))
+        if categories:
+            along = data.mark_bar().encode(
+                x=alt.X("x:N", title=None, axis=alt.Axis(labelAngle=0)), xOffset=alt.XOffset("contender:N", sort=None)
             )
-            .properties(width=300, height=180, title=name)
-        )
+        else:
+            along = data.mark_line(point=True).encode(x=alt.X("x:Q", title=None, scale=alt.Scale(zero=False)))
+        return along.encode(
+            y=alt.Y("y:Q", title=None, scale=alt.Scale(type="log"), axis=_numbers(), stack=None),
+            color=alt.Color("contender:N", sort=None, title=None),
+            tooltip=["contender:N", "x:Q", alt.Tooltip("y:Q", format=",.4~r")],
+        ).properties(width=300, height=180, title=name)
 
     charts = [one(name) for name in dict.fromkeys(point["panel"] for point in points)]
     return alt.concat(*charts, columns=columns).resolve_scale(color="independent")

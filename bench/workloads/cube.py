@@ -293,7 +293,7 @@ def draw(measured: Sequence[Measurement]) -> altair.ConcatChart:
         if name.startswith("workload ") and m.cpu_s and m.contender != CONTROL:
             what = f"{kind or 'generated'}: CPU us a result, by workload"
             points.append({"panel": what, "x": int(name.split()[1]), "contender": m.contender, "y": 1e6 * m.cpu_s / m.answer})
-    return panels(points)
+    return panels(points, categories=True)
 
 
 # ---------------------------------------------------------------- the baseline

@@ -245,7 +245,7 @@ def in_short(measured: Sequence[Measurement]) -> Iterator[Measurement]:
 
 
 def draw(measured: Sequence[Measurement]) -> altair.ConcatChart:
-    """Plots like those of the papers: CPU time, and memory of the views, against what was varied; a line per strategy."""
+    """Plots like those of the papers: CPU time, and memory of the views, against what was varied: lines, or bars by query."""
     import altair as alt
 
     times = [_point(m, "CPU ms", 1000 * m.cpu_s) for m in measured if m.about and m.cpu_s is not None]
@@ -253,17 +253,17 @@ def draw(measured: Sequence[Measurement]) -> altair.ConcatChart:
     charts = []
     for points, unit in ((times, "CPU ms"), (sizes, "kB of views")):
         for title in dict.fromkeys(point["experiment"] for point in points):
-            chart = (
-                alt.Chart(alt.InlineData(_of(points, title)), title=title)
-                .mark_line(point=True)
-                .encode(
-                    x=alt.X("value:N", sort=None, title=None, axis=alt.Axis(labelAngle=0)),
-                    y=alt.Y(f"{unit}:Q", scale=alt.Scale(type="log")),
-                    color=alt.Color("strategy:N", sort=list(STRATEGIES)),
-                    tooltip=["strategy:N", "value:N", alt.Tooltip(f"{unit}:Q", format=",.3g")],
-                )
-                .properties(width=230, height=150)
+            data = alt.Chart(alt.InlineData(_of(points, title)), title=title)
+            are_numbers = all(str(point["value"]).isdecimal() for point in _of(points, title))
+            drawn = (
+                data.mark_line(point=True) if are_numbers else data.mark_bar().encode(xOffset=alt.XOffset("strategy:N", sort=None))
             )
+            chart = drawn.encode(
+                x=alt.X("value:N", sort=None, title=None, axis=alt.Axis(labelAngle=0)),
+                y=alt.Y(f"{unit}:Q", scale=alt.Scale(type="log"), stack=None),
+                color=alt.Color("strategy:N", sort=list(STRATEGIES)),
+                tooltip=["strategy:N", "value:N", alt.Tooltip(f"{unit}:Q", format=",.3g")],
+            ).properties(width=230, height=150)
             charts.append(chart)
     return alt.concat(*charts, columns=3)
 

@@ -140,3 +140,13 @@ def test_peers_answer_from_processes_of_their_own(tmp_path: Path, monkeypatch: p
     assert [one.contender for one in measured] == ["Seqube", "plain Python"]
     assert measured[0].answer == measured[1].answer > 0
     assert all(one.right and one.wall_s and one.repetitions == 3 and one.prepare_s for one in measured)
+
+
+def test_a_tenth_is_a_tenth_and_things_without_order_are_bars() -> None:
+    from bench.charts import panels
+
+    points = [{"panel": "p", "contender": who, "x": x, "y": 0.1 * x} for who in ("a", "b") for x in (1, 2)]
+    line, bar = (panels(points, categories=given).to_dict()["concat"][0] for given in (False, True))
+    assert "'~r'" in line["encoding"]["y"]["axis"]["labelExpr"]  # `~s` alone says 100m
+    assert (line["mark"]["type"], line["encoding"]["x"]["type"]) == ("line", "quantitative")
+    assert (bar["mark"]["type"], bar["encoding"]["x"]["type"]) == ("bar", "nominal")
