@@ -19,6 +19,8 @@ from itertools import combinations
 from seqube.language.tree import Attribute, FirstOf, OfList, Value
 from seqube.plan.physical import Absence, Gap, KeyColumn, MatchAlternatives, MatchPlan, MatchRepeat, MatchSequence, PlanNode, Scan
 
+MOST_STATES = 100  # of repeated parts: every key has a matrix of as many rows and columns
+
 NO_SEQUENCE = "the pattern is not a SEQ"
 OTHER_PARTS = "a component of the SEQ is an expression"
 COMPARED = "a predicate compares events by more than one equality through all components"
@@ -155,7 +157,10 @@ def _chain(plan: MatchPlan, sequence: MatchSequence, optional: frozenset[int]) -
     if any(0 < gap.position <= first for gap in absences):
         return "a negation stands first where the parts before it are absent"
     varies = any(not each.is_one for each in times)
-    return EventChain(tuple(slots), absences, key, tuple(times) if varies else ())
+    found = EventChain(tuple(slots), absences, key, tuple(times) if varies else ())
+    if varies and found.n_states > MOST_STATES:
+        return f"its lists have more than {MOST_STATES} lengths that would have to be counted apart"
+    return found
 
 
 def _scan_of(slot: PlanNode) -> Scan | None:

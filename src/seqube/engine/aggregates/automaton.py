@@ -26,6 +26,7 @@ Invariant: state 0 is the start, which no step changes but a leading negation; t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -93,7 +94,8 @@ def _slot_of(chain: EventChain, variable: str) -> int:
     return [slot.variable for slot in chain.slots].index(variable)
 
 
-def automaton(chain: EventChain, marked: Sequence[str] = (), counts: bool = True, ties: bool = True) -> Automaton:
+@lru_cache(maxsize=1024)
+def automaton(chain: EventChain, marked: tuple[str, ...] = (), counts: bool = True, ties: bool = True) -> Automaton:
     """The maps of a chain: its count, if that is asked for, and a layer for each of the `marked` variables, in this order."""
     return _Drawing(chain, [_slot_of(chain, variable) for variable in marked], ties).automaton(counts)
 

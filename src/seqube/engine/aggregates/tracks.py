@@ -86,7 +86,7 @@ class Weighing:
         self._ranks = {slot.variable: (slot_rank(n, i), tied_rank(n, i)) for i, slot in enumerate(chain.slots)}
         named = (str(measure.argument.variable) for measure in measures if measure.argument is not None)
         layered = list(dict.fromkeys(name for name in named if needs_layer(chain, name)))
-        self.automaton = automaton(chain, layered)
+        self.automaton = automaton(chain, tuple(layered))
         self._whole: list[_Adding] = [_WAYS, _MATCHES] if layered else [_MATCHES]
         self._real: list[_Adding] = [_ABOUT] if ABOUT in measures else []
         self._low: list[_Comparing] = []
