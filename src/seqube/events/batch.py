@@ -24,7 +24,7 @@ import pyarrow.types as pat
 from seqube.arguments import checked
 from seqube.errors import SchemaError, did_you_mean, warn
 from seqube.events.files import Malformed
-from seqube.events.schema import ANY, QUOTED_COLUMNS, TIME, TYPE, Schema, schema_of
+from seqube.events.schema import ANY, HIDDEN_COLUMNS, TIME, TYPE, Schema, schema_of
 from seqube.events.sources import kind_of_table, load, one_chunk
 from seqube.events.statistics import Distinct, Statistics
 from seqube.events.times import Ints, Mask, doubt_unit, iso_times, read_times
@@ -184,7 +184,7 @@ class Events:
 
         A column that one of these hides is asked for in quotes, `"type"`.
         """
-        if name in QUOTED_COLUMNS:
+        if name in HIDDEN_COLUMNS:
             name = self.schema.resolve(name)
         if name == TYPE:
             column = self.table.column(self.type_column).chunk(0)
@@ -460,4 +460,4 @@ def _read_order(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
             )
         if schema[name] == "other":
             raise SchemaError(f"order names {name!r}, which holds nested or binary values\n  hint: use numbers, strings or times")
-    return tuple(f'"{name}"' if name in QUOTED_COLUMNS.values() else name for name in dict.fromkeys(names))
+    return tuple(f'"{name}"' if name in HIDDEN_COLUMNS.values() else name for name in dict.fromkeys(names))

@@ -36,7 +36,7 @@ function complete(context, known) {
   const written = context.state.doc.toString();
   const text = written.slice(0, word.from) + written.slice(context.pos); // what is being typed is no name yet
   const variables = new Set();
-  for (const found of text.matchAll(/[\w"`]+\s+([^\W\d]\w*)\s*(?=[,)])/g)) {
+  for (const found of text.matchAll(/[\w"`](?:[+*?]|\{[\d, ]*\})?\??\s+([^\W\d]\w*)\s*(?=[,)])/g)) {
     if (!known.keywords.has(found[1].toUpperCase())) variables.add(found[1]);
   }
   const options = [
