@@ -263,7 +263,7 @@ def queries(draw: st.DrawFn) -> Query:
     def aggregate() -> tree.Aggregate:
         function = draw(st.sampled_from(list(AGGREGATES)))
         attribute = Attribute(draw(st.sampled_from(usable)), draw(names))
-        return tree.Aggregate(function, None if function == "COUNT" else attribute)
+        return tree.Aggregate(function, attribute if AGGREGATES[function].takes else None)
 
     aggregates = builder.outputs([aggregate() for _ in range(draw(st.integers(1, 3)))], taken)
     having = tuple(
