@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seqube.engine.limits import Limits
     from seqube.engine.results import Result, Results
     from seqube.events import Events, Hierarchy
-    from seqube.funnel import funnel
+    from seqube.funnels import funnel
     from seqube.language import Query, parse
     from seqube.plan.explain import Explanation
     from seqube.predict.forecasts import forecast
@@ -73,7 +73,7 @@ _HOMES = {
     "Stream": "seqube.stream",
     "explain": "seqube.query",
     "forecast": "seqube.predict.forecasts",
-    "funnel": "seqube.funnel",
+    "funnel": "seqube.funnels",
     "mine": "seqube.predict.mining",
     "parse": "seqube.language",
     "run": "seqube.query",

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
-from seqube.errors import Problem, QueryError
 from seqube.events import Events, Hierarchy
-from seqube.language import Query, check, parse
-from seqube.language.definitions import spell_out
-from seqube.language.parameters import Params, fill, refuse_unknown
+from seqube.language import Query
+from seqube.language.files import read_query
+from seqube.language.parameters import Params, refuse_unknown
 from seqube.language.spelling import check_types
 from seqube.plan.explain import Explanation, explain_workload
 from seqube.plan.needs import Plan
@@ -140,14 +139,8 @@ def prepare(query: str | Query, events: Events | None, hierarchy: Hierarchy | No
 
 def bind(query: str | Query, events: Events | None, hierarchy: Hierarchy | None = None, params: Params | None = None) -> Query:
     """A query, checked against the columns and the types of the events it is for."""
-    if not isinstance(query, str | Query):
-        raise QueryError(Problem(f"a query is a text or a parsed Query, not a {type(query).__name__}"))
-    schema = events.schema if events is not None else None
-    bound = spell_out(parse(query, schema, params) if isinstance(query, str) else fill(query, params or {}))
-    if events is not None and events.order and not bound.order_by:
-        bound = replace(bound, order_by=events.order)
-    if isinstance(query, Query):
-        check(bound, schema)
-    if events is not None:
-        check_types(bound, events.type_names, hierarchy)
-    return bound
+    bound = read_query(query, None if events is None else events.schema, params)
+    if events is None:
+        return bound
+    check_types(bound, events.type_names, hierarchy)
+    return bound if bound.order_by else replace(bound, order_by=events.order)

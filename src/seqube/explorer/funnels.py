@@ -14,7 +14,7 @@ from seqube.errors import SequbeError
 from seqube.explorer import charts
 from seqube.explorer.jobs import Opened
 from seqube.explorer.panels import show_title
-from seqube.funnel import MODES_OF_FUNNELS
+from seqube.funnels import MODES_OF_FUNNELS
 
 if TYPE_CHECKING:
     from seqube.explorer.page import Screen

@@ -18,7 +18,7 @@ from seqube.language.parser import draft, in_order
 from seqube.language.syntax import without_clause
 from seqube.language.tokens import place
 from seqube.language.tree import Query
-from seqube.language.types import mismatches
+from seqube.language.types import check, mismatches
 
 # Strings, quoted names and comments, so that a header is never found inside a string and a quote never inside a comment.
 _PIECES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|--(?P<comment>[^\n]*)""")
@@ -45,6 +45,17 @@ def parse(text: str, schema: Mapping[str, Kind] | None = None, params: Params | 
     problems = in_order([*problems, *mismatches(spell_out(query), schema)])
     if problems:
         raise QueryError(problems, text)
+    return query
+
+
+def read_query(query: str | Query, schema: Mapping[str, Kind] | None = None, params: Params | None = None) -> Query:
+    """A query as it is planned, from a text or a parsed one: with its parameters' values, checked, every defined type written out."""
+    if isinstance(query, str):
+        return spell_out(parse(query, schema, params))
+    if not isinstance(query, Query):
+        raise QueryError(Problem(f"a query is a text or a parsed Query, not a {type(query).__name__}"))
+    query = spell_out(fill(query, params or {}))
+    check(query, schema)
     return query
 
 

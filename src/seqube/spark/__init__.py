@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from seqube.events import Hierarchy
-    from seqube.funnel import Funnel
+    from seqube.funnels import Funnel
     from seqube.language import Query
     from seqube.language.parameters import Params
     from seqube.language.tree import Window
@@ -264,7 +264,7 @@ def funnel(
     1 view: 2 (100.0%)
     2 pay: 1 (50.0%)
     """
-    from seqube.funnel import ask_funnel
+    from seqube.funnels import ask_funnel
     from seqube.spark.funnels import tell_funnel
 
     asked = ask_funnel(steps, by, within, mode, without, breakdown)

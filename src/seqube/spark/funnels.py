@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from seqube.events.schema import UNITS
-from seqube.funnel import Funnel, FunnelQueries, funnel_table, step_rows
+from seqube.funnels import Funnel, FunnelQueries, funnel_table, step_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

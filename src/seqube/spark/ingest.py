@@ -27,9 +27,9 @@ from seqube.events import Hierarchy, Statistics
 from seqube.events.batch import NO_TYPE
 from seqube.events.schema import ANY, TIME, TYPE, UNITS, Schema
 from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE, TEXT_TIME
-from seqube.language import Query, check, parse
-from seqube.language.definitions import spell_out
-from seqube.language.parameters import Params, fill, refuse_unknown
+from seqube.language import Query
+from seqube.language.files import read_query
+from seqube.language.parameters import Params, refuse_unknown
 from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Call, Comparison, IsNull, IsTrue, Literal, Predicate
 from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan, needs_of, together
@@ -351,11 +351,7 @@ def plan_batch(
 def bind_all(queries: Mapping[str, str | Query], source: EventFrame, params: Params | None = None) -> dict[str, Query]:
     """Queries with the values of their parameters, checked against the columns they are for."""
     refuse_unknown(queries.values(), params or {})
-    given = params or {}
-    bound = {name: spell_out(fill(parse(query) if isinstance(query, str) else query, given)) for name, query in queries.items()}
-    for query in bound.values():
-        check(query, source.schema)
-    return bound
+    return {name: read_query(query, source.schema, params) for name, query in queries.items()}
 
 
 def refuse_unknown_types(query: Query, present: Sequence[str], hierarchy: Hierarchy | None) -> None:
