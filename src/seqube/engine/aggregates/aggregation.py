@@ -24,24 +24,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from seqube.engine.aggregates.buckets import Buckets
+from seqube.engine.aggregates.buckets import TimeBuckets
+from seqube.engine.aggregates.columns import kind_of_value, with_columns
+from seqube.engine.aggregates.lists_of_values import joined_lists
 from seqube.engine.aggregates.measured import Measured
-from seqube.engine.aggregates.measures import Extreme, Means, Moved, Sum, finisher, means
+from seqube.engine.aggregates.measures import Collected, Extreme, Means, Moved, Sum, finisher, means
 from seqube.engine.aggregates.state import LiveCounts, Reporter, State
 from seqube.engine.bindings import UNBOUND, Bindings, last_rows
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.numbers import DIGITS
 from seqube.engine.partitions import NONE_KNOWN, number_events, partition_codes
-from seqube.engine.predicates import Evaluator, Ints, code_columns, normalise, shown, take
+from seqube.engine.predicates import Evaluator, Ints, code_columns, shown, take
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
 from seqube.events.schema import UNITS, Schema
 from seqube.language.functions import aggregate_function
-from seqube.language.names import column_name
-from seqube.language.tree import Aggregate, Attribute, Value
+from seqube.language.tree import Aggregate, Attribute, Literal, Value
 from seqube.language.writer import write_value
 from seqube.plan.aggregates import MATCHES, AggregatePlan, Measure
 from seqube.plan.needs import Needs, needs_of
@@ -74,12 +75,17 @@ class Aggregator(Reporter[pa.Table]):
         return self._courses[events.schema]
 
     def take(self, state: State | LiveCounts, batch: Events) -> State | LiveCounts:
+        batch = with_columns(batch, self.plan.computed)
         if not state.has_begun and not isinstance(course := self.course(batch), str):
             state = course.start(batch)
         return state.take(batch) if isinstance(state, LiveCounts) else super().take(state, batch)
 
+    def resume(self, events: Events, decided: int, reported: int, last: int) -> State:
+        return super().resume(with_columns(events, self.plan.computed), decided, reported, last)
+
     def restore(self, data: bytes) -> State | LiveCounts:
         events, numbers, about, beside = read_state(data)
+        events = with_columns(events, self.plan.computed)
         if "level" not in about:
             return State.of(events, numbers, about, beside)
         course = self.course(events)
@@ -88,7 +94,9 @@ class Aggregator(Reporter[pa.Table]):
 
     def run(self, events: Events) -> pa.Table:
         """The rows of a whole stream: all its events at once, whatever goes on."""
-        return self.decide(super().take(self.start(), self._needed(events)), HIGHEST, final=True)[1]
+        return self.decide(super().take(self.start(), with_columns(self._needed(events), self.plan.computed)), HIGHEST, final=True)[
+            1
+        ]
 
     def _needed(self, events: Events) -> Events:
         """What the plan needs of a whole stream, where that is little: then it costs what its events cost, however many others."""
@@ -112,7 +120,7 @@ class Aggregator(Reporter[pa.Table]):
         assert events is not None
         needs = needs_of(self.plan, events.unit)
         if needs.bucket is not None:
-            ends = Buckets.of(needs.bucket, events.column("ts").type).ends(state.open_times)
+            ends = TimeBuckets.of(needs.bucket, events.column("ts").type).ends(state.open_times)
             waits = self.plan.matches.waits and not needs.by_position
             moments = plus(ends, needs.window) if waits else ends
             moments = moments[moments > state.decided + 1]
@@ -244,9 +252,9 @@ class Task:
         return self.due // self.period * self.period + self.period if self.plan.emit.when == "every" else self.upto + 1
 
     @cached_property
-    def buckets(self) -> Buckets:
+    def buckets(self) -> TimeBuckets:
         assert self.needs.bucket is not None
-        return Buckets.of(self.needs.bucket, self.batch.events.column("ts").type)
+        return TimeBuckets.of(self.needs.bucket, self.batch.events.column("ts").type)
 
     @cached_property
     def bucket_starts(self) -> Ints:
@@ -314,8 +322,22 @@ class Task:
     def is_given(self) -> bool:
         return self.plan.report == "given" or (self.plan.report == "total" and not self.plan.group_by)
 
+    def values(self, argument: Attribute) -> pa.Array:
+        return self.batch.events.column(argument.name)
+
     def column(self, argument: Attribute) -> Measured:
-        return Measured.of(self.batch.events.column(argument.name), argument.name)
+        return Measured.of(self.values(argument), argument.name)
+
+    @cached_property
+    def asks_for_order(self) -> bool:
+        """Whether it matters when a match ended and began."""
+        return any(isinstance(row, Collected) and row.in_order for row in map(means, {m.function for m in self.plan.measures}))
+
+    @cached_property
+    def of_matches(self) -> tuple[Value, ...]:
+        """What is measured of several events at once."""
+        arguments = (measure.argument for measure in self.plan.measures)
+        return tuple(dict.fromkeys(value for value in arguments if value is not None and not isinstance(value, Attribute)))
 
 
 def distinct(values: Ints) -> Ints:
@@ -434,18 +456,22 @@ def _largest(columns: list[pa.ChunkedArray]) -> int:
 
 def _grouped(table: pa.Table, keys: list[str], rows: dict[int, Means], numbers: bool = False) -> tuple[pa.Table, Ints]:
     """Every measure of every group, merged as its row says; and, where that is asked for, the group of every piece."""
-    how = [(table.field(i).name, row.merge) for i, row in rows.items()]
+    lists = [i for i, row in rows.items() if isinstance(row, Collected)]
+    how = [(table.field(i).name, row.merge) for i, row in rows.items() if i not in lists]
     groups = np.zeros(table.num_rows, np.int64)
-    names = table.column_names
-    if numbers and keys:
+    names, whole = table.column_names, table
+    if lists:
+        table = table.select([i for i in range(table.num_columns) if i not in lists])
+    if (numbers or lists) and keys:
         table = table.append_column("#piece", pa.array(np.arange(table.num_rows)))
         merged = table.group_by(keys).aggregate([*how, ("#piece", "list")])
         pieces = _one(merged.column("#piece_list"))
         groups[np.asarray(pieces.flatten())] = np.repeat(np.arange(len(pieces)), np.asarray(pieces.value_lengths()))
     else:
         merged = table.group_by(keys).aggregate(how)
-    columns = [*(merged.column(key) for key in keys), *(merged.column(f"{name}_{word}") for name, word in how)]
-    return pa.table(columns, names=names), groups
+    found = {name: merged.column(f"{name}_{word}") for name, word in how}
+    found |= {names[i]: joined_lists(_one(whole.column(i)), groups, merged.num_rows) for i in lists}
+    return pa.table([*(merged.column(key) for key in keys), *(found[name] for name in names[len(keys) :])], names=names), groups
 
 
 def _moved(table: pa.Table, keys: list[str], rows: dict[int, Means], moving: dict[int, Moved], plan: AggregatePlan) -> pa.Table:
@@ -510,7 +536,7 @@ def result_rows(
     columns = [*times, *groups, *(results.value(output.value, {}) for output in plan.aggregates)]
     names = [
         *(["ts"] if times else []),
-        *(column_name(key, 0) for key in plan.group_by),
+        *plan.group_names,
         *(str(output.name) for output in plan.aggregates),
     ]
     table = pa.table(columns, names=names)
@@ -544,13 +570,19 @@ class _Results(Evaluator):
             return super().value(node, bindings)
         function = aggregate_function(node.function, node.at)
         measures = [self._measures[Measure(name, node.argument)] for name in function.measures]
-        kind = None if node.argument is None else normalise(self._events.column(node.argument.name).slice(0, 0)).type
+        kind = None if node.argument is None else kind_of_value(node.argument, self._events)
+        shares = [] if node.share is None else [_share(node.share)]
         try:
-            return finisher(function.finish)(kind, *measures)
+            return finisher(function.finish)(kind, *measures, *shares)
         except pa.ArrowInvalid:
             raise DataError(
                 f"{write_value(node)} leaves the range of its type, {kind}\n  hint: shorten the window, or leave out large values"
             ) from None
+
+
+def _share(value: Value) -> float:
+    assert isinstance(value, Literal), "parameters have their values when a query is run"
+    return float(value.value)  # type: ignore[arg-type]  # types are checked before
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
