@@ -805,7 +805,7 @@ def _computed(node: Any, members: list[tuple[Partition, Env]]) -> Any:
 
 def _aggregate(function: str, argument: tree.Value | None, members: list[tuple[Partition, Env]], share: Any = None) -> Any:
     if argument is None:
-        return len(members)
+        return len(members) if function == "COUNT" else float(len(members))
     if function in ("FIRST", "LAST"):
         return _at_an_end(function, argument, members)
     told = [part.value(argument, env) for part, env in members]  # of a list, its values

@@ -27,20 +27,6 @@ def test_streams_on_spark_refuse(query: str, what: str) -> None:
         refuse_in_streams(plan_query(parse(query)))
 
 
-@pytest.mark.parametrize(
-    ("query", "what"),
-    [
-        ("SEQ(A a, NEXT(B b, B+ c)) AGG COUNT(*) WITHIN 5", "a run that goes on inside another part"),
-        ("SEQ(A a, !STRICT(B b, B c), B d) AGG COUNT(*) WITHIN 5", "STRICT"),
-        ("SEQ(A a, B b) ORDER BY x AGG COUNT(*) WITHIN 5", "ORDER BY"),
-        ("SEQ(A a, B b) SKIP PAST LAST AGG COUNT(*) WITHIN 5", "SKIP"),
-    ],
-)
-def test_aggregates_refuse(query: str, what: str) -> None:
-    with pytest.raises(sq.PlanError, match=f"aggregates over {what} cannot be computed yet"):
-        sq.run(query, EVENTS)
-
-
 @pytest.mark.parametrize("query", REFUSED)
 @pytest.mark.parametrize("strategy", ["iterative", "aggressive", "passive", "balanced"])
 def test_views_refuse(query: str, strategy: str) -> None:

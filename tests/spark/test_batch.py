@@ -74,6 +74,8 @@ AGGREGATES = {
     "values": "SEQ(Recycle r, Wash w, [id]) GROUP BY UPPER(r.type) AGG MEDIAN(w.ts - r.ts), COUNT(DISTINCT w.id) WITHIN 9 min",
     "of events": "SEQ(Recycle r, Wash w) AGG COUNT(*) WITHIN 20 EVENTS EMIT TOTAL",
     "spread": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG STDDEV(w.weight) AS s, VARIANCE(w.duration) WITHIN 30 min EMIT TOTAL",
+    "of lists": "SEQ(Recycle r, Check* c, Wash w, [id]) GROUP BY r.id AGG COUNT(*), APPROX_COUNT(*), MAX(c.ts) AS m WITHIN 30 min",
+    "skipping": "SEQ(Recycle r, Wash w, [id]) SKIP PAST LAST AGG COUNT(*) WITHIN 5 min EMIT TOTAL",
     "of nothing": "SEQ(Nothing n) AGG COUNT(*), MIN(n.id) AS least WITHIN 20 min EMIT TOTAL",
 }
 

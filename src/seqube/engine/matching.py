@@ -31,7 +31,7 @@ from seqube.engine.kept import Kept
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.linking import NONE_FOUND, Chains, Linker
 from seqube.engine.operator import Operator
-from seqube.engine.order import Skipping, order_events, rank_events
+from seqube.engine.order import Skipping, order_events, rank_events, refuse_steps
 from seqube.engine.output import MatchWriter, read_by_return
 from seqube.engine.partitions import Partitions, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, Mask, Unsteady
@@ -43,7 +43,7 @@ from seqube.engine.views.iterative import NestedEvaluation, passing
 from seqube.engine.views.program import FIRST, LAST, MEMBERS
 from seqube.errors import PlanError
 from seqube.events import Events
-from seqube.plan.needs import needs_of, why_replayed, why_whole
+from seqube.plan.needs import needs_of, why_replayed
 from seqube.plan.physical import MatchPlan, MatchSequence
 
 CLOSE_ROWS = 1 << 10  # rows that are taken as they stand, where matches lie between them
@@ -148,8 +148,7 @@ class Matcher(Operator[State, pa.Table]):
         self._known: Prepared | None = None  # of the last stream: mostly all look alike
 
     def start(self) -> State:
-        if (why := why_whole(self._plan)) is not None:
-            raise PlanError(f"{why}: it needs the whole stream\n  hint: use sq.run")
+        refuse_steps(self._plan)
         return State()
 
     def restore(self, data: bytes) -> State:

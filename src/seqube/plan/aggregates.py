@@ -1,8 +1,8 @@
 """What AGG asks for, as frozen data: the matches, what is measured over them, when it is reported, and for which groups.
 
 A strategy computes `Measure`s (counts, sums, smallest and largest values) for cells, which are pairs of a group and a moment; means
-and HAVING are made of measures afterwards. `chain_of` says whether a pattern can be counted without building its matches: a SEQ of
-single events, with negated single events between them, tied together by nothing but order, window and one key.
+and HAVING are made of measures afterwards. `chain_of` says whether a pattern can be counted without building its matches, as
+`plan/chains.py` has it.
 
     report    cells
     given     known from the events alone: every trigger, or every multiple of EMIT EVERY
@@ -19,16 +19,16 @@ from dataclasses import dataclass, replace
 from math import factorial, prod
 from typing import Literal as OneOf
 
-from seqube.errors import PlanError
 from seqube.events import Hierarchy
 from seqube.language.functions import aggregate_function
 from seqube.language.mentions import named_as_lists, named_before, variables_of
 from seqube.language.names import group_name
-from seqube.language.tree import Aggregate, Attribute, Emit, N, Not, Output, Predicate, Query, Same, Seq, Strict, Type, Value, walk
+from seqube.language.tree import Aggregate, Attribute, Emit, N, Not, Output, Predicate, Query, Same, Seq, Type, Value, walk
 from seqube.language.writer import write_value
 from seqube.plan.arguments import ADDED_UP, COLLECTED, COMPUTED_MARK, ColumnsToCompute, ComputedColumn, as_written, terms_of
+from seqube.plan.chains import EventChain, chain_of_matches
 from seqube.plan.measured import Measurements
-from seqube.plan.physical import Gap, KeyColumn, MatchPlan, MatchSequence, Option, Scan, scans, ticks
+from seqube.plan.physical import KeyColumn, MatchPlan, MatchSequence, Option, Scan, scans, ticks
 from seqube.plan.planner import plan_matches
 from seqube.plan.rewrite import conjuncts
 
@@ -47,7 +47,7 @@ class Measure:
     argument: Value | None = None
 
 
-MATCHES = Measure("COUNT")
+MATCHES, ABOUT = Measure("COUNT"), Measure("APPROX")  # how many matches there are: exactly, and as a double
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,13 @@ class AggregatePlan:
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """Everything that must be computed; the number of matches always is."""
-        found = {MATCHES: None}
-        for aggregate in self.asked:
-            for function in aggregate_function(aggregate.function, aggregate.at).measures:
-                found[Measure(function, aggregate.argument)] = None
-        return tuple(found)
+        """Everything that must be computed; the number of matches always is, exactly unless it is asked for as a double."""
+        found = dict.fromkeys(
+            Measure(function, aggregate.argument)
+            for aggregate in self.asked
+            for function in aggregate_function(aggregate.function, aggregate.at).measures
+        )
+        return tuple(found if ABOUT in found else {MATCHES: None, **found})
 
     @property
     def report(self) -> ReportKind:
@@ -100,10 +101,6 @@ def plan_aggregates(query: Query, hierarchy: Hierarchy | None = None) -> Aggrega
     """The plan of a query with AGG, by the strategy that is right for every pattern."""
     assert query.emit is not None, "the binder says when aggregates are reported"
     matches = plan_matches(query, hierarchy)
-    asked = {"ORDER BY": matches.order_by, "SKIP": matches.skip, "a run that goes on inside another part": matches.waits_from_end}
-    asked["STRICT"] = any(isinstance(node, Strict) for node in walk(query.pattern))
-    for what in (word for word, given in asked.items() if given):
-        raise PlanError(f"aggregates over {what} cannot be computed yet\n  hint: leave AGG out, and count the rows")
     trigger = _trigger(query, hierarchy) if query.emit.when == "trigger" else None
     columns = ColumnsToCompute({scan.variable: scan.types for scan in scans(matches)})
     return AggregatePlan(
@@ -136,47 +133,30 @@ def _trigger(query: Query, hierarchy: Hierarchy | None) -> Scan | None:
 # ---------------------------------------------------------------- patterns that need no matches
 
 
-@dataclass(frozen=True, slots=True)
-class EventChain:
-    """A sequence of single events: what a row of prefix counters can count. `absences` are gaps that wait for a single event."""
-
-    slots: tuple[Scan, ...]
-    absences: tuple[Gap, ...] = ()
-    key: tuple[KeyColumn, ...] = ()
-
-    @property
-    def has_leading(self) -> bool:
-        return any(gap.position == 0 for gap in self.absences)
-
-    @property
-    def has_trailing(self) -> bool:
-        return any(gap.position == len(self.slots) for gap in self.absences)
-
-
 def chain_of(plan: AggregatePlan) -> EventChain | str:
-    """The pattern as a chain, or why it is none, or is not enough."""
+    """The pattern as a chain, or why it is none that can be counted."""
     for measure in plan.measures:
         if reason := _why_of_matches(plan, measure):
             return reason
-    node = plan.matches.pattern
-    if isinstance(node, Scan):
-        return EventChain((node,))
-    if not isinstance(node, MatchSequence):
-        return "the pattern is not a SEQ"
-    if not all(isinstance(slot, Scan) for slot in node.slots):
-        return "a component of the SEQ is an expression"
-    if node.clauses or node.filters:
-        return "a predicate compares events by more than one equality through all components"
-    if plan.matches.checks:
-        return "a negation is tied to the match by more than its key"
-    if not all(isinstance(gap.instance, Scan) for gap in node.gaps):
-        return "a negated expression is not a single event"
-    found = EventChain(node.slots, node.gaps, node.key)  # type: ignore[arg-type]
+    found = chain_of_matches(plan.matches)
+    if isinstance(found, str):
+        return found
+    absent = {slot.variable for i, slot in enumerate(found.slots) if found.times_of(i).may_be_absent}
+    if any(key.variable in absent for key in plan.group_by):
+        return "GROUP BY names a part that may be absent"
+    single = {slot.variable for i, slot in enumerate(found.slots) if found.times_of(i).is_one}
+    for argument in (measure.argument for measure in plan.measures):
+        if argument is not None and not isinstance(argument, Attribute) and not variables_of(argument) <= single:
+            return f"{write_value(plan.as_written(argument))} names a part that may be absent"
     if plan.matches.window.counts_events:
         if found.has_leading:
             return "a leading negation looks back over a number of events"
         if found.has_trailing and plan.emit.when == "total":
             return "a trailing negation waits for a number of events"
+        if plan.emit.counts_once and found.times_of(len(found.slots) - 1).most != 1:
+            return "its last part is repeated, in a window that counts events"
+        if found.begins_or_ends_variously:
+            return "a part at the edge may be absent, in a window that counts events"
     if found.has_trailing and plan.emit.when == "per":
         return "a trailing negation decides on a match when its bucket may be over"
     return found
@@ -234,7 +214,9 @@ class Aggregation:
         """Seconds to build all matches, and to add them up."""
         statistics, node = self.measured.statistics, self.plan.matches.pattern
         slots = [slot for slot in node.slots if isinstance(slot, Scan)] if isinstance(node, MatchSequence) else []
-        if len(slots) < 2:
+        if isinstance(self.chain, EventChain) and self.chain.is_repeated:
+            matches = self._lists(self.chain)
+        elif len(slots) < 2:
             matches = float(statistics.n)
         else:
             keys = self._values([*_key_names(node.key if isinstance(node, MatchSequence) else ()), *self.plan.matches.partition_by])
@@ -242,6 +224,14 @@ class Aggregation:
             matches = statistics.count(slots[-1].types) * before
         anew = ANEW * statistics.n if self.plan.matches.waits and not self.plan.emit.counts_once else 0.0
         return (SCAN_EVENT + LAY_OUT) * statistics.n + matches * (BUILD_MATCH + ADD * len(self.plan.measures)) + anew
+
+    def _lists(self, chain: EventChain) -> float:
+        """How many matches there are where every list counts: a window's events of a part make a list of each of their subsets."""
+        keys, matches = self._keys(chain), float(self.measured.statistics.count(chain.slots[0].types))
+        for i, slot in enumerate(chain.slots):
+            m, most = self._per_window(slot.types) / keys, chain.times_of(i).most
+            matches *= max(1.0, 2.0 ** min(m, 100.0) if most is None else min(m, 1e9) ** min(most, 9))
+        return matches
 
     def per_start(self) -> float:
         """Seconds with a row of counters for every event that begins a match."""
@@ -251,7 +241,7 @@ class Aggregation:
     def window_product(self) -> float:
         """Seconds with one product of maps for the window."""
         assert isinstance(self.chain, EventChain)
-        return self._counted(MULTIPLY + PER_SLOT * len(self.chain.slots))
+        return self._counted(MULTIPLY + PER_SLOT * self.chain.n_states)
 
     def _counted(self, each: float) -> float:
         """What counters cost, each of whose maps costs so much."""

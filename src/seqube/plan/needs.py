@@ -19,7 +19,8 @@ from typing import assert_never
 from seqube.events.schema import ANY
 from seqube.language.mentions import attributes
 from seqube.language.tree import Attribute, FirstOf, OfList, Value
-from seqube.plan.aggregates import AggregatePlan, EventChain, chain_of, group_positions
+from seqube.plan.aggregates import AggregatePlan, chain_of, group_positions
+from seqube.plan.chains import EventChain
 from seqube.plan.physical import (
     ALL_OF_TIME,
     Absence,
@@ -106,7 +107,8 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         ends=common.ends | _types(triggers),
         scans=(*common.scans, *triggers),
         every_event=common.every_event or plan.emit.when == "every",
-        reaches=2 if matches.looks_back else 1,  # a report is over a window, from any match in which a negation may look back one
+        # A report is over a window, from any match in which a negation may look back one; or a match waits for one from its end on.
+        reaches=2 if matches.looks_back or matches.waits_from_end else 1,
         period=whole_ticks(plan.emit, unit) if plan.emit.when == "every" else None,
         bucket=whole_ticks(plan.emit, unit) if plan.emit.when == "per" else None,
         can_be_cut=False,
@@ -116,6 +118,8 @@ def needs_of(plan: Plan, unit: str) -> Needs:
 def why_whole(plan: Plan) -> str | None:
     """Why a query is answered over a whole stream alone, and refused where one goes on; None where it may go on."""
     matches = plan.matches
+    if isinstance(plan, AggregatePlan) and matches.skip is not None:
+        return "SKIP leaves out matches by all that end before them"
     if matches.is_distinct:
         return "RETURN DISTINCT leaves out rows by all that came before them"
     return None if matches.limit is None else "LIMIT ends a result, and that of a stream goes on"
@@ -241,7 +245,7 @@ def _key(plan: Plan) -> tuple[str, ...]:
         return () if plan.emit.when == "every" else tuple(name for name in _key(plan.matches) if name in grouped)
     if plan.partition_by:
         return plan.partition_by
-    if plan.numbers_events:  # over the whole stream
+    if plan.numbers_events or plan.skip is not None:  # over the whole stream
         return ()
     names = _shared(plan.pattern)
     for check in plan.checks:

@@ -267,6 +267,12 @@ def _seconds(ways: list[Way]) -> float:
     return sum(option.seconds or 0.0 for way in ways for option in way.options if option.is_taken)
 
 
+def expected_seconds(plan: Plan) -> float:
+    """What a query is expected to take by the strategy that was taken; 0 where nothing was weighed."""
+    options = plan.options if isinstance(plan, AggregatePlan) else [option for way in plan.ways for option in way.options]
+    return sum(option.seconds or 0.0 for option in options if option.is_taken)
+
+
 # ---------------------------------------------------------------- many queries
 
 

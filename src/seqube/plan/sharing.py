@@ -37,8 +37,8 @@ from seqube.plan.aggregates import (
     TOUCH,
     UPDATE,
     AggregatePlan,
-    EventChain,
 )
+from seqube.plan.chains import EventChain
 from seqube.plan.physical import Option, Scan, ticks
 
 MOST_CANDIDATES = 24  # of an exhaustive search, which is exponential in them
@@ -98,6 +98,8 @@ def counted(plan: AggregatePlan, chain: EventChain | str, unit: str) -> Counted 
         return "it counts by groups"
     if chain.absences:
         return "it has a negation"
+    if chain.is_repeated:
+        return "it has repeated parts"
     if plan.measures != (MATCHES,):
         return "it asks for more than COUNT(*)"
     if plan.trigger is None:

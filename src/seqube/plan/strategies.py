@@ -29,10 +29,12 @@ from seqube.events import Hierarchy
 from seqube.language.functions import AGGREGATES
 from seqube.language.tree import Predicate, Query
 from seqube.language.writer import write_predicate
-from seqube.plan.aggregates import AggregatePlan, Aggregation, EventChain, chain_of, looked_up, plan_aggregates
+from seqube.plan.aggregates import AggregatePlan, Aggregation, chain_of, looked_up, plan_aggregates
+from seqube.plan.chains import EventChain
 from seqube.plan.chase import Chase, Estimates, SharedPlan
 from seqube.plan.ecube import Cuboid, cuboid_of
 from seqube.plan.measured import Measurements
+from seqube.plan.pairs import paired
 from seqube.plan.physical import MatchPlan, MatchRepeat, MatchRun, PlanNode, walk
 from seqube.plan.planner import plan_matches, plan_nested
 from seqube.plan.sharing import Counted, Counting, counted
@@ -102,7 +104,7 @@ class Case:
             return None
         if isinstance(self.plan, AggregatePlan):
             return self.measured.only(looked_up(self.plan, self.chain))
-        return self.measured.only(equated(self.query.pattern))
+        return self.measured.only(equated(self.query.pattern) | paired(self.matches))
 
     @cached_property
     def unknown(self) -> str | None:

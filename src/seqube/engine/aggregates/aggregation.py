@@ -34,6 +34,7 @@ from seqube.engine.bindings import UNBOUND, Bindings, last_rows
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.numbers import DIGITS
+from seqube.engine.order import order_events, rank_events, refuse_steps
 from seqube.engine.partitions import NONE_KNOWN, number_events, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, code_columns, shown, take
 from seqube.engine.sequence import HIGHEST, LOWEST
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 BUCKET = "#bucket"  # the column of totals that says where each bucket begins
-FEW = 8  # times as many events are taken to be long enough to leave most of them out
+TIMES_AS_LONG = 8  # times as many events are taken to be long enough to leave most of them out
 CELL_BYTES = 64  # about what a group at a moment takes while it is measured
 
 
@@ -73,6 +74,10 @@ class Aggregator(Reporter[pa.Table]):
         if events.schema not in self._courses:
             self._courses = {events.schema: course_of(self.plan, events, self._limits)}
         return self._courses[events.schema]
+
+    def start(self) -> State:
+        refuse_steps(self.plan)
+        return State()
 
     def take(self, state: State | LiveCounts, batch: Events) -> State | LiveCounts:
         batch = with_columns(batch, self.plan.computed)
@@ -94,20 +99,23 @@ class Aggregator(Reporter[pa.Table]):
 
     def run(self, events: Events) -> pa.Table:
         """The rows of a whole stream: all its events at once, whatever goes on."""
-        return self.decide(super().take(self.start(), with_columns(self._needed(events), self.plan.computed)), HIGHEST, final=True)[
-            1
-        ]
+        events = with_columns(self._needed(events), self.plan.computed)
+        return self.decide(super().take(State(), events), HIGHEST, final=True)[1]
 
     def _needed(self, events: Events) -> Events:
         """What the plan needs of a whole stream, where that is little: then it costs what its events cost, however many others."""
         needs = needs_of(self.plan, events.unit)
-        if needs.sent_types is None or events.statistics.count(needs.sent_types) * FEW > len(events):
+        if needs.sent_types is None or events.statistics.count(needs.sent_types) * TIMES_AS_LONG > len(events):
             return events
         return events.take(events.rows_of(needs.sent_types), needs.columns)
 
+    def order(self, events: Events) -> Events:
+        names = self.plan.matches.order_by
+        return order_events(events, names) if names else events
+
     def number(self, events: Events, known: Ints | None) -> Ints | None:
         """Numbers of all events in their partition; those kept of a partition are its last ones, without a hole."""
-        if not self.plan.matches.window.counts_events:
+        if not self.plan.matches.numbers_events:
             return None
         codes = partition_codes(events, self.plan.matches.partition_by)
         return number_events(codes, len(events), NONE_KNOWN if known is None else known)
@@ -161,20 +169,24 @@ class Aggregator(Reporter[pa.Table]):
 
     def _task(self, state: State, upto: int, final: bool) -> Task:
         assert state.events is not None
-        events = state.events
-        clocks = events.times if state.numbers is None else state.numbers
-        codes = partition_codes(events, self.plan.matches.partition_by)
-        batch = Batch(events, needs_of(self.plan, events.unit).window, clocks, codes, self._limits.budget())
+        events, matches = state.events, self.plan.matches
+        clocks = events.times if state.numbers is None or not matches.window.counts_events else state.numbers
+        codes = partition_codes(events, matches.partition_by)
+        ranks = rank_events(events, matches.order_by) if matches.order_by else None
+        window, budget = needs_of(self.plan, events.unit).window, self._limits.budget()
+        batch = Batch(events, window, clocks, codes, budget, state.numbers, ranks)
         return Task(self.plan, batch, state.reported, upto, state.last, final)
 
     def _purge(self, state: State, task: Task) -> State:
         """Forget what no later row can depend on."""
         assert state.events is not None
         events, span = state.events, task.needs.back
-        if state.numbers is None:
+        if not task.batch.counts_events:
             oldest = int(minus(np.array([task.next_due - 1]), span)[0])
-            rows = events.rows_of(self.plan.matches.types)
-            return replace(state, events=events.take(rows[events.times[rows] > oldest]))
+            rows = np.arange(len(events)) if state.numbers is not None else events.rows_of(self.plan.matches.types)
+            rows = rows[events.times[rows] > oldest]
+            return replace(state, events=events.take(rows), numbers=None if state.numbers is None else state.numbers[rows])
+        assert state.numbers is not None
         order, starts, counts = by_partition(task.batch.partitions, len(events))
         last_decided = np.add.reduceat(events.times[order] < task.next_due, starts) if len(starts) else starts
         keep = np.arange(len(order)) >= np.repeat(starts + last_decided - span, counts)
@@ -571,18 +583,13 @@ class _Results(Evaluator):
         function = aggregate_function(node.function, node.at)
         measures = [self._measures[Measure(name, node.argument)] for name in function.measures]
         kind = None if node.argument is None else kind_of_value(node.argument, self._events)
-        shares = [] if node.share is None else [_share(node.share)]
+        shares = [float(node.share.value)] if isinstance(node.share, Literal) else []  # type: ignore[arg-type]  # checked before
         try:
             return finisher(function.finish)(kind, *measures, *shares)
         except pa.ArrowInvalid:
             raise DataError(
                 f"{write_value(node)} leaves the range of its type, {kind}\n  hint: shorten the window, or leave out large values"
             ) from None
-
-
-def _share(value: Value) -> float:
-    assert isinstance(value, Literal), "parameters have their values when a query is run"
-    return float(value.value)  # type: ignore[arg-type]  # types are checked before
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

@@ -20,16 +20,17 @@ import numpy as np
 import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import Answer, Cells, Floats, Task, distinct_cells
+from seqube.engine.aggregates.automaton import Automaton, automaton, gap_rank, needs_layer, slot_rank, tied_rank
 from seqube.engine.aggregates.columns import SumOverEvents, sum_over_events
 from seqube.engine.aggregates.lanes import Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
-from seqube.engine.aggregates.measured import PRIMES, Measured, from_residues, whole_numbers
+from seqube.engine.aggregates.measured import PRIMES, Measured, count_too_long, from_residues, whole_numbers
 from seqube.engine.aggregates.measures import Collected, Count, Extreme, Sum, means
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.errors import DataError
 from seqube.language.tree import Attribute, Value
-from seqube.plan.aggregates import EventChain, Measure, chain_of
+from seqube.plan.aggregates import Measure, chain_of
+from seqube.plan.chains import EventChain
 
 EXACT = float(1 << 53)  # doubles hold every whole number below this
 
@@ -39,8 +40,8 @@ EXTREMES = Ring(0.0, np.inf, tropical=1)
 
 ByRow = Mapping[str, Callable[[int | None], Ints]]  # of variables, the numbers of all rows modulo a prime, or 2^64
 
-# maps, weights, samples, ring, n_slots, (after, upto), own, bell, values, news: see `window_product.slide`
-Kernel = Callable[[Maps, Numbers | None, Samples, Ring, int, tuple[int, int], bool, Ints, Numbers, Numbers], None]
+# maps, weights, samples, ring, automaton, leading, (after, upto), own, bell, values, news: see `window_product.slide`
+Kernel = Callable[[Maps, Numbers | None, Samples, Ring, Automaton, int, tuple[int, int], bool, Ints, Numbers, Numbers], None]
 
 
 def aggregate_chain(task: Task, run: Kernel) -> Answer:
@@ -64,12 +65,24 @@ def _aggregate_matches(task: Task) -> Answer:
     return aggregate_matches(task)
 
 
+class RowWeights(NamedTuple):
+    """What the events of variables weigh, for every row. Of several, each is one event in every match."""
+
+    by_row: Mapping[str, Numbers]
+
+    @property
+    def variable(self) -> str | None:
+        """The variable, if there is one alone: it may be that of a list."""
+        return next(iter(self.by_row)) if len(self.by_row) == 1 else None
+
+
 class _Counter(ABC):
     """Runs a kernel over lanes and brings its samples to cells. `settle` finds the cells with the first count."""
 
     def __init__(self, task: Task, chain: EventChain, lanes: Lanes, run: Kernel) -> None:
         self.task, self.chain, self.lanes = task, chain, lanes
         self._run = run
+        self._automata: dict[str | None, Automaton] = {}
         self.firsts = (
             np.flatnonzero(np.concatenate(([True], lanes.groups[1:] != lanes.groups[:-1])))
             if len(lanes.groups)
@@ -87,28 +100,40 @@ class _Counter(ABC):
         """The cells, and the count of each."""
 
     @abstractmethod
-    def at_cells(self, weights: Numbers | None, ring: Ring) -> Numbers:
-        """The measure for every cell."""
+    def at_cells(self, weighed: RowWeights | None, ring: Ring) -> Numbers:
+        """The measure for every cell: how many matches or, `weighed`, what the events of a variable are together."""
 
-    def run(self, weights: Numbers | None, ring: Ring, news: bool) -> tuple[Numbers, Numbers]:
+    def automaton(self, variable: str | None) -> Automaton:
+        """The maps that count matches, or pairs of a match and an event of this variable in it."""
+        marked = (variable,) if variable is not None and needs_layer(self.chain, variable) else ()
+        wanted = variable if marked else None
+        if wanted not in self._automata:
+            self._automata[wanted] = automaton(self.chain, marked, counts=not marked, ties=self.lanes.has_ties)
+        return self._automata[wanted]
+
+    def run(self, weighed: RowWeights | None, ring: Ring, news: bool) -> tuple[Numbers, Numbers]:
         size = len(self.samples.times)
         kind = np.array(ring.zero).dtype
         values, fresh = np.full(size, ring.zero, kind), np.full(size if news else 0, ring.zero, kind)
         total = self.task.plan.emit.counts_once
         span = (LOWEST, HIGHEST) if total and self.task.batch.counts_events else (self.task.after, self.task.upto)
         own = total and self.chain.has_trailing
+        maps = self.automaton(None if weighed is None else weighed.variable)
+        weights, leading = self._weights(weighed, ring), gap_rank(len(self.chain.slots), 0)
         with self.task.batch.budget.bell() as bell:
-            self._run(self.lanes.maps, weights, self.samples, ring, self.lanes.n_slots, span, own, bell, values, fresh)
+            self._run(self.lanes.maps, weights, self.samples, ring, maps, leading, span, own, bell, values, fresh)
         return values, fresh
 
-    def weights(self, by_row: Mapping[str, Numbers], ring: Ring) -> Numbers:
+    def _weights(self, weighed: RowWeights | None, ring: Ring) -> Numbers | None:
         """One for every map, but for those of the slots of these variables."""
-        ranks = self.lanes.maps.ranks
+        if weighed is None:
+            return None
+        n, ranks = len(self.chain.slots), self.lanes.maps.ranks
         weights = np.full(len(ranks), ring.one, np.array(ring.one).dtype)
         for number, slot in enumerate(self.chain.slots):
-            if slot.variable in by_row:
-                here = ranks == 2 * (self.lanes.n_slots - 1 - number) + 1
-                weights[here] = by_row[slot.variable][self.lanes.rows[here]]
+            if slot.variable in weighed.by_row:
+                here = np.isin(ranks, (slot_rank(n, number), tied_rank(n, number)))
+                weights[here] = weighed.by_row[slot.variable][self.lanes.rows[here]]
         return weights
 
 
@@ -123,7 +148,7 @@ class _Once(_Counter):
         if self.task.plan.emit.when == "total":
             self._moments = np.zeros(n_lanes, np.int64)
             return Samples(np.arange(n_lanes + 1), np.full(n_lanes, HIGHEST))
-        ends = np.flatnonzero(self.lanes.maps.ranks == 1)
+        ends = np.flatnonzero(self.automaton(None).ends[self.lanes.maps.ranks])
         lanes, starts = self.lanes.of_maps[ends], self.task.bucket_starts[self.lanes.rows[ends]]
         last = np.ones(len(ends), np.bool_)
         last[:-1] = (lanes[1:] != lanes[:-1]) | (starts[1:] != starts[:-1])
@@ -143,8 +168,8 @@ class _Once(_Counter):
         kept = self._firsts[self._keep]
         return Cells(groups[kept], moments[kept]), sums[self._keep]
 
-    def _sums(self, weights: Numbers | None, ring: Ring) -> Numbers:
-        news = self.run(weights, ring, news=True)[1][self._order]
+    def _sums(self, weighed: RowWeights | None, ring: Ring) -> Numbers:
+        news = self.run(weighed, ring, news=True)[1][self._order]
         if not len(news):
             return news
         if ring.tropical is not None:
@@ -152,8 +177,8 @@ class _Once(_Counter):
         sums = np.add.reduceat(news, self._firsts)
         return sums if ring.modulus is None else sums % ring.modulus
 
-    def at_cells(self, weights: Numbers | None, ring: Ring) -> Numbers:
-        sums = self._sums(weights, ring)
+    def at_cells(self, weighed: RowWeights | None, ring: Ring) -> Numbers:
+        sums = self._sums(weighed, ring)
         if self.task.is_given and not len(sums):
             return np.full(1, ring.zero, np.array(ring.zero).dtype)
         return sums[self._keep]
@@ -183,15 +208,14 @@ class _Shared(_Counter):
             end = np.searchsorted(task.moments, ends)
             self._places = _ranges(begin, end)
             return Samples(_offsets(end - begin), task.moments[self._places])
-        start_rank = 2 * self.lanes.n_slots - 1
-        lanes = self.lanes.of_maps
-        ends = maps.ranks <= 1
+        counts, lanes = self.automaton(None), self.lanes.of_maps
         if self._is_single:
-            ends &= (maps.ranks == 1) & (maps.times > task.after) & (maps.times <= task.upto)
+            ends = counts.ends[maps.ranks] & (maps.times > task.after) & (maps.times <= task.upto)
             return _distinct_samples(lanes[ends], maps.times[ends], len(groups))
-        starts = maps.ranks >= start_rank
-        changes = np.concatenate([maps.times[ends], maps.untils[starts]])
-        return _distinct_samples(np.concatenate([lanes[ends], lanes[starts]]), changes, len(groups))
+        changed = counts.changes[maps.ranks]
+        starts = counts.begins[maps.ranks] | (maps.ranks == gap_rank(len(self.chain.slots), 0))
+        changes = np.concatenate([maps.times[changed], maps.untils[starts]])
+        return _distinct_samples(np.concatenate([lanes[changed], lanes[starts]]), changes, len(groups))
 
     def _settle(self) -> tuple[Cells, Floats]:
         task, report = self.task, self.task.plan.report
@@ -225,8 +249,8 @@ class _Shared(_Counter):
         begin, end = np.searchsorted(self.task.moments, times[first]), np.searchsorted(self.task.moments, times[first + count - 1])
         return Cells(np.repeat(found, end - begin), _ranges(begin, end))
 
-    def at_cells(self, weights: Numbers | None, ring: Ring) -> Numbers:
-        values, _ = self.run(weights, ring, news=False)
+    def at_cells(self, weighed: RowWeights | None, ring: Ring) -> Numbers:
+        values, _ = self.run(weighed, ring, news=False)
         if self.task.plan.report != "present":
             return self._bring(values, ring, self.cells)
         candidates = (
@@ -327,7 +351,9 @@ class _Measures:
     def _measure(self, measure: Measure) -> pa.Array:
         row, argument = means(measure.function), measure.argument
         if argument is None:
-            return whole_numbers(self._whole(self._counter.counts, None))
+            counts = self._counter.counts
+            is_exact = isinstance(row, Count) and row.is_exact
+            return whole_numbers(self._whole(counts, None)) if is_exact else pa.array(counts)
         if not isinstance(argument, Attribute):
             return self._over_events(measure, argument, self._sums[argument])
         assert argument.variable is not None
@@ -342,8 +368,7 @@ class _Measures:
                 return weights.total(counts, *sums)
             case Extreme(sign=sign):
                 numbers, stand_for = column.ordered(sign)
-                at_slot = self._counter.weights({argument.variable: numbers}, EXTREMES)
-                return stand_for(self._counter.at_cells(at_slot, EXTREMES))
+                return stand_for(self._counter.at_cells(RowWeights({argument.variable: numbers}), EXTREMES))
             case Collected():
                 raise AssertionError("the plan builds matches for this")
             case _:
@@ -377,7 +402,7 @@ class _Measures:
         return pa.array(sums)
 
     def _weighted(self, by_row: Mapping[str, Floats]) -> Numbers:
-        return self._counter.at_cells(self._counter.weights(by_row, DOUBLES), DOUBLES)
+        return self._counter.at_cells(RowWeights(by_row), DOUBLES)
 
     def _whole(self, bounds: Floats, by_row: ByRow | None, signed: bool = False) -> Ints | list[int]:
         """Whole numbers of at most the size of `bounds` (which are exact themselves where they are counts below 2^53)."""
@@ -388,7 +413,7 @@ class _Measures:
             return self._residues(by_row, WORDS).view(np.int64)
         bits = np.log2(bound) + 3 if np.isfinite(bound) else np.inf
         if bits > 31 * len(PRIMES) - 1:
-            raise DataError("a count or sum has more than 76 digits\n  hint: shorten the window or the pattern")
+            raise count_too_long()
         primes = PRIMES[: int(bits // 30.99) + 1]
         rings = [Ring(np.uint64(1), np.uint64(0), None, np.uint64(prime)) for prime in primes]
         return from_residues([self._residues(by_row, ring) for ring in rings], primes)
@@ -398,7 +423,7 @@ class _Measures:
             return self._counter.at_cells(None, ring)
         modulus = None if ring.modulus is None else int(ring.modulus)
         numbers = {variable: modulo(modulus).view(np.uint64) for variable, modulo in by_row.items()}
-        return self._counter.at_cells(self._counter.weights(numbers, ring), ring)
+        return self._counter.at_cells(RowWeights(numbers), ring)
 
 
 def _always(numbers: Ints) -> Callable[[int | None], Ints]:

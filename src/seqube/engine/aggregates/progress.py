@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from seqube.engine.aggregates.counters import (
     BACK_STARTS,
     BLOCK,
@@ -63,6 +65,7 @@ from seqube.engine.aggregates.counters import (
     Exact,
     How,
     add,
+    add_read,
     empty_back,
     fill_row,
     free_node,
@@ -108,30 +111,32 @@ class Sampled(NamedTuple):
 @kernel
 def turn(c: Counters, lane: int, clock: int, how: How, exact: Exact) -> bool:
     """Multiply up the back of a lane from its end, and keep rows of its live starts; beyond the limit, False and nothing done."""
-    n, own, product, entries = how.n_slots, how.own, c.scratch, c.entries
+    auto, own, product, entries = how.auto, how.own, c.scratch, c.entries
+    n = len(auto.before)
     identity_matrix(product, exact)
     first, node, fits = -1, c.lanes[lane, LAST_MAP], True
     while node >= 0 and fits:
         rank, until = c.maps[node, RANK], c.maps[node, LEAVES_AT]
-        slot = n - 1 - (rank >> 1) if rank & 1 else -1
-        position = -1 if rank & 1 else n - (rank >> 1)
-        if until <= clock and not own and (slot == 0 or position == 0):
+        kept = auto.begins[rank] or (rank == how.leading and not own)
+        if kept and until <= clock and not own:
             break  # this one has left, and so has all before it
-        if slot > 0 or (slot == 0 and not own):
-            raise_entries(product[slot], product[slot + 1], c.weights[node], (slot + 1, n + 1), exact.rings)
-            for j in range(slot + 1, n + 1):
-                fits = fits and product[slot, j, 0] < exact.limit
-        elif slot < 0:
-            fill_row(product[position], exact.zeros)
-        if slot == 0 or (position == 0 and not own):
+        if kept:
             row = take_node(c.rows, c.at, FREE_ROWS)
             c.rows[row, LEAVES_AT], c.rows[row, LINK] = until, first
             first = row
-            if own:  # what this start has by itself
-                fill_row(entries[row], exact.zeros)
-                raise_entries(entries[row], product[1], c.weights[node], (1, n + 1), exact.rings)
-            else:
-                entries[row] = product[0]
+            fill_row(entries[row], exact.zeros)
+        for step in range(auto.firsts[rank + 1] - 1, auto.firsts[rank] - 1, -1):
+            to, source = auto.tos[step], auto.sources[step]
+            if source < 0:
+                fill_row(product[to], exact.zeros)
+                continue
+            weights = c.weights[node] if auto.weighted[step] else exact.ones
+            target = entries[first] if own and source == 0 else product[source]  # what this start has by itself
+            raise_entries(target, product[to], weights, (auto.behind[to], n), exact.rings)
+            for j in range(auto.behind[to], n):
+                fits = fits and target[j, 0] <= exact.limit
+        if kept and not own:
+            entries[first] = product[0]
         node = c.maps[node, LINK]
     if not fits:
         while first >= 0:
@@ -144,14 +149,39 @@ def turn(c: Counters, lane: int, clock: int, how: How, exact: Exact) -> bool:
 
 
 @kernel
+def read_back(c: Counters, lane: int, state: int, top: int, how: How, exact: Exact, room: Array) -> None:
+    """The numbers of a state of a lane: from its oldest live start on, or (-1) in the back."""
+    if top < 0:
+        put(room, c.back[lane, state, 0])
+    else:
+        join_row(c.entries[top], c.back[lane, state], how.auto.before[state], exact, room)
+
+
+@kernel
+def read_finals(c: Counters, lane: int, top: int, how: How, exact: Exact, room: Array) -> None:
+    """The numbers of all ways that have come to their end."""
+    final, n = how.auto.final, len(how.auto.before)
+    if n - final == 1 and exact.reads[0].all():
+        read_back(c, lane, final, top, how, exact, room)
+        return
+    found = c.scratch[0, 0]
+    put(room, exact.zeros)
+    for state in range(final, n):
+        read_back(c, lane, state, top, how, exact, found)
+        add_read(room, found, state - final, exact)
+
+
+@kernel
 def leave_with_its_own(c: Counters, row: int, lane: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
     """Add what a start has to the total of its group; beyond the limit, False and nothing done."""
-    n, group, entries = how.n_slots, c.lanes[lane, GROUP_OF], c.entries
+    group = c.lanes[lane, GROUP_OF]
     if starts is None:
-        join_row(entries[row], c.back[lane, n], (1, n + 1), exact, room)
+        read_finals(c, lane, row, how, exact, room)
     else:
-        put(room, entries[row, n])
-    if not c.totals[group, 0] + room[0] < exact.limit:
+        put(room, exact.zeros)
+        for state in range(how.auto.final, len(how.auto.before)):
+            add_read(room, c.entries[row, state], state - how.auto.final, exact)
+    if not c.totals[group, 0] + room[0] <= exact.most:
         return False
     add(c.totals[group], room, exact.rings)
     return True
@@ -208,7 +238,7 @@ def mark_dirty(lanes: Ints, at: Ints, lane: int) -> None:
 @kernel
 def pass_time(c: Counters, domain: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
     """Note which lanes change because something has left them; False where that has to wait for a wider limit."""
-    queue, n = c.queue, how.n_slots
+    queue = c.queue
     while (
         c.domains[domain, FIRST_WAITING] >= 0 and queue[c.domains[domain, FIRST_WAITING], LEAVES_AT] <= c.domains[domain, CLOCK_NOW]
     ):
@@ -219,7 +249,8 @@ def pass_time(c: Counters, domain: int, how: How, exact: Exact, room: Array, sta
                 return False
             if c.lanes[lane, FIRST_ROW] >= 0 or c.lanes[lane, N_STARTS] > 0:
                 # A match looks back from its own end: those that ended before the negation left stay void.
-                fill_row(c.back[lane, n], exact.zeros)
+                for state in range(how.auto.final, len(how.auto.before)):
+                    fill_row(c.back[lane, state], exact.zeros)
                 push_map(c.lanes, c.maps, c.weights, c.at, lane, 0, HIGHEST, exact.ones)
         if not how.single and not how.total:
             mark_dirty(c.lanes, c.at, lane)
@@ -240,42 +271,42 @@ def mark_fresh(groups: Ints, at: Ints, group: int) -> None:
 
 
 @kernel
-def read_back(column: Array, entries: Array, top: int, position: int, exact: Exact, room: Array) -> None:
-    """The numbers of all ways to fill the slots up to a position, in a product."""
-    if top < 0:
-        put(room, column[0])
-    else:
-        join_row(entries[top], column, (0, position + 1), exact, room)
-
-
-@kernel
 def multiply(c: Counters, batch: Arrived, k: int, until: int, how: How, exact: Exact, room: Array) -> bool:
     """Multiply a map into the back of its lane; beyond the limit, False and nothing done."""
-    n = how.n_slots
-    lane, rank = batch.maps[k, IN_LANE], batch.maps[k, OF_RANK]
-    back, weights = c.back[lane], batch.weights[k]
-    if rank & 1:
-        slot = n - 1 - (rank >> 1)
-        for j in range(slot + 1):
-            if not back[slot + 1, j, 0] + back[slot, j, 0] < exact.limit:
+    auto, lane, rank = how.auto, batch.maps[k, IN_LANE], batch.maps[k, OF_RANK]
+    back, weights, top = c.back[lane], batch.weights[k], c.lanes[lane, FIRST_ROW]
+    first, last = auto.firsts[rank], auto.firsts[rank + 1]
+    for step in range(first, last):
+        to, source = auto.tos[step], auto.sources[step]
+        for j in range(auto.before[source] if source >= 0 else 0):
+            if not back[to, j, 0] + (last - first) * back[source, j, 0] <= exact.limit:
                 return False
-        if rank == 1 and (how.news or (how.total and not how.own)):
-            group = c.lanes[lane, GROUP_OF]
-            read_back(back[slot], c.entries, c.lanes[lane, FIRST_ROW], slot, exact, room)
-            if not room[0] < exact.limit or (how.total and not c.totals[group, 0] + room[0] < exact.limit):
-                return False
-            if how.total:
-                for t in range(len(room)):
-                    room[t] = multiplied(room[t], weights[t], exact.rings[t])
-                add(c.totals[group], room, exact.rings)
-            if how.news and room[0] > 0.0:
-                mark_fresh(c.groups, c.at, group)
-        raise_entries(back[slot + 1], back[slot], weights, (0, slot + 1), exact.rings)
-    else:
-        position = n - (rank >> 1)
-        fill_row(back[position], exact.zeros)
+    if auto.ends[rank] and (how.news or (how.total and not how.own)):
+        group, found = c.lanes[lane, GROUP_OF], c.scratch[0, 0]
+        put(room, exact.zeros)
+        for step in range(first, last):
+            to, source = auto.tos[step], auto.sources[step]
+            if to >= auto.final and source >= 0:
+                read_back(c, lane, source, top, how, exact, found)
+                if auto.weighted[step]:
+                    for t in range(len(found)):
+                        found[t] = multiplied(found[t], weights[t], exact.rings[t])
+                add_read(room, found, to - auto.final, exact)
+        if not room[0] <= exact.most or (how.total and not c.totals[group, 0] + room[0] <= exact.most):
+            return False
+        if how.total:
+            add(c.totals[group], room, exact.rings)
+        if how.news and room[0] > 0.0:
+            mark_fresh(c.groups, c.at, group)
+    for step in range(first, last):
+        to, source = auto.tos[step], auto.sources[step]
+        if source < 0:
+            fill_row(back[to], exact.zeros)
+        else:
+            factors = weights if auto.weighted[step] else exact.ones
+            raise_entries(back[to], back[source], factors, (0, auto.before[source]), exact.rings)
     push_map(c.lanes, c.maps, c.weights, c.at, lane, rank, until, weights)
-    if rank >= 2 * n - 1:
+    if auto.begins[rank] or rank == how.leading:
         c.lanes[lane, NEXT_LEAVES] = min(c.lanes[lane, NEXT_LEAVES], until)
         c.lanes[lane, N_STARTS] += 1
         c.at[BACK_STARTS] += 1
@@ -283,53 +314,70 @@ def multiply(c: Counters, batch: Arrived, k: int, until: int, how: How, exact: E
 
 
 @kernel
+def fits_on_start(c: Counters, node: int, rank: int, clock: int, how: How, exact: Exact) -> float:
+    """How many ways of a live start a map ends; infinitely many where a counter of it would go beyond the limit."""
+    auto, entries, fresh = how.auto, c.entries, 0.0
+    first, last = auto.firsts[rank], auto.firsts[rank + 1]
+    for step in range(first, last):
+        to, source = auto.tos[step], auto.sources[step]
+        if source <= 0 or (to >= auto.final and c.rows[node, BLOCKED] > clock):
+            continue
+        if not entries[node, to, 0] + (last - first) * entries[node, source, 0] <= exact.limit:
+            return np.inf
+        if to >= auto.final:
+            fresh += entries[node, source, 0]
+    return fresh
+
+
+@kernel
 def count_on_starts(c: Counters, batch: Arrived, k: int, clock: int, until: int, how: How, exact: Exact, room: Array) -> bool:
     """Update the counters of all live starts of a lane by a map; beyond the limit, False and nothing done."""
-    n, lanes, rows, entries = how.n_slots, c.lanes, c.rows, c.entries
+    auto, lanes, rows, entries = how.auto, c.lanes, c.rows, c.entries
     lane, rank = batch.maps[k, IN_LANE], batch.maps[k, OF_RANK]
     group = lanes[lane, GROUP_OF]
-    if rank & 1 == 0:
-        position, node = n - (rank >> 1), lanes[lane, FIRST_ROW]
-        if position == 0:
-            lanes[lane, BLOCK] = max(lanes[lane, BLOCK], until)
-            return True
-        while node >= 0:
-            put(entries[node, position], exact.zeros)
-            node = rows[node, LINK]
+    if rank == how.leading:
+        lanes[lane, BLOCK] = max(lanes[lane, BLOCK], until)
         return True
-    slot = n - 1 - (rank >> 1)
-    ends = rank == 1
-    fresh, node = 0.0, lanes[lane, FIRST_ROW]
-    if slot == 0:  # a start counts on itself alone
-        fresh, node = 0.0 if ends and lanes[lane, BLOCK] > clock else 1.0, -1
+    begins, ends, goes_on, fresh = auto.begins[rank], auto.ends[rank], False, 0.0
+    for step in range(auto.firsts[rank], auto.firsts[rank + 1]):  # a start counts on itself alone
+        goes_on = goes_on or auto.sources[step] != 0
+        if auto.sources[step] == 0 and auto.tos[step] >= auto.final and not lanes[lane, BLOCK] > clock:
+            fresh += 1.0
+    node = lanes[lane, FIRST_ROW] if goes_on else -1
     while node >= 0:  # look before anything is written
-        if not (ends and rows[node, BLOCKED] > clock):
-            fresh += entries[node, slot, 0]
-            if not entries[node, slot + 1, 0] + entries[node, slot, 0] < exact.limit:
-                return False
+        fresh += fits_on_start(c, node, rank, clock, how, exact)
         node = rows[node, LINK]
     counts = ends and how.total and not how.own
-    if not fresh < exact.limit or (counts and not c.totals[group, 0] + fresh < exact.limit):
+    if not fresh <= exact.most or (counts and not c.totals[group, 0] + fresh <= exact.most):
         return False
-    if slot == 0:
-        node = take_node(rows, c.at, FREE_ROWS)
-        fill_row(entries[node], exact.zeros)
-        put(entries[node, 0], exact.ones)
-        rows[node, LEAVES_AT], rows[node, LINK], rows[node, BLOCKED] = until, lanes[lane, FIRST_ROW], lanes[lane, BLOCK]
+    new = -1
+    if begins:
+        new = take_node(rows, c.at, FREE_ROWS)
+        fill_row(entries[new], exact.zeros)
+        put(entries[new, 0], exact.ones)
+        rows[new, LEAVES_AT], rows[new, LINK], rows[new, BLOCKED] = until, lanes[lane, FIRST_ROW], lanes[lane, BLOCK]
         if lanes[lane, FIRST_ROW] < 0:
             lanes[lane, NEXT_LEAVES] = until
-        lanes[lane, FIRST_ROW] = node
+        lanes[lane, FIRST_ROW] = new
     if ends and how.news and fresh > 0.0:
         mark_fresh(c.groups, c.at, group)
     node = lanes[lane, FIRST_ROW]
     while node >= 0:
-        if not (ends and rows[node, BLOCKED] > clock):
-            for t in range(len(room)):
-                room[t] = multiplied(entries[node, slot, t], batch.weights[k, t], exact.rings[t])
-            add(entries[node, slot + 1], room, exact.rings)
-            if counts:
-                add(c.totals[group], room, exact.rings)
-        node = -1 if slot == 0 else rows[node, LINK]
+        for step in range(auto.firsts[rank], auto.firsts[rank + 1]):
+            to, source = auto.tos[step], auto.sources[step]
+            if source < 0:
+                put(entries[node, to], exact.zeros)
+                continue
+            if (source == 0) != (node == new) or (to >= auto.final and rows[node, BLOCKED] > clock):
+                continue
+            put(room, entries[node, source])
+            if auto.weighted[step]:
+                for t in range(len(room)):
+                    room[t] = multiplied(room[t], batch.weights[k, t], exact.rings[t])
+            add(entries[node, to], room, exact.rings)
+            if counts and to >= auto.final:
+                add_read(c.totals[group], room, to - auto.final, exact)
+        node = rows[node, LINK] if goes_on else -1
     return True
 
 
@@ -342,15 +390,15 @@ def read(c: Counters, lane: int, how: How, exact: Exact, room: Array, starts: in
     if not expire(c, lane, c.domains[c.lanes[lane, DOMAIN_OF], CLOCK_NOW], how, exact, room, starts):
         return False
     if starts is None:
-        n = how.n_slots
-        read_back(c.back[lane, n], c.entries, c.lanes[lane, FIRST_ROW], n, exact, room)
+        read_finals(c, lane, c.lanes[lane, FIRST_ROW], how, exact, room)
     else:
         put(room, exact.zeros)
         node = c.lanes[lane, FIRST_ROW]
         while node >= 0:
-            add(room, c.entries[node, how.n_slots], exact.rings)
+            for state in range(how.auto.final, len(how.auto.before)):
+                add_read(room, c.entries[node, state], state - how.auto.final, exact)
             node = c.rows[node, LINK]
-    return room[0] < exact.limit
+    return room[0] <= exact.most
 
 
 @kernel
@@ -367,7 +415,7 @@ def flush(c: Counters, how: How, exact: Exact, room: Array, starts: int | None) 
         while above > 1:
             count += trees[offset + (above ^ 1), 0]
             above //= 2
-        if not count < exact.limit:
+        if not count <= exact.most:
             return False
         put(trees[offset + node], room)
         while node > 1:
@@ -394,27 +442,27 @@ def sample(c: Counters, group: int, how: How, exact: Exact, room: Array, starts:
 @kernel
 def take_map(c: Counters, batch: Arrived, k: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
     lane, rank, now = batch.maps[k, IN_LANE], batch.maps[k, OF_RANK], batch.maps[k, AT_TIME]
-    domain, start_rank = c.lanes[lane, DOMAIN_OF], 2 * how.n_slots - 1
+    domain, begins, leads = c.lanes[lane, DOMAIN_OF], how.auto.begins[rank], rank == how.leading
     born = batch.ticks[batch.maps[k, OF_ROW], NUMBERED] if how.by_position else now
     # In a total, an end looks back from its own number, not from that of the last event of its time.
     clock = born if how.total else c.domains[domain, CLOCK_NOW]
     until = born + how.window if born <= HIGHEST - how.window else HIGHEST
     if not expire(c, lane, clock, how, exact, room, starts):
         return False
-    if rank < start_rank and c.lanes[lane, FIRST_ROW] < 0 and c.lanes[lane, N_STARTS] == 0:
+    if not (begins or leads) and c.lanes[lane, FIRST_ROW] < 0 and c.lanes[lane, N_STARTS] == 0:
         return True  # nobody to count on
     if starts is not None:
         if not count_on_starts(c, batch, k, clock, until, how, exact, room):
             return False
     elif not multiply(c, batch, k, until, how, exact, room):
         return False
-    if rank <= 1 and not how.single and not how.total:
+    if how.auto.changes[rank] and not how.single and not how.total:
         mark_dirty(c.lanes, c.at, lane)
-    if rank >= start_rank:
+    if begins or leads:
         c.lanes[lane, LAST_LEAVES] = max(c.lanes[lane, LAST_LEAVES], until)
-    if rank == start_rank and not how.single and not how.total:
+    if begins and not how.single and not how.total:
         wait(c.queue, c.domains, c.at, domain, until, lane, START_LEAVES)
-    elif rank > start_rank and starts is None:
+    elif leads and starts is None:
         wait(c.queue, c.domains, c.at, domain, until, lane, NEGATION_LEAVES)
     return True
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
+from seqube.engine.aggregates.automaton import automaton, needs_layer, slot_rank, tied_rank
 from seqube.engine.aggregates.columns import SumOverEvents, sum_over_events
 from seqube.engine.aggregates.counters import Array
 from seqube.engine.aggregates.ledger import LEVELS, Ledger, Widths
@@ -29,7 +30,8 @@ from seqube.engine.sequence import HIGHEST
 from seqube.events import Events
 from seqube.language.tree import Attribute, Value
 from seqube.language.writer import write_value
-from seqube.plan.aggregates import EventChain, Measure
+from seqube.plan.aggregates import ABOUT, Measure
+from seqube.plan.chains import EventChain
 
 Floats = npt.NDArray[np.float64]
 
@@ -74,7 +76,10 @@ class _Adding:
     part: int = 0
 
 
-_MATCHES = _Adding(Attribute(None, ""), None)  # the first track: the matches themselves
+# The matches themselves and, where lists have layers of their own, the ways in all of them: the first track bounds all others.
+# How many matches there are in doubles is one of those.
+_MATCHES, _WAYS, _ABOUT = (_Adding(Attribute(None, name), None) for name in ("", "*", "~"))
+_OF_NO_COLUMN = (_MATCHES, _WAYS, _ABOUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +92,13 @@ class Weighing:
     """The tracks of a plan over a chain, for events of one schema."""
 
     def __init__(self, measures: Sequence[Measure], chain: EventChain, events: Events) -> None:
-        self._measures = tuple(measures)
-        self._ranks = {slot.variable: 2 * (len(chain.slots) - 1 - i) + 1 for i, slot in enumerate(chain.slots)}
-        self._whole: list[_Adding] = [_MATCHES]
-        self._real: list[_Adding] = []
+        self._measures, n = tuple(measures), len(chain.slots)
+        self._ranks = {slot.variable: (slot_rank(n, i), tied_rank(n, i)) for i, slot in enumerate(chain.slots)}
+        named = (str(measure.argument.variable) for measure in measures if isinstance(measure.argument, Attribute))
+        layered = list(dict.fromkeys(name for name in named if needs_layer(chain, name)))
+        self.automaton = automaton(chain, layered)
+        self._whole: list[_Adding] = [_WAYS, _MATCHES] if layered else [_MATCHES]
+        self._real: list[_Adding] = [_ABOUT] if ABOUT in measures else []
         self._low: list[_Comparing] = []
         self._columns: dict[Attribute, Measured] = {}  # empty ones, which tell the types
         self._totals: dict[Measure, Weights] = {}
@@ -100,7 +108,20 @@ class Weighing:
                 self._add(measure, measure.argument, events)
             elif measure.argument is not None:
                 self._add_sum(measure, measure.argument, events)
-        self.widths = Widths(len(self._whole), len(self._real), len(self._low))
+        arguments = [*(track.argument for track in (*self._whole, *self._real)), *(track.argument for track in self._low)]
+        reads = np.stack([self._read(argument, layered) for argument in arguments], 1)
+        self.widths = Widths(
+            len(self._whole), len(self._real), len(self._low), reads, any(measure != ABOUT for measure in measures)
+        )
+
+    def _read(self, argument: Value, layered: list[str]) -> Mask:
+        """The final states that a track reads."""
+        layers = self.automaton.layers
+        if argument == _WAYS.argument:
+            return np.ones(len(layers), np.bool_)
+        variable = argument.variable if isinstance(argument, Attribute) else None
+        found: Mask = layers == (layered.index(variable) if variable in layered else -1)
+        return found
 
     def _add(self, measure: Measure, argument: Attribute, events: Events) -> None:
         column = self._columns.setdefault(argument, _column(argument, events))
@@ -135,13 +156,13 @@ class Weighing:
         """What maps (their ranks, and the rows they are of) weigh; the ledger is widened where they need it."""
         columns = {argument: Measured.of(events.column(argument.name), argument.name) for argument in self._columns}
         sums = {argument: sum_over_events(argument, events) for argument in self._sums}
-        weighed = [_weighed(track, columns, sums) for track in self._whole[1:]]
-        for each in weighed:
+        weighed = {n: _weighed(track, columns, sums) for n, track in enumerate(self._whole) if track not in _OF_NO_COLUMN}
+        for each in weighed.values():
             ledger.bear(max(part.largest for part in each.values()))
         weights = np.empty((len(ranks), len(ledger.exact.ones)))
         weights[:] = ledger.exact.ones
         primes = LEVELS[ledger.level].primes
-        for number, each in enumerate(weighed, 1):
+        for number, each in weighed.items():
             for variable, part in each.items():
                 here = self._places(variable, ranks)
                 if not primes:
@@ -149,6 +170,8 @@ class Weighing:
                 for i, prime in enumerate(primes):
                     weights[here, 1 + number * len(primes) + i] = part.modulo(prime)[rows[here]]
         for number, track in enumerate(self._real):
+            if track in _OF_NO_COLUMN:
+                continue
             ((variable, part),) = _weighed(track, columns, sums).items()
             here = self._places(variable, ranks)
             weights[here, ledger.place(number)] = part.numbers[rows[here]]
@@ -158,7 +181,7 @@ class Weighing:
         return weights
 
     def _places(self, variable: str | None, ranks: Ints) -> Ints:
-        return np.flatnonzero(ranks == self._ranks[variable or ""])
+        return np.flatnonzero(np.isin(ranks, self._ranks[variable or ""]))
 
     # ------------------------------------------------------------ measures
 
@@ -168,8 +191,10 @@ class Weighing:
 
     def _measure(self, measure: Measure, numbers: Array, ledger: Ledger) -> pa.Array:
         argument, row = measure.argument, means(measure.function)
+        if measure == ABOUT:
+            return pa.array(numbers[:, ledger.place(self._real.index(_ABOUT))])
         if argument is None:
-            return whole_numbers(ledger.whole(numbers, 0))
+            return whole_numbers(ledger.whole(numbers, self._whole.index(_MATCHES)))
         counts = whole_numbers(ledger.whole(numbers, self._whole.index(_Adding(argument, None))))
         if not isinstance(argument, Attribute):
             terms = [_Adding(argument, row, k) for k in range(len(self._sums[argument].terms))] if isinstance(row, Sum) else []
