@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +18,26 @@ from seqube.predict import Rule, forecast
 
 EVENTS = sq.Events(generate("stock", 2_000, seed=1))
 CONCEPTS = sq.Hierarchy.from_dict(hierarchy("stock"))
+
+
+def test_the_notebook_runs() -> None:
+    """Cell by cell, as Jupyter does it; what a cell ends with shows itself."""
+    cells = json.loads((Path(__file__).resolve().parent.parent / "examples" / "hospital.ipynb").read_text(encoding="utf-8"))[
+        "cells"
+    ]
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            tree = ast.parse("".join(cell["source"]))
+            last = tree.body.pop()
+            assert isinstance(last, ast.Expr)
+            exec(compile(tree, cell["id"], "exec"), names)
+            value = eval(compile(ast.Expression(last.value), cell["id"], "eval"), names)
+            shown.append(value.to_dict() if hasattr(value, "mark_bar") else getattr(value, "_repr_html_", value.__repr__)())
+        assert not cell.get("outputs"), "a notebook is kept without what it shows"
+    assert len(shown) == 9
+    assert names["expected"].column("consequent").to_pylist() == ["Disinfect", "Check", "Sharpen"]
 
 
 def values_of(chart: Any) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ explain  plan, statistics -> its reasons   plan
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from seqube.arguments import checked
@@ -143,6 +144,8 @@ def bind(query: str | Query, events: Events | None, hierarchy: Hierarchy | None 
         raise QueryError(Problem(f"a query is a text or a parsed Query, not a {type(query).__name__}"))
     schema = events.schema if events is not None else None
     bound = spell_out(parse(query, schema, params) if isinstance(query, str) else fill(query, params or {}))
+    if events is not None and events.order and not bound.order_by:
+        bound = replace(bound, order_by=events.order)
     if isinstance(query, Query):
         check(bound, schema)
     if events is not None:

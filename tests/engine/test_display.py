@@ -91,6 +91,7 @@ def test_durations_are_a_histogram() -> None:
     assert chart.to_dict()["mark"]["type"] == "bar"
     assert sum(row["rows"] for row in values_of(chart)) == 3
     assert chart.to_dict()["encoding"]["x"]["title"] == "seconds"
+    assert chart.to_dict()["encoding"]["x"]["bin"] == "binned"  # without it a bar is a dash at its height
 
 
 def test_a_line_ends_where_moments_are_missing() -> None:

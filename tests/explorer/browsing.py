@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
+PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync"]
@@ -83,6 +84,23 @@ def shoot(page: Page, name: str) -> None:
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.wait_for_timeout(400)
     page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+
+def picture(page: Page, name: str) -> None:
+    """A picture of the page for the docs, and what can be read on it: the picture is never older than that.
+
+    `SEQUBE_PICTURES=write` takes it anew. Numbers of seconds are left out of what is compared, because they differ each time.
+    """
+    from playwright.sync_api import expect
+
+    expect(page.get_by_test_id("progress")).to_have_text("")
+    said = re.sub(r"[\d.,]+ m?s\b", "... s", page.locator("body").inner_text())
+    if os.environ.get("SEQUBE_PICTURES") == "write":
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=PICTURES / f"{name}.png")
+        (PICTURES / f"{name}.txt").write_text(said, encoding="utf-8")
+    kept = (PICTURES / f"{name}.txt").read_text(encoding="utf-8")
+    assert said == kept, f"docs/pictures/{name}.png is older than the page: SEQUBE_PICTURES=write takes it anew"
 
 
 def write(page: Page, text: str) -> None:

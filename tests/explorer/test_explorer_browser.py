@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from browsing import browse, click_point, drawn, expect_count, home, in_browser, number, run, serve, shoot, write
+from browsing import browse, click_point, drawn, expect_count, home, in_browser, number, picture, run, serve, shoot, write
 from pyarrow import parquet
 
 import seqube as sq
@@ -119,6 +119,11 @@ def test_names_are_completed(page: Page, address: str) -> None:
     page.keyboard.type(" > open")
     complete(page, "opening")
     expect(page.locator(".cm-content")).to_have_text("PATTERN SEQ(Computer opening, Finance b, b.price > opening)")
+    page.keyboard.type(" WHERE rou")
+    expect(page.locator(".cm-completionDetail").first).to_have_text("ROUND(x1[, x2])")
+    complete(page, "ROUND")
+    page.locator(".cm-line span", has_text="ROUND").hover()
+    expect(page.locator(".sq-signature")).to_contain_text("halves away from zero")
 
 
 def test_what_is_typed_while_an_answer_is_on_its_way_stays(page: Page, address: str) -> None:
@@ -349,6 +354,14 @@ def test_aggregates_forecasts_and_generated_events(page: Page, address: str) -> 
     assert decided["miss"] > 0
     assert page.get_by_test_id("quality").locator("tbody tr").count() == 2
     shoot(page, "9-forecasts")
+    text = "PATTERN SEQ(Recycle r, Wash w, !Disinfect d, Operate o, [id])\nWITHIN  2 hours"
+    page.goto(home(address) + "?" + urlencode({"data": "generated hospital", "q": text, "show": "timeline"}))
+    drawn(page, "timeline")
+    page.set_viewport_size({"width": 1200, "height": 860})
+    picture(page, "explorer")
+    page.set_viewport_size({"width": 1400, "height": 1000})
+    page.goto(home(address) + "?data=generated+hospital&view=forecast")
+    drawn(page, "predictions")
     before = page.get_by_test_id("stretch").inner_text()
     page.get_by_test_id("chevron_right").click()
     page.wait_for_url(lambda url: "at=" in url)

@@ -244,9 +244,10 @@ def test_the_first_window_of_own_events_fits_them(tmp_path: Path, kind: str, uni
     [
         ({"case": ["x", "y"] * 20, "ward": ["A"] * 40}, "case"),
         ({"case": [f"c{k // 4}" for k in range(40)], "ward": ["A", "B"] * 20, "seq": list(range(40))}, "case"),
+        ({"user_id": [k % 3 for k in range(40)], "price": [k % 15 for k in range(40)]}, "user_id"),
         ({"seq": list(range(40)), "value": [k % 7 / 2 for k in range(40)]}, None),
     ],
-    ids=["a constant is none", "the finest with several events each", "numbers and measures are none"],
+    ids=["a constant is none", "the finest with several events each", "what is called an id", "numbers and measures are none"],
 )
 def test_the_first_query_takes_a_key_that_the_events_suggest(tmp_path: Path, columns: dict[str, Any], key: str | None) -> None:
     parquet.write_table(pa.table({"type": ["A", "B"] * 20, "ts": range(40), **columns}), tmp_path / "some.parquet")

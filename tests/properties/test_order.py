@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -95,6 +96,26 @@ def test_a_thinned_out_query_that_comes_late_does_not_say_since_when_it_is_whole
     stream.push(table(hand_worked.events(" ".join(f"A{n}" for n in range(1, 12_000)))))
     stream.add("late", "SEQ(A a, B b) WITHIN 3 SKIP PAST LAST")
     assert stream.stats.queries["late"].since is None
+
+
+@given(text=queries(depth=2, words=WORDS), events=tied)
+def test_the_order_of_events_is_that_of_every_query_without_one(text: str, events: list[oracle.Event]) -> None:
+    show(text, events)
+    ordered = sq.Events(table(events), order=["x", "s"])
+    found, expected = sq.run(text, ordered).table, sq.run(f"{text} ORDER BY x, s", table(events)).table
+    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
+
+
+def test_an_order_of_events_gives_way_to_that_of_a_query_and_names_columns_that_are_there() -> None:
+    log = pa.table({"type": ["Done", "Start"], "ts": [5, 5], "seq": [2, 1], "back": [1, 2], "n": [[1], [2]]})
+    query = "SEQ(Start a, Done b) WITHIN 10"
+    assert [len(sq.run(query, sq.Events(log, order=order))) for order in ((), "seq", ["back"])] == [0, 1, 0]
+    assert len(sq.run(f"{query} ORDER BY seq", sq.Events(log, order="back"))) == 1
+    assert len(sq.run(sq.parse(query), sq.Events(sq.Events(log), order="seq"))) == 1
+    with pytest.raises(sq.SchemaError, match="order names 'sec', and there is no such column"):
+        sq.Events(log, order="sec")
+    with pytest.raises(sq.SchemaError, match="order names 'n', which holds nested"):
+        sq.Events(log, order=["n"])
 
 
 # ---------------------------------------------------------------- how far runs got

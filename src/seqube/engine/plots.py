@@ -61,7 +61,7 @@ def _plot_matches(table: pa.Table) -> altair.Chart:
 def _plot_density(table: pa.Table) -> altair.Chart:
     ends = table.column("end")
     ticks = ends.cast(pa.int64()).to_numpy() // (1_000 if pat.is_timestamp(ends.type) else 1)
-    x = _axis(table, "end", "time of the last event", shown="from")
+    x = _axis(table, "end", "time of the last event", shown="from").bin("binned")
     return _chart(_binned(ticks, "matches"), "bar", x=x, x2="to", y="matches:Q")
 
 
@@ -72,7 +72,7 @@ def _plot_durations(table: pa.Table, names: list[str]) -> altair.Chart:
     for name in names:
         seconds = table.column(name).drop_null().cast(pa.duration("us")).cast(pa.int64()).to_numpy() / 1e6
         rows += [{"measure": name, **row} for row in _binned(seconds, "rows")]
-    chart = _chart(rows, "bar", x=alt.X("from:Q", title="seconds"), x2="to", y="rows:Q")
+    chart = _chart(rows, "bar", x=alt.X("from:Q", title="seconds", bin="binned"), x2="to", y="rows:Q")
     return chart if len(names) == 1 else _one_each(chart)
 
 
@@ -133,7 +133,7 @@ def _with_gaps(points: list[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
 
 
 def _binned(values: Any, counted: str) -> Points:
-    counts, edges = np.histogram(values, bins=BINS if len(values) > BINS else max(1, len(values)))
+    counts, edges = np.histogram(values, bins=min(BINS, max(1, int(2 * len(values) ** 0.5))))
     return [{"from": float(edges[k]), "to": float(edges[k + 1]), counted: int(n)} for k, n in enumerate(counts)]
 
 

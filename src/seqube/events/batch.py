@@ -58,6 +58,7 @@ class Events:
     - `type`, `time`: the columns that hold the event type and the time. Where `type` is None every event is of the type ANY, and
       DEFINE gives it kinds.
     - `unit`: the unit of integer times: "ns", "us", "ms", "s", ...; timestamps have their own.
+    - `order`: columns that say what is after what among equal times, for every query that has no ORDER BY of its own.
 
     Rows without a type or a time are rejected: `rejected` has them, with the reasons.
 
@@ -72,9 +73,12 @@ class Events:
     type_names: tuple[str, ...]
     schema: Schema
     native: str = "pyarrow"  # the library that the rows came in a table of
+    order: tuple[str, ...] = ()  # the ORDER BY of queries that have none
 
     @checked
-    def __init__(self, data: Any, type: str | None = "type", time: str = "ts", unit: str = "ms") -> None:
+    def __init__(
+        self, data: Any, type: str | None = "type", time: str = "ts", unit: str = "ms", order: str | Sequence[str] = ()
+    ) -> None:
         if isinstance(data, Events):
             self.__dict__.update(data.__dict__)
         elif type is None:
@@ -83,6 +87,8 @@ class Events:
         else:
             self._read(*load(data, type), type, time, unit)
         self.__dict__.setdefault("native", kind_of_table(data))
+        if order:
+            self.__dict__["order"] = _read_order([order] if isinstance(order, str) else order, self.schema)
 
     @classmethod
     def of_rows(cls, raw: pa.Table, malformed: Malformed | None, type: str, time: str, unit: str) -> Events:
@@ -443,3 +449,15 @@ def _with_one_type(table: pa.Table) -> pa.Table:
             f"there is a column {TYPE!r}, so its events have types\n  hint: leave out type=None, or rename the column"
         )
     return one_chunk(table.append_column(TYPE, pa.repeat(pa.scalar(ANY), len(table)).dictionary_encode()))
+
+
+def _read_order(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
+    """Columns by their own names, as a query asks for them."""
+    for name in names:
+        if name not in schema.columns.names:
+            raise SchemaError(
+                f"order names {name!r}, and there is no such column\n  hint: {did_you_mean(name, schema.columns.names)}"
+            )
+        if schema[name] == "other":
+            raise SchemaError(f"order names {name!r}, which holds nested or binary values\n  hint: use numbers, strings or times")
+    return tuple(f'"{name}"' if name in HIDDEN_COLUMNS.values() else name for name in dict.fromkeys(names))

@@ -1,4 +1,4 @@
-// The query editor's language: colours for the words of a query, and completion of what can stand at the cursor.
+// The query editor's language: colours for the words of a query, completion of what can stand at the cursor, and what a function takes and gives.
 import * as CM from "nicegui-codemirror";
 
 function makeLanguage(known) {
@@ -33,7 +33,8 @@ function complete(context, known) {
     const options = known.attributes.map((name) => ({ label: name, type: "property" }));
     return { from: word.from + dot + 1, options, validFor: /^\w*$/ };
   }
-  const text = context.state.doc.toString();
+  const written = context.state.doc.toString();
+  const text = written.slice(0, word.from) + written.slice(context.pos); // what is being typed is no name yet
   const variables = new Set();
   for (const found of text.matchAll(/[\w"`](?:[+*?]|\{[\d, ]*\})?\??\s+([^\W\d]\w*)\s*(?=[,)])/g)) {
     if (!known.keywords.has(found[1].toUpperCase())) variables.add(found[1]);
@@ -41,9 +42,26 @@ function complete(context, known) {
   const options = [
     ...[...known.types].map((name) => ({ label: name, apply: /^[^\W\d]\w*$/.test(name) ? name : `"${name}"`, type: "class" })),
     ...[...variables].map((name) => ({ label: name, type: "variable" })),
-    ...[...known.keywords].map((name) => ({ label: name, type: "keyword", boost: -1 })),
+    ...[...known.keywords].map((name) => {
+      const [call, meaning] = known.functions[name] ?? [];
+      return { label: name, type: call ? "function" : "keyword", detail: call, info: meaning, boost: -1 };
+    }),
   ];
   return { from: word.from, options, validFor: /^\w*$/ };
+}
+
+// What the function under the pointer takes and gives.
+function explain(view, position, known) {
+  const word = view.state.wordAt(position);
+  const found = word && known.functions[view.state.sliceDoc(word.from, word.to).toUpperCase()];
+  if (!found) return null;
+  const create = () => {
+    const dom = document.createElement("div");
+    dom.className = "sq-signature";
+    dom.textContent = found.join(": ");
+    return { dom };
+  };
+  return { pos: word.from, end: word.to, above: true, create };
 }
 
 // Where the query is wrong. The marks are ours and not the editor element's decorations: the server sends those together with the text that it
@@ -77,11 +95,12 @@ export async function mark(find, text, places) {
 
 const compartments = new WeakMap();
 
-// Teach an editor the language: its keywords, and the names that are known now; called again when other events are opened.
-export async function teach(find, types, attributes, keywords) {
+// Teach an editor the language: its keywords and functions, and the names that are known now; called again when other events are opened.
+export async function teach(find, types, attributes, keywords, functions) {
   const view = await editorOf(find);
   view.contentDOM.setAttribute("aria-label", "Query");
-  const language = makeLanguage({ types: new Set(types), attributes, keywords: new Set(keywords) });
+  const known = { types: new Set(types), attributes, keywords: new Set(keywords), functions };
+  const language = [makeLanguage(known), CM.hoverTooltip((view, position) => explain(view, position, known))];
   const old = compartments.get(view);
   if (old) {
     view.dispatch({ effects: old.reconfigure(language) });

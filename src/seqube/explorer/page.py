@@ -28,7 +28,7 @@ from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeli
 from seqube.explorer.results import ResultFile
 from seqube.explorer.sources import ENDINGS, Source
 from seqube.explorer.worker import Worker
-from seqube.language.words import COLOURED
+from seqube.language.words import COLOURED, SIGNATURES
 from seqube.plan.strategies import names
 from seqube.query import prepare
 
@@ -357,7 +357,7 @@ class QueryPanel:
         names = [*opened.counts, *(concepts.names if concepts else ())]
         attributes = list(dict.fromkeys([*opened.sample.schema, "type", "ts"]))
         self.set_text(screen.text)
-        self._tell_editor("teach", list(dict.fromkeys(names)), attributes, COLOURED)
+        self._tell_editor("teach", list(dict.fromkeys(names)), attributes, COLOURED, SIGNATURES)
         self._examples.clear()
         with self._examples:
             for title, text in screen.source.queries(opened.sample.type_names, opened.window, opened.key).items():

@@ -5,6 +5,7 @@ A source is known by its name, and the page asks by name only: no path ever come
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from seqube.predict.rules import Rules
 GENERATED = 100_000
 SEED = 2026
 FEW = 20
+_AN_ID = re.compile(r"(^|_)(id|key|uuid|user|case|session|customer|patient|account|device)$", re.IGNORECASE)
 WINDOWS_US = {"1 ms": 1e3, "10 ms": 1e4, "100 ms": 1e5, "1 s": 1e6, "10 s": 1e7, "1 min": 6e7, "10 min": 6e8}
 WINDOWS_US |= {"1 hour": 3.6e9, "12 hours": 4.32e10, "7 days": 6.05e11, "30 days": 2.6e12}
 ENDINGS = (".parquet", ".csv", ".json", ".jsonl")
@@ -65,22 +67,24 @@ def window_for(events: Events) -> str:
 
 
 def key_for(events: Events) -> str | None:
-    """The column that seems to say whose events they are: of those with several events for each value, that with the most values.
+    """The column that seems to say whose events they are: one that every event has, with several events for each value.
 
-    Measures are no keys, so only texts and whole numbers are looked at.
+    Measures are no keys, so only texts and whole numbers are looked at. Of several, one that is called an id is taken, then the one
+    with the most values.
     """
     seen = min(len(events), SAMPLE)
     values = {
         name: events.distinct[name]
         for name in events.schema
-        if name not in (TYPE, TIME, events.type_column, events.time_column) and _may_be_key(events.column(name).type)
+        if name not in (TYPE, TIME, events.type_column, events.time_column) and _may_be_key(events.column(name))
     }
-    found = [(count, name) for name, count in values.items() if 2 <= count <= seen / 2]
-    return max(found)[1] if found else None
+    found = [(_AN_ID.search(name) is not None, count, name) for name, count in values.items() if 2 <= count <= seen / 2]
+    return max(found)[2] if found else None
 
 
-def _may_be_key(kind: pa.DataType) -> bool:
-    return bool(is_text(kind) or pa.types.is_integer(kind) or pa.types.is_dictionary(kind))
+def _may_be_key(column: pa.Array) -> bool:
+    kind = column.type
+    return column.null_count == 0 and bool(is_text(kind) or pa.types.is_integer(kind) or pa.types.is_dictionary(kind))
 
 
 def generated() -> list[Source]:

@@ -5,7 +5,7 @@ The grammar spells its keywords itself, since each stands in a place of its own;
 
 from __future__ import annotations
 
-from seqube.language.functions import FUNCTIONS, OF_EVENTS, VALUE_FUNCTIONS
+from seqube.language.functions import AGGREGATES, FUNCTIONS, OF_EVENTS, VALUE_FUNCTIONS
 
 # What a clause begins with.
 CLAUSE_WORDS = (
@@ -23,3 +23,9 @@ COUNTED = ("EVENT", "EVENTS")  # a unit of windows, after a number
 
 KEYWORDS = tuple(dict.fromkeys(("PATTERN", *CLAUSE_WORDS, *WITHIN_CLAUSES, *CALLED, *OF_VALUES)))  # a name like these takes quotes
 COLOURED = tuple(dict.fromkeys((*KEYWORDS, *OF_FUNCTIONS, *OF_EVENTS, *(name for name in VALUE_FUNCTIONS if " " not in name))))
+# How functions are written and what they give: what the editor shows beside a name.
+SIGNATURES = {
+    **{name: (row.call, row.meaning) for name, row in VALUE_FUNCTIONS.items() if " " not in name},
+    **{name: (row.call, "over all matches") for name, row in AGGREGATES.items()},
+    **{name: (f"{name}(v)", f"the {name.lower()} of the event that v stands for") for name in OF_EVENTS},
+}

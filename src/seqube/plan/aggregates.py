@@ -190,14 +190,32 @@ def group_positions(plan: AggregatePlan, chain: EventChain) -> list[int] | None:
     return found
 
 
+def free_slots(plan: AggregatePlan, chain: EventChain) -> list[int] | None:
+    """The slots that GROUP BY names beyond the key, where matches can be counted by their values at once; None where they cannot.
+
+    That is so for plain counts at the end of it all, of events that each come once, by the values of one component or two.
+    """
+    if plan.emit.when != "total" or plan.measures != (MATCHES,) or plan.matches.window.counts_events:
+        return None
+    if chain.has_leading or chain.has_trailing or chain.is_repeated:
+        return None
+    found = set()
+    for number, slot in enumerate(chain.slots):
+        keys = [key for key in plan.group_by if key.variable == slot.variable]
+        known = [column[number] for column in chain.key] if len(chain.slots) > 1 else []
+        if any(key not in known for key in keys):
+            found.add(number)
+    return sorted(found) if len(found) <= 2 else None
+
+
 # ---------------------------------------------------------------- costs
 
-# Seconds, measured on one core: what an event costs to lay out (in time order, or sorted by key), a map to multiply, a live counter
-# to update, a match to build and to add.
+# Seconds, measured on one core: what an event costs to lay out (in time order, or sorted by key), a map to multiply (and a number
+# of one that is a row of them), a live counter to update, a match to build, to add, and to find the group of.
 SCAN_EVENT, LAY_OUT, SORT = 2e-9, 12e-9, 250e-9
-MULTIPLY, PER_SLOT = 14e-9, 8e-9
+MULTIPLY, PER_SLOT, PER_VALUE = 14e-9, 8e-9, 0.5e-9
 UPDATE, TOUCH = 12e-9, 0.5e-9
-BUILD_MATCH, ADD = 8e-9, 12e-9
+BUILD_MATCH, ADD, FIND_GROUP = 8e-9, 12e-9, 80e-9
 ANEW = 400e-6  # matching one window again, where a trailing negation asks for it
 MANY_VALUES = 100  # of a key or group whose column was not looked at
 
@@ -223,7 +241,8 @@ class Aggregation:
             before = prod(self._per_window(slot.types) / keys for slot in slots[:-1]) / factorial(len(slots) - 1)
             matches = statistics.count(slots[-1].types) * before
         anew = ANEW * statistics.n if self.plan.matches.waits and not self.plan.emit.counts_once else 0.0
-        return (SCAN_EVENT + LAY_OUT) * statistics.n + matches * (BUILD_MATCH + ADD * len(self.plan.measures)) + anew
+        each = ADD * len(self.plan.measures) + FIND_GROUP * len(self.plan.group_by)
+        return (SCAN_EVENT + LAY_OUT) * statistics.n + matches * (BUILD_MATCH + each) + anew
 
     def _lists(self, chain: EventChain) -> float:
         """How many matches there are where every list counts: a window's events of a part make a list of each of their subsets."""
@@ -239,19 +258,25 @@ class Aggregation:
         return self._counted(UPDATE + TOUCH * self._per_window(self.chain.slots[0].types) / self._keys(self.chain))
 
     def window_product(self) -> float:
-        """Seconds with one product of maps for the window."""
+        """Seconds with one product of maps for the window; by groups, of maps of some numbers in a row."""
         assert isinstance(self.chain, EventChain)
-        return self._counted(MULTIPLY + PER_SLOT * self.chain.n_states)
+        each = MULTIPLY + PER_SLOT * self.chain.n_states
+        if free_slots(self.plan, self.chain):
+            return self._counted(each + PER_VALUE * self._values(key.name for key in self._free(self.chain)[:1]), copied=False)
+        return self._counted(each)
 
-    def _counted(self, each: float) -> float:
-        """What counters cost, each of whose maps costs so much."""
+    def _free(self, chain: EventChain) -> list[Attribute]:
+        """What GROUP BY names beyond the key."""
+        return [key for key in self.plan.group_by if key.variable is not None and not any(key in column for column in chain.key)]
+
+    def _counted(self, each: float, copied: bool = True) -> float:
+        """What counters cost, each of whose maps costs so much; unless they are not `copied`, one for every group."""
         chain, statistics = self.chain, self.measured.statistics
         assert isinstance(chain, EventChain)
-        free = [key for key in self.plan.group_by if key.variable is not None and not any(key in column for column in chain.key)]
-        copies = self._values(key.name for key in free)
+        copies = self._values(key.name for key in self._free(chain)) if copied else 1
         scans = [*chain.slots, *(gap.instance for gap in chain.absences if isinstance(gap.instance, Scan))]
         maps = sum(statistics.count(scan.types) for scan in scans) * copies
-        layout = maps * (LAY_OUT if self._keys(chain) * copies == 1 and not self.plan.group_by else SORT)
+        layout = maps * (LAY_OUT if self._keys(chain) * copies == 1 and not (copied and self.plan.group_by) else SORT)
         return SCAN_EVENT * statistics.n + layout + maps * each * len(self.plan.measures)
 
     def _keys(self, chain: EventChain) -> int:

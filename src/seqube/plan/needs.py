@@ -59,6 +59,7 @@ class Needs:
     ahead: int = 0  # how long after its first event a match waits to be final
     period: int | None = None  # of EMIT EVERY
     bucket: int | None = None  # of EMIT PER
+    skips: bool = False  # which matches remain depends on those that end before them
     can_be_cut: bool = True  # results of a stretch of time need only its events and those of a window around it
 
     @property
@@ -68,8 +69,8 @@ class Needs:
 
     @property
     def outlives_events(self) -> bool:
-        """Whether more has to be remembered than the events in the window: how many there were, or what an open bucket holds."""
-        return self.by_position or self.bucket is not None
+        """Whether more has to be remembered than the events in the window: how many there were, open buckets, what was taken."""
+        return self.by_position or self.bucket is not None or self.skips
 
     @property
     def types(self) -> frozenset[str]:
@@ -99,8 +100,8 @@ def needs_of(plan: Plan, unit: str) -> Needs:
     if isinstance(plan, MatchPlan):
         # A match that waits is decided a window after it began, and its negations may look back a window from its end.
         reaches = 2 if (plan.waits and plan.looks_back) or plan.waits_from_end else 1
-        whole = plan.skip is not None  # which matches remain depends on all that end before them
-        return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0, can_be_cut=not whole)
+        skips = plan.skip is not None
+        return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0, skips=skips, can_be_cut=not skips)
     triggers = () if plan.trigger is None else (plan.trigger,)
     return replace(
         common,
@@ -237,8 +238,9 @@ def _columns(plan: Plan) -> frozenset[str] | None:
 def _key(plan: Plan) -> tuple[str, ...]:
     """The columns whose equal values every event of a match shares with all that could cancel it; () where there are none.
 
-    PARTITION BY, or an attribute whose equality reaches every component, negated ones included, at every level. Aggregates can be
-    split by what they are grouped by as well; not with EMIT EVERY, whose first and last report depend on the whole input.
+    PARTITION BY, or an attribute whose equality reaches every component, negated ones included, at every level; not with SKIP, by
+    which a match of one value leaves out those of others. Aggregates can be split by what they are grouped by as well; not with
+    EMIT EVERY, whose first and last report depend on the whole input.
     """
     if isinstance(plan, AggregatePlan):
         grouped = {attribute.name for attribute in plan.group_by}

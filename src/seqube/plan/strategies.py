@@ -12,7 +12,7 @@ seconds on one core and takes the numbers of its kind: of a sub-query (`Weighed`
     Paper                                                          | Here
     NEEL: nested queries over event streams                        | iterative
     continuous sliding views for nested queries                    | aggressive, passive, balanced
-    A-Seq: dynamic prefix counters, prefix tree, Chop-Connect      | per-start, prefix-tree, chop-connect
+    A-Seq: dynamic prefix counters, prefix tree, Chop-Connect      | per-start, prefix-tree, chop-connect, exhaustive
     E-Cube: top-down and bottom-up reuse, Chase                    | top-down, bottom-up, chase
 """
 
@@ -262,6 +262,7 @@ COUNTING: tuple[Strategy[Counting], ...] = (
     Strategy("independent", "shared counts", None, _always, Counting.independent),
     Strategy("prefix-tree", "shared counts", A_SEQ, _counted_together, Counting.by_tree),
     Strategy("chop-connect", "shared counts", A_SEQ, _counted_together, Counting.by_pieces),
+    Strategy("exhaustive", "shared counts", A_SEQ, _counted_together, Counting.by_pieces),
 )
 LOOPS = tuple(row.name for row in MATCHING if row.name != OWN_STRATEGY)
 STRATEGIES: tuple[Strategy[Any], ...] = (*MATCHING, *AGGREGATING, *SHARING, *COUNTING)

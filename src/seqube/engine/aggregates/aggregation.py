@@ -13,10 +13,12 @@ Cost of a step: the events kept and the new ones, plus what the strategy costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +43,7 @@ from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
-from seqube.events.schema import UNITS, Schema
+from seqube.events.schema import TYPE, UNITS, Schema
 from seqube.language.functions import aggregate_function
 from seqube.language.tree import Aggregate, Attribute, Literal, Value
 from seqube.language.writer import write_value
@@ -75,6 +77,9 @@ class Aggregator(Reporter[pa.Table]):
             self._courses = {events.schema: course_of(self.plan, events, self._limits)}
         return self._courses[events.schema]
 
+    def goes_on(self, events: Events) -> bool:
+        return not isinstance(self.course(events), str)
+
     def start(self) -> State:
         refuse_steps(self.plan)
         return State()
@@ -85,9 +90,6 @@ class Aggregator(Reporter[pa.Table]):
             state = course.start(batch)
         return state.take(batch) if isinstance(state, LiveCounts) else super().take(state, batch)
 
-    def resume(self, events: Events, decided: int, reported: int, last: int) -> State:
-        return super().resume(with_columns(events, self.plan.computed), decided, reported, last)
-
     def restore(self, data: bytes) -> State | LiveCounts:
         events, numbers, about, beside = read_state(data)
         events = with_columns(events, self.plan.computed)
@@ -96,6 +98,18 @@ class Aggregator(Reporter[pa.Table]):
         course = self.course(events)
         assert not isinstance(course, str), course
         return course.restore(about, events, beside)
+
+    def resume(self, events: Events, decided: int, reported: int, last: int) -> Any:
+        """As `Operator.resume`; counters are made of the events that were decided, and what those report is out already."""
+        events = with_columns(events, self.plan.computed)
+        if isinstance(course := self.course(events), str):
+            events = self.order(events)
+            return State(events, self.number(events, None), decided, reported, last)
+        n_old = int(np.searchsorted(events.times, decided, "right"))
+        state = course.start(events)
+        state.reported, state.pending.last = reported, last
+        state, _ = course.decide(state.take(events.slice(0, n_old)), decided, final=False)
+        return state.take(events.slice(n_old, len(events)))
 
     def run(self, events: Events) -> pa.Table:
         """The rows of a whole stream: all its events at once, whatever goes on."""
@@ -375,34 +389,68 @@ class Groups:
         self._events = events
         self._digits: list[Ints] = []  # per key: a digit for every row
         self._rows: list[Ints] = []  # per key: a row with that value, for every digit
-        size = 1
+        self.size = 1  # how many groups there may be
+        known: dict[str, tuple[Ints, Ints]] = {}
         for key in keys:
-            (codes,), n_codes = code_columns([[events.column(key.name)]])
-            rows = np.full(n_codes + 1, UNBOUND, np.int64)
-            rows[codes[::-1] + 1] = np.arange(len(codes))[::-1]
-            rows[0] = UNBOUND
-            self._digits.append(codes + 1)
+            if key.name not in known:
+                known[key.name] = _key_digits(key.name, events)
+            digits, rows = known[key.name]
+            self._digits.append(digits)
             self._rows.append(rows)
-            size *= n_codes + 1
-        if size > HIGHEST:
+            self.size *= len(rows)
+        if self.size > HIGHEST:
             raise PlanError("GROUP BY has more combinations of values than can be told apart\n  hint: group by fewer attributes")
+
+    def only(self, keys: tuple[Attribute, ...]) -> Groups:
+        """The same by some of the keys."""
+        groups = copy(self)
+        places = [self.keys.index(key) for key in keys]
+        groups.keys, groups._digits = keys, [self._digits[place] for place in places]
+        groups._rows = [self._rows[place] for place in places]
+        groups.size = prod(map(len, groups._rows))
+        return groups
 
     def codes(self, bindings: Bindings, size: int) -> Ints:
         """The group of every match (or of every trigger, where it alone decides)."""
-        codes = np.zeros(size, np.int64)
-        for key, digits, rows in zip(self.keys, self._digits, self._rows, strict=True):
+        found = []
+        for key, digits in zip(self.keys, self._digits, strict=True):
             bound = _any_row(bindings) if key.variable is None else last_rows(bindings[key.variable])
             digit = digits[bound] if len(digits) else np.zeros(size, np.int64)
-            codes = codes * len(rows) + np.where(bound < 0, 0, digit)
+            found.append(np.where(bound < 0, 0, digit))
+        return self.join(found, size)
+
+    def join(self, digits: Sequence[Ints], size: int) -> Ints:
+        """Groups, from a digit for every key."""
+        codes = np.zeros(size, np.int64)
+        for digit, rows in zip(digits, self._rows, strict=True):
+            codes = codes * len(rows) + digit
         return codes
+
+    def digits(self, codes: Ints) -> list[Ints]:
+        """A digit for every key of these groups."""
+        found: list[Ints] = []
+        for rows in reversed(self._rows):
+            codes, digit = np.divmod(codes, len(rows))
+            found.append(digit)
+        return found[::-1]
 
     def columns(self, codes: Ints) -> list[pa.Array]:
         """The values of the keys for these groups."""
-        columns: list[pa.Array] = []
-        for key, rows in zip(reversed(self.keys), reversed(self._rows), strict=True):
-            codes, digits = np.divmod(codes, len(rows))
-            columns.append(shown(take(self._events.column(key.name), rows[digits])))
-        return columns[::-1]
+        found = zip(self.keys, self._rows, self.digits(codes), strict=True)
+        return [shown(take(self._events.column(key.name), rows[digit])) for key, rows, digit in found]
+
+
+def _key_digits(name: str, events: Events) -> tuple[Ints, Ints]:
+    """The values of a key as digits, 0 for null, one for every row; and for every digit a row that has it."""
+    if name == TYPE:
+        digits, n_codes = np.add(events.types, 1, dtype=np.int64), len(events.type_names)
+    else:
+        (codes,), n_codes = code_columns([[events.column(name)]])
+        digits = codes + 1
+    rows = np.full(n_codes + 1, UNBOUND, np.int64)
+    rows[digits[::-1]] = np.arange(len(digits))[::-1]
+    rows[0] = UNBOUND
+    return digits, rows
 
 
 def _any_row(bindings: Bindings) -> Ints:

@@ -22,17 +22,17 @@ import pyarrow as pa
 from seqube.engine.aggregates.aggregation import Answer, Cells, Floats, Task, distinct_cells
 from seqube.engine.aggregates.automaton import Automaton, automaton, gap_rank, needs_layer, slot_rank, tied_rank
 from seqube.engine.aggregates.columns import SumOverEvents, sum_over_events
-from seqube.engine.aggregates.lanes import Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
+from seqube.engine.aggregates.grouped_product import count_groups
+from seqube.engine.aggregates.lanes import EXACT, Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
 from seqube.engine.aggregates.measured import PRIMES, Measured, count_too_long, from_residues, whole_numbers
 from seqube.engine.aggregates.measures import Collected, Count, Extreme, Sum, means
+from seqube.engine.aggregates.window_product import slide
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.language.tree import Attribute, Value
 from seqube.plan.aggregates import Measure, chain_of
 from seqube.plan.chains import EventChain
-
-EXACT = float(1 << 53)  # doubles hold every whole number below this
 
 DOUBLES = Ring(1.0, 0.0)
 WORDS = Ring(np.uint64(1), np.uint64(0))  # modulo 2^64, by wrapping
@@ -48,6 +48,8 @@ def aggregate_chain(task: Task, run: Kernel) -> Answer:
     """Answer a task with a kernel that counts; where lanes would hold too many events, by building the matches."""
     chain = chain_of(task.plan)
     assert isinstance(chain, EventChain), "the plan chooses this strategy for chains only"
+    if run is slide and (grouped := count_groups(task, chain)) is not None:
+        return grouped
     lanes = make_lanes(task, chain)
     if lanes is None:
         return _aggregate_matches(task)

@@ -28,6 +28,7 @@ from seqube.plan.chains import EventChain
 Numbers = npt.NDArray[Any]  # float64 or uint64, as the ring asks
 Ranks = npt.NDArray[np.int16]
 
+EXACT = float(1 << 53)  # doubles hold every whole number below this
 LARGEST = 1 << 24  # events in all lanes; beyond this, matches are built instead
 
 

@@ -213,9 +213,6 @@ class Reporter(Operator[Any, Rows]):
     def restore(self, data: bytes) -> Any:
         return State.of(*read_state(data))
 
-    def resume(self, events: Events, decided: int, reported: int, last: int) -> State:
-        return State(events, decided=decided, reported=reported, last=last)
-
     def order(self, events: Events) -> Events:
         """Events in the order of time, and in that of the plan where it has one of its own."""
         return events
