@@ -49,7 +49,9 @@ What the page on meaning leaves open is decided here:
 (s) A text next to a moment that names no zone is in that of the time column.
 (t) Rows of RETURN DISTINCT are equal where their values are, as numbers or texts; null is equal to null. LIMIT n leaves n of the
     rows, or all where there are fewer; which is left open (`results` gives all).
-(u) EMIT PER d has a row for a bucket and a group only where a match of that group ends in it: there are no rows of zero.
+(u) FIRST and LAST of matches are by their ends, then by their starts, then by the value; nulls are skipped. PERCENTILE is
+    interpolated between two neighbours, and a double.
+(v) EMIT PER d has a row for a bucket and a group only where a match of that group ends in it: there are no rows of zero.
 """
 
 from __future__ import annotations
@@ -87,6 +89,7 @@ from oracle_values import (
 )
 from seqube.errors import Span
 from seqube.language import mentions, tree
+from seqube.language.names import group_name
 
 Env = dict[
     str, tuple["Event", ...]
@@ -208,7 +211,7 @@ def aggregates(query: tree.Query, events: Sequence[Event], hierarchy: Any = None
                 triggers = [(part, {last: (e,)}) for part in ending for e in part.events if e.ts == t and part.triggers(last, e)]
                 if not triggers:
                     continue
-                alone = all(key.variable in (last, None) for key in query.group_by)
+                alone = all(mentions.variables_of(key) <= {last} for key in query.group_by)
                 reported = _groups(query, triggers if alone else new)
             rows += _report(query, pairs, reported, {"ts": t})
     return rows
@@ -777,7 +780,8 @@ def _report(query: tree.Query, pairs: list[tuple[Partition, Env]], groups: list[
     calculator = Partition(query, [], None, "us", {})
     for group in groups:
         members = [(part, env) for part, env in pairs if _group(query, part, env) == group]
-        columns = {_column(key): value for key, value in zip(query.group_by, group, strict=True)}
+        names = [group_name(key, number) for number, key in enumerate(query.group_by, 1)]
+        columns = dict(zip(names, group, strict=True))
         for output in query.aggregates:
             columns[str(output.name)] = calculator.value(_computed(output.value, members), {}, columns)
         if all(calculator.truth(_computed(predicate, members), {}, columns) is True for predicate in query.having):
@@ -788,8 +792,8 @@ def _report(query: tree.Query, pairs: list[tuple[Partition, Env]], groups: list[
 def _computed(node: Any, members: list[tuple[Partition, Env]]) -> Any:
     """A value or predicate of AGG or HAVING, its aggregates replaced by what they are and group keys by their columns' names."""
     match node:
-        case tree.Aggregate(function, argument):
-            return tree.Literal(_aggregate(function, argument, members))
+        case tree.Aggregate(function, argument, share=share):
+            return tree.Literal(_aggregate(function, argument, members, share.value if isinstance(share, tree.Literal) else None))
         case tree.Attribute():
             return tree.Attribute(None, _column(node))
         case tuple():
@@ -799,15 +803,19 @@ def _computed(node: Any, members: list[tuple[Partition, Env]]) -> Any:
     return node
 
 
-def _aggregate(function: str, argument: tree.Attribute | None, members: list[tuple[Partition, Env]]) -> Any:
+def _aggregate(function: str, argument: tree.Value | None, members: list[tuple[Partition, Env]], share: Any = None) -> Any:
     if argument is None:
         return len(members) if function == "COUNT" else float(len(members))
+    if function in ("FIRST", "LAST"):
+        return _at_an_end(function, argument, members)
     told = [part.value(argument, env) for part, env in members]  # of a list, its values
     values = [value for each in told for value in (each if isinstance(each, list) else [each]) if value is not None]
-    if function == "COUNT":
-        return len(values)
+    if function in ("COUNT", "COUNT DISTINCT"):
+        return len(values) if function == "COUNT" else len(set(values))
     if not values:
         return None
+    if function in ("MEDIAN", "PERCENTILE"):
+        return _percentile(values, 0.5 if share is None else share)
     if function in ("MIN", "MAX"):
         return min(values) if function == "MIN" else max(values)
     if function in ("VARIANCE", "STDDEV"):
@@ -823,6 +831,24 @@ def _aggregate(function: str, argument: tree.Attribute | None, members: list[tup
         return sum(values) if function == "SUM" else sum(values) / len(values)
     exact = sum(map(Fraction, values), Fraction(0))
     return decimal_of(exact) if function == "SUM" else float(exact / len(values))
+
+
+def _at_an_end(function: str, argument: tree.Value, members: list[tuple[Partition, Env]]) -> Any:
+    """The value of the match that ended first; of those together, that began first; of those, the least. LAST: the contrary."""
+    told = [(end(_flat(env)), start(_flat(env)), part.value(argument, env)) for part, env in members]
+    known = [(e, s, value) for e, s, each in told for value in (each if isinstance(each, list) else [each]) if value is not None]
+    return None if not known else min(known)[2] if function == "FIRST" else max(known)[2]
+
+
+def _percentile(values: list[Any], share: float) -> Any:
+    """Between two neighbours in proportion, as doubles."""
+    is_duration = isinstance(values[0], timedelta)
+    doubles = sorted(float(value // MICROSECOND if is_duration else value) for value in values)
+    place = share * (len(doubles) - 1)
+    low = math.floor(place)
+    below, above = doubles[low], doubles[min(low + 1, len(doubles) - 1)]
+    found = below if place == low or below == above else below + (above - below) * (place - low)
+    return timedelta(microseconds=round(found)) if is_duration else found
 
 
 def _spread(function: str, values: list[Any]) -> Any:

@@ -263,7 +263,8 @@ def queries(draw: st.DrawFn) -> Query:
     def aggregate() -> tree.Aggregate:
         function = draw(st.sampled_from(list(AGGREGATES)))
         attribute = Attribute(draw(st.sampled_from(usable)), draw(names))
-        return tree.Aggregate(function, attribute if AGGREGATES[function].takes else None)
+        share = tree.Literal(draw(st.sampled_from([0, 0.25, 1]))) if AGGREGATES[function].takes_share else None
+        return tree.Aggregate(function, attribute if AGGREGATES[function].takes else None, share=share)
 
     aggregates = builder.outputs([aggregate() for _ in range(draw(st.integers(1, 3)))], taken)
     having = tuple(

@@ -193,7 +193,10 @@ def test_negation(text: str, message: str, column: int, hint: str) -> None:
             "A WITHIN 5 AGG A.x",
             "AGG takes aggregates only",
             16,
-            "write COUNT(*), SUM(v.x), AVG(v.x), MIN(v.x), MAX(v.x), STDDEV(v.x) or VARIANCE(v.x)",
+            (
+                "write COUNT(*), APPROX_COUNT(*), SUM(v.x), AVG(v.x), MIN(v.x), MAX(v.x), STDDEV(v.x), VARIANCE(v.x), "
+                "COUNT(DISTINCT v.x), MEDIAN(v.x), PERCENTILE(v.x, 0.9), FIRST(v.x) or LAST(v.x)"
+            ),
         ),
         ("A WITHIN 5 AGG SUM(B.x)", "there is no variable 'B'", 20, "known: A"),
         ("A WHERE SUM(A.x) > 3 WITHIN 5", "SUM stands outside AGG and HAVING", 9, "compare aggregates in HAVING"),

@@ -142,12 +142,6 @@ def test_order_by_and_keep_partial() -> None:
             22,
             "there are COUNT(v), SUM(v.x), AVG(v.x), MIN(v.x), MAX(v.x), FIRST(v.x), LAST(v.x)",
         ),
-        (
-            "SEQ(A a, B+ b) AGG FIRST(b.x) WITHIN 5",
-            "FIRST is no aggregate",
-            20,
-            "it is a value of one match: WHERE or RETURN FIRST(v.x)",
-        ),
         ("SEQ(A a, B+ b) AGG COUNT(b) WITHIN 5", "COUNT takes *: it counts matches", 20, "write COUNT(*)"),
         ("SEQ(A a, B+ b) WHERE COUNT(c) > 1 WITHIN 5", "there is no variable 'c'", 28, None),
         ("SEQ(A a, B+ b) SKIP TO FIRST c WITHIN 5", "there is no variable 'c'", 30, None),

@@ -70,6 +70,8 @@ AGGREGATES = {
     "every hour": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG COUNT(*), SUM(r.duration) AS s WITHIN 30 min EMIT EVERY 1 hour",
     "per hour by key": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG COUNT(*), AVG(w.weight) AS w WITHIN 30 min EMIT PER 1 hour",
     "per day": "SEQ(Recycle r, Wash w, !Operate o, [id]) AGG COUNT(*) WITHIN 30 min EMIT PER 1 day",
+    "of expressions": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG AVG(w.ts - r.ts) AS t, SUM(w.weight * 2) WITHIN 9 min",
+    "values": "SEQ(Recycle r, Wash w, [id]) GROUP BY UPPER(r.type) AGG MEDIAN(w.ts - r.ts), COUNT(DISTINCT w.id) WITHIN 9 min",
     "of events": "SEQ(Recycle r, Wash w) AGG COUNT(*) WITHIN 20 EVENTS EMIT TOTAL",
     "spread": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG STDDEV(w.weight) AS s, VARIANCE(w.duration) WITHIN 30 min EMIT TOTAL",
     "of lists": "SEQ(Recycle r, Check* c, Wash w, [id]) GROUP BY r.id AGG COUNT(*), APPROX_COUNT(*), MAX(c.ts) AS m WITHIN 30 min",

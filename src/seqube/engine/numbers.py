@@ -195,6 +195,19 @@ def whole_if_all(column: pa.Array) -> pa.Array:
     return pc.struct_field(column, "whole") if mixed else column
 
 
+def settled(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """A column in the type that it has without a row, so that no row decides it; None where whole numbers cannot stay whole."""
+    column = whole_if_all(column)
+    if column.type == kind:
+        return column
+    try:
+        if pat.is_integer(column.type) or not pat.is_integer(kind):
+            return column.cast(kind)
+    except pa.ArrowInvalid:
+        pass
+    return None
+
+
 def absolute(value: Any) -> Any:
     """Without its sign."""
     if value.type != MIXED:

@@ -18,7 +18,7 @@ import pyarrow.types as pat
 from seqube.engine.bindings import UNBOUND, Column, Lists, last_rows, nothing
 from seqube.engine.display import flat
 from seqube.engine.instances import Instances
-from seqube.engine.numbers import whole_if_all
+from seqube.engine.numbers import settled
 from seqube.engine.predicates import Evaluator, Ints, gather, take
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
@@ -117,15 +117,9 @@ class MatchWriter:
 
     def _item(self, item: Output, piece: Instances) -> pa.Array:
         """A column of RETURN. Whole numbers stay whole: a column does not change its type where a result leaves 64 bits."""
-        column = whole_if_all(self._evaluator.array(item.value, piece.rows, len(piece)))
-        kind = self._kinds[item]
-        if column.type == kind:
+        column = settled(self._evaluator.array(item.value, piece.rows, len(piece)), self._kinds[item])
+        if column is not None:
             return column
-        try:
-            if pat.is_integer(column.type) or not pat.is_integer(kind):
-                return column.cast(kind)
-        except pa.ArrowInvalid:
-            pass
         raise DataError(
             f"{item.name} is a column of whole numbers, and one of them is not whole or leaves 64 bits\n"
             "  hint: return it as a decimal number: multiply by 1.0 first"

@@ -4,12 +4,15 @@ Measures whose sizes are more than a hundred times apart get a chart each, becau
 ground. A line does not go on where moments that come at regular times are missing. Times are drawn by the clocks of their own zone,
 which the chart takes for UTC: else it would show the clocks of whoever looks at it.
 
+Durations over time are drawn in seconds.
+
 Cost: what is drawn is a few thousand rows at most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -143,6 +146,8 @@ def _are_far_apart(rows: Points) -> bool:
 
 
 def _number(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
     return float(value) if isinstance(value, Decimal) else value
 
 
@@ -164,7 +169,7 @@ def _one_each(chart: altair.Chart) -> altair.Chart:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return bool(pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind))
+    return bool(pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind) or pat.is_duration(kind))
 
 
 def _by_clock(table: pa.Table) -> pa.Table:

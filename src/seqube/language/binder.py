@@ -25,7 +25,7 @@ from seqube.language import mentions, tree
 from seqube.language.functions import AGGREGATES, OF_EVENTS, OF_LISTS
 from seqube.language.names import clashes, column_name, default_variables
 from seqube.language.parser import CLAUSES, Draft, in_order
-from seqube.language.rewriting import NamedLeaf, rewrite_leaves, split_conjuncts, with_variables
+from seqube.language.rewriting import NamedLeaf, rewrite_leaves, split_conjuncts, values_of_events, with_variables
 from seqube.language.tree import (
     TIME_ATTRIBUTE,
     Aggregate,
@@ -231,6 +231,9 @@ class _Binder:
     def _of_list(self, call: Aggregate, visible: Mapping[str, _Variable], advice: str, in_where: bool = True) -> Value:
         """A function of a list, where aggregates have no place."""
         argument = call.argument
+        if argument is not None and not isinstance(argument, Attribute):
+            self.fail(f"{call.function} of a list takes one attribute of one variable", call.at, f"write {call.function}(v.x)")
+            return call
         if argument is not None and argument.variable is None:  # COUNT(f)
             argument = Attribute(HIDDEN_COLUMNS.get(argument.name, argument.name), TIME_ATTRIBUTE, argument.at, sure=True)
         known = argument is not None and argument.variable in self.variables
@@ -247,15 +250,10 @@ class _Binder:
 
     def _is_aggregate(self, call: Aggregate) -> bool:
         """Whether a function in AGG or HAVING is one of matches; if not, that is a problem."""
-        if call.function not in AGGREGATES:
-            self.fail(
-                f"{call.function} is no aggregate", call.at, f"it is a value of one match: WHERE or RETURN {call.function}(v.x)"
-            )
-        elif call.argument is not None and call.argument.variable is None:
+        if isinstance(call.argument, Attribute) and call.argument.variable is None:
             self.fail(f"{call.function} takes *: it counts matches", call.at, f"write {call.function}(*)")
-        else:
-            return True
-        return False
+            return False
+        return True
 
     def _check_prev(self, leaf: tree.Prev, visible: Mapping[str, _Variable], in_where: bool) -> None:
         name = leaf.argument.variable
@@ -430,16 +428,24 @@ class _Binder:
                 self.fail("KEEP PARTIAL and AGG do not go together", at, "leave AGG out, and count the rows by reached")
         return self.draft.keep
 
-    def _group_by(self) -> tuple[Attribute, ...]:
+    def _group_by(self) -> tuple[Value, ...]:
         self._needs_aggregates("group_by")
-        for leaf in self.draft.group_by:
-            if self._is_list(leaf.variable):
+        keys = tuple(
+            self._positive(key, "GROUP BY") if isinstance(key, Attribute) else self._of_events(key, "GROUP BY")
+            for key in self.draft.group_by
+        )
+        for key in keys:
+            for name in filter(self._is_list, sorted(mentions.variables_of(key))):
+                message = f"GROUP BY names {name!r}, which is a list: a match has many of its values"
+                self.fail(message, key.at, "group by a part that is one event")
+            if len(names := sorted(mentions.variables_of(key))) > 1:
                 self.fail(
-                    f"GROUP BY names {leaf.variable!r}, which is a list: a match has many of its values",
-                    leaf.at,
-                    "group by a part that is one event",
+                    f"GROUP BY takes values of one event, and this is of {' and '.join(names)}", key.at, "group by each of them"
                 )
-        return tuple(self._positive(leaf, "GROUP BY") for leaf in self.draft.group_by)
+        return keys
+
+    def _of_events(self, value: Value, clause: str) -> Value:
+        return values_of_events(value, clause, self._positive, self._is_list, self.fail)
 
     def _needs_aggregates(self, clause: str) -> None:
         if clause in self.draft.places and "aggregates" not in self.draft.places:
@@ -458,7 +464,7 @@ class _Binder:
             elif not self._is_aggregate(value):
                 value = tree.Literal(None)
             elif value.argument is not None:
-                self._positive(value.argument, "AGG")
+                value = replace(value, argument=self._of_events(value.argument, "AGG"))
             outputs.append(replace(output, value=value, name=output.name or column_name(value, position)))
         return tuple(outputs)
 
@@ -475,7 +481,7 @@ class _Binder:
                 if not self._is_aggregate(leaf):
                     return tree.Literal(None)
                 if leaf.argument is not None:
-                    self._positive(leaf.argument, "HAVING")
+                    return replace(leaf, argument=self._of_events(leaf.argument, "HAVING"))
             elif leaf.variable is not None:
                 self.fail("HAVING compares aggregates, not attributes", leaf.at, "test attributes in WHERE")
             elif (name := HIDDEN_COLUMNS.get(leaf.name, leaf.name)) in by_name:

@@ -35,11 +35,13 @@ class AggregateFunction:
     ]  # what it is made of, in the order in which `finish` takes them; one that needs another comes after it
     finish: str  # the function of `engine/aggregates/measures.py` that makes it of them
     result: Kind | None = None  # None: of its argument's kind
+    takes_share: bool = False  # a second argument, between 0 and 1, which must stand in the query as it is
+    form: str = ""  # how it is written, where that is not name(v.x)
 
     @property
     def call(self) -> str:
         """How it is written."""
-        return f"{self.name}({'v.x' if self.takes else '*'})"
+        return self.form or f"{self.name}({'v.x' if self.takes else '*'})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,9 @@ def _table(rows: Iterable[_Row]) -> dict[str, _Row]:
     return {row.name: row for row in rows}
 
 
+COUNT_DISTINCT = "COUNT DISTINCT"  # has a form of its own
+_PLAIN: tuple[Kind, ...] = ("number", "string", "boolean", "time", "duration")
+
 AGGREGATES = _table(
     (
         AggregateFunction("COUNT", (), ("COUNT",), "value", result="number"),
@@ -96,6 +101,13 @@ AGGREGATES = _table(
         AggregateFunction("MAX", ("number", "duration", "time"), ("MAX",), "value"),
         AggregateFunction("STDDEV", ("number", "duration"), ("COUNT", "SUM", "SQUARES"), "deviation"),  # of a sample, as in SQL
         AggregateFunction("VARIANCE", ("number",), ("COUNT", "SUM", "SQUARES"), "variance"),  # a duration's would have no unit
+        AggregateFunction(COUNT_DISTINCT, _PLAIN, ("VALUES",), "distinct", result="number", form="COUNT(DISTINCT v.x)"),
+        AggregateFunction("MEDIAN", ("number", "duration"), ("VALUES",), "median"),
+        AggregateFunction(
+            "PERCENTILE", ("number", "duration"), ("VALUES",), "percentile", takes_share=True, form="PERCENTILE(v.x, 0.9)"
+        ),
+        AggregateFunction("FIRST", _PLAIN, ("IN_ORDER",), "first"),
+        AggregateFunction("LAST", _PLAIN, ("IN_ORDER",), "last"),
     )
 )
 
@@ -130,7 +142,7 @@ OF_LISTS = {
 PREVIOUS = "PREV"  # of an event in a list, the one before
 # What every event has, whatever its columns are called, and the attribute that is.
 OF_EVENTS = {"TYPE": "type", "TIME": "ts"}
-FUNCTIONS = tuple(dict.fromkeys((*AGGREGATES, *OF_LISTS, PREVIOUS)))
+FUNCTIONS = tuple(name for name in dict.fromkeys((*AGGREGATES, *OF_LISTS, PREVIOUS)) if name != COUNT_DISTINCT)
 
 
 def aggregate_function(name: str, at: Span | None = None) -> AggregateFunction:

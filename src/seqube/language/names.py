@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from seqube.errors import Problem, Span
 from seqube.events.schema import HIDDEN_COLUMNS
-from seqube.language.tree import Aggregate, Attribute, OfList, Query, Type, Value
+from seqube.language.tree import Aggregate, Attribute, Call, Literal, OfList, Query, Type, Value
 
 
 def default_variables(types: Sequence[Type]) -> list[str]:
@@ -47,7 +47,9 @@ def column_name(value: Value, position: int) -> str:
         case OfList("COUNT", Attribute(variable, _)):
             return f"count_{variable}"
         case Aggregate(function, Attribute() as argument) | OfList(function, argument):
-            return f"{function.lower()}_{column_name(argument, position)}"
+            return f"{function.lower().replace(' ', '_')}_{column_name(argument, position)}"
+        case Aggregate(function, _):
+            return f"{function.lower().replace(' ', '_')}_{position}"
         case _:
             return f"column_{position}"
 
@@ -59,7 +61,7 @@ def clashes(query: Query, variables: Mapping[str, Span | None]) -> Iterator[Prob
     if query.aggregates:
         if query.emit is not None and query.emit.when != "total":
             taken["ts"] = "the time of each row"
-        columns += [(column_name(key, 0), key.at, "group by it once") for key in query.group_by]
+        columns += [(group_name(key, number), key.at, "group by it once") for number, key in enumerate(query.group_by, 1)]
     elif not query.returns:
         taken = {"start": "the start of each match", "end": "the end of each match"}
         columns = [(name, at, "give it another variable, or use RETURN") for name, at in variables.items()]
@@ -71,3 +73,16 @@ def clashes(query: Query, variables: Mapping[str, Span | None]) -> Iterator[Prob
         if name in taken:
             yield Problem(f"two columns of the result are called {name!r} (the other is {taken[name]})", at, advice)
         taken.setdefault(name, f"in line {at.line}, column {at.column}" if at else "before it")
+
+
+def group_name(key: Value, position: int) -> str:
+    """The name of the column of a key of GROUP BY: `upper_a_name`, `hour_a_ts` for EXTRACT(HOUR FROM a.ts)."""
+    match key:
+        case Call("EXTRACT" | "DATE_TRUNC", (Literal(part), Attribute() as time)):
+            return f"{str(part).lower()}_{column_name(time, position)}"
+        case Call(function, (Attribute() as argument,)):
+            return f"{function.lower()}_{column_name(argument, position)}"
+        case Attribute():
+            return column_name(key, position)
+        case _:
+            return f"group_{position}"

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, cast
 from seqube.errors import ArgumentError, Problem, QueryError, Span
 from seqube.language import tree
 from seqube.language.functions import (
+    AGGREGATES,
     CASTS,
+    COUNT_DISTINCT,
     FUNCTIONS,
     OF_EVENTS,
     OF_LISTS,
@@ -71,7 +73,7 @@ class Draft:
     definitions: tuple[tree.Definition, ...] = ()
     skip: tree.Skip | None = None
     keep: bool = False
-    group_by: tuple[Attribute, ...] = ()
+    group_by: tuple[Value, ...] = ()
     aggregates: tuple[Output, ...] = ()
     having: Predicate | None = None
     emit: Emit | None = None
@@ -257,8 +259,8 @@ class _Builder:
 
     def call(self, children: list[Any]) -> tree.Aggregate | tree.Prev:
         """A function of matches or of a list: which of the two, its place decides, and the binder sees."""
-        token, argument = children
-        function = token.upper()
+        token, argument, *shares = children
+        function, share = token.upper(), shares[0] if shares else None
         at = _cover(_at(token), getattr(argument, "at", None))
         bare = isinstance(argument, Attribute) and argument.variable is None
         if function == PREVIOUS or (function in OF_LISTS and not OF_LISTS[function].of_events):
@@ -271,9 +273,20 @@ class _Builder:
             if argument != "*":
                 _fail(f"{function} takes *: it counts matches", at, f"write {function}(*)")
             return tree.Aggregate(function, None, at)
-        if not isinstance(argument, Attribute) or bare:
+        if argument == "*" or bare or (function == PREVIOUS and not isinstance(argument, Attribute)):
             _fail(f"{function} takes one attribute of one variable", at, f"write {function}(v.x), with a variable of the pattern")
-        return tree.Prev(argument, at) if function == PREVIOUS else tree.Aggregate(function, argument, at)
+        takes_share = function in AGGREGATES and AGGREGATES[function].takes_share
+        if takes_share != (share is not None):
+            wanted = AGGREGATES[function].call if takes_share else f"{function}(v.x)"
+            _fail(f"{function} takes {'a value and a share' if takes_share else 'one value'}", at, f"write {wanted}")
+        return tree.Prev(argument, at) if function == PREVIOUS else tree.Aggregate(function, _item(argument), at, share)
+
+    def call_distinct(self, children: list[Any]) -> tree.Aggregate:
+        token, _, argument = children
+        at = _cover(_at(token), getattr(argument, "at", None))
+        if token.upper() != "COUNT":
+            _fail(f"{token.upper()} takes no DISTINCT", at, "write COUNT(DISTINCT v.x)")
+        return tree.Aggregate(COUNT_DISTINCT, _item(argument), at)
 
     def applied(self, children: list[Any]) -> Value:
         token, *given = children
@@ -459,7 +472,7 @@ class _Builder:
         return "keep", _at(children[0]), True
 
     def group_by(self, children: list[Any]) -> tuple[str, Span, object]:
-        return "group_by", _at(children[0]), tuple(children[1:])
+        return "group_by", _at(children[0]), tuple(map(_item, children[1:]))
 
     def aggregates(self, children: list[Any]) -> tuple[str, Span, object]:
         return "aggregates", _at(children[0]), tuple(children[1:])

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from seqube.errors import Span
 from seqube.language import tree
+from seqube.language.mentions import variables_of
 from seqube.language.tree import Aggregate, Attribute, Node, Predicate, Type, Value
 
 NamedLeaf = Attribute | Aggregate | tree.Prev  # what stands for something that has to be looked up
@@ -46,6 +47,31 @@ def rewrite_leaves(node: tree.N, leaf: Callable[[NamedLeaf], Value]) -> tree.N:
                 return tree.rebuilt(part, change)
 
     return change(node)  # type: ignore[return-value]  # a value stays a value, a predicate a predicate
+
+
+def values_of_events(
+    value: Value,
+    clause: str,
+    positive: Callable[[Attribute, str], Value],
+    is_list: Callable[[str | None], bool],
+    fail: Callable[[str, Span | None, str], None],
+) -> Value:
+    """What a clause takes of the events of a match: attributes of positive variables, and what is made of them."""
+
+    def resolve(leaf: NamedLeaf) -> Value:
+        if isinstance(leaf, Attribute) and leaf.variable is not None:
+            return positive(leaf, clause)
+        word = "PREV" if isinstance(leaf, tree.Prev) else leaf.function if isinstance(leaf, Aggregate) else repr(leaf.name)
+        fail(f"{word} stands inside a value of {clause}", leaf.at, "write what is meant of one event: a.x, with its variable")
+        return leaf
+
+    found = rewrite_leaves(value, resolve)
+    names = sorted(variables_of(found))
+    if not names:
+        fail(f"a value in {clause} names no event", value.at, "name an attribute: a.x")
+    for name in filter(is_list, names if len(names) > 1 else ()):
+        fail(f"{name!r} is a list, and stands beside other events", value.at, f"take values of {name!r} alone")
+    return found
 
 
 def with_variables(pattern: tree.N, names: Iterator[str]) -> tree.N:

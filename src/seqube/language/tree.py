@@ -87,11 +87,12 @@ class Minus:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """`COUNT(*)` (argument None) or `SUM(v.x)`; only in AGG and HAVING. What functions there are, `functions.AGGREGATES` says."""
+    """`COUNT(*)` (argument None) or `AVG(b.ts - a.ts)`; only in AGG and HAVING. Which there are, `functions.AGGREGATES` says."""
 
     function: str
-    argument: Attribute | None
+    argument: Value | None
     at: Span | None = _place()
+    share: Value | None = None  # that of PERCENTILE, a constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +409,7 @@ class Query:
     window: Window
     where: tuple[Predicate, ...] = ()
     partition_by: tuple[str, ...] = ()
-    group_by: tuple[Attribute, ...] = ()
+    group_by: tuple[Value, ...] = ()
     aggregates: tuple[Output, ...] = ()
     having: tuple[Predicate, ...] = ()
     emit: Emit | None = None  # bound: set exactly when there are aggregates
@@ -449,7 +450,7 @@ def children(node: Node) -> tuple[Node, ...]:
         case OfList() | Prev():
             return (node.argument,)
         case Aggregate():
-            return () if node.argument is None else (node.argument,)
+            return tuple(part for part in (node.argument, node.share) if part is not None)
         case FirstOf():
             return node.values
         case Call():
@@ -486,7 +487,9 @@ def rebuilt(node: N, change: Callable[[Any], Any]) -> N:
             result = replace(node, left=after[0], right=after[1])
         case Minus() | IsNull() | IsTrue():
             result = replace(node, operand=after[0])
-        case Aggregate() | OfList() | Prev():
+        case Aggregate():
+            result = replace(node, argument=after[0], share=after[1] if node.share is not None else None)
+        case OfList() | Prev():
             result = replace(node, argument=after[0])
         case FirstOf():
             result = replace(node, values=after)

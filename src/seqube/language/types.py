@@ -90,10 +90,14 @@ class _Checker:
         for predicate in (*mentions.inner_predicates(query.pattern), *query.where):
             self.predicate(predicate)
         self.named_columns()
-        for attribute in query.group_by:
-            if not attribute.sure:
-                self.hidden(attribute.variable, attribute.name, attribute.at)
-            self.key(attribute.name, attribute.at, "GROUP BY")
+        for key in query.group_by:
+            if not isinstance(key, Attribute):
+                if self.kind(key) == "other":
+                    self.fail("GROUP BY needs plain values", key.at, "use numbers, strings or times")
+                continue
+            if not key.sure:
+                self.hidden(key.variable, key.name, key.at)
+            self.key(key.name, key.at, "GROUP BY")
         for output in (*query.aggregates, *query.returns):
             if self.kind(output.value) == "other":
                 self.distinct_nested(output.at)
@@ -337,10 +341,18 @@ class _Checker:
         if node.argument is None:
             return function.result
         kind = self.kind(node.argument)
+        kind = "duration" if kind == "period" else kind
         if kind is not None and kind not in function.takes:
             wrong = f"{function.name} of {_describe(node.argument, kind)}"
             self.fail(wrong, node.at, f"{function.name} takes {_either(function.takes)}")
             return None
+        match node.share:
+            case None | tree.Parameter():
+                pass
+            case tree.Literal(int() | float() as share) if 0 <= share <= 1:
+                pass
+            case _:
+                self.fail(f"{function.name} takes a share between 0 and 1", node.share.at or node.at, f"write {function.call}")
         return function.result or kind
 
     # ---------------------------------------------------------------- functions

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from seqube.events.schema import HIDDEN_COLUMNS
 from seqube.language import tree
-from seqube.language.functions import OF_EVENTS, OF_LISTS, PREVIOUS
+from seqube.language.functions import COUNT_DISTINCT, OF_EVENTS, OF_LISTS, PREVIOUS
 from seqube.language.names import column_name
 from seqube.language.tree import Attribute, Output, Part, Predicate, Query, Value, Window
 from seqube.language.words import COUNTED, KEYWORDS
@@ -213,8 +213,10 @@ def write_value(node: Value, least: int = _SUM) -> str:
             text = f"{_OF_EVENT[name]}({quote(variable)})"
         case Attribute(variable, name):
             text = _quote_keyword(name) if variable is None else f"{quote(variable)}.{_quote_attribute(name)}"
-        case tree.Aggregate(function, argument):
-            text = f"{function}({'*' if argument is None else write_value(argument)})"
+        case tree.Aggregate(function, argument, share=share):
+            inside = "*" if argument is None else write_value(argument)
+            word = f"COUNT(DISTINCT {inside}" if function == COUNT_DISTINCT else f"{function}({inside}"
+            text = f"{word})" if share is None else f"{word}, {write_value(share)})"
         case tree.OfList(function, argument):
             of_events = OF_LISTS[function].of_events
             text = f"{function}({quote(argument.variable or '') if of_events else write_value(argument)})"

@@ -15,17 +15,20 @@ and HAVING are made of measures afterwards. `chain_of` says whether a pattern ca
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import factorial, prod
 from typing import Literal as OneOf
 
 from seqube.events import Hierarchy
 from seqube.language.functions import aggregate_function
 from seqube.language.mentions import named_as_lists, named_before, variables_of
-from seqube.language.tree import Aggregate, Attribute, Emit, Not, Output, Predicate, Query, Same, Seq, Type, walk
+from seqube.language.names import group_name
+from seqube.language.tree import Aggregate, Attribute, Emit, N, Not, Output, Predicate, Query, Same, Seq, Type, Value, walk
+from seqube.language.writer import write_value
+from seqube.plan.arguments import ADDED_UP, COLLECTED, COMPUTED_MARK, ColumnsToCompute, ComputedColumn, as_written, terms_of
 from seqube.plan.chains import EventChain, chain_of_matches
 from seqube.plan.measured import Measurements
-from seqube.plan.physical import KeyColumn, MatchPlan, MatchSequence, Option, Scan, ticks
+from seqube.plan.physical import KeyColumn, MatchPlan, MatchSequence, Option, Scan, scans, ticks
 from seqube.plan.planner import plan_matches
 from seqube.plan.rewrite import conjuncts
 
@@ -36,11 +39,12 @@ ReportKind = OneOf["given", "new", "present", "per", "total"]
 class Measure:
     """A number (or value) per cell: how many matches, how many with a value, its sum, its smallest or largest.
 
-    Its function is one that the table of aggregates (`language/functions.py`) names.
+    Its function is one that the table of aggregates (`language/functions.py`) names. Its argument is a column of one event's, or a
+    value of several events (`plan.arguments`).
     """
 
     function: str
-    argument: Attribute | None = None
+    argument: Value | None = None
 
 
 MATCHES, ABOUT = Measure("COUNT"), Measure("APPROX")  # how many matches there are: exactly, and as a double
@@ -54,7 +58,9 @@ class AggregatePlan:
     emit: Emit
     aggregates: tuple[Output, ...]
     group_by: tuple[Attribute, ...] = ()
+    group_names: tuple[str, ...] = ()  # of the columns of the result
     having: tuple[Predicate, ...] = ()
+    computed: tuple[ComputedColumn, ...] = ()  # what the events have to have beside their own columns
     trigger: Scan | None = None  # the events that ON TRIGGER reports at; None: wherever matches end
     strategy: str = "two-step"
     options: tuple[Option, ...] = ()
@@ -64,6 +70,10 @@ class AggregatePlan:
         """The aggregates of AGG and HAVING."""
         nodes = (*(output.value for output in self.aggregates), *self.having)
         return tuple(part for node in nodes for part in walk(node) if isinstance(part, Aggregate))
+
+    def as_written(self, node: N) -> N:
+        """A node of this plan as the query has it."""
+        return as_written(node, self.computed)
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -92,7 +102,17 @@ def plan_aggregates(query: Query, hierarchy: Hierarchy | None = None) -> Aggrega
     assert query.emit is not None, "the binder says when aggregates are reported"
     matches = plan_matches(query, hierarchy)
     trigger = _trigger(query, hierarchy) if query.emit.when == "trigger" else None
-    return AggregatePlan(matches, query.emit, query.aggregates, query.group_by, query.having, trigger)
+    columns = ColumnsToCompute({scan.variable: scan.types for scan in scans(matches)})
+    return AggregatePlan(
+        matches,
+        query.emit,
+        tuple(replace(output, value=columns.of_aggregates(output.value)) for output in query.aggregates),
+        tuple(map(columns.column, query.group_by)),
+        tuple(group_name(key, number) for number, key in enumerate(query.group_by, 1)),
+        tuple(map(columns.of_aggregates, query.having)),
+        tuple(columns.found.values()),
+        trigger,
+    )
 
 
 def _trigger(query: Query, hierarchy: Hierarchy | None) -> Scan | None:
@@ -115,12 +135,19 @@ def _trigger(query: Query, hierarchy: Hierarchy | None) -> Scan | None:
 
 def chain_of(plan: AggregatePlan) -> EventChain | str:
     """The pattern as a chain, or why it is none that can be counted."""
+    for measure in plan.measures:
+        if reason := _why_of_matches(plan, measure):
+            return reason
     found = chain_of_matches(plan.matches)
     if isinstance(found, str):
         return found
     absent = {slot.variable for i, slot in enumerate(found.slots) if found.times_of(i).may_be_absent}
     if any(key.variable in absent for key in plan.group_by):
         return "GROUP BY names a part that may be absent"
+    single = {slot.variable for i, slot in enumerate(found.slots) if found.times_of(i).is_one}
+    for argument in (measure.argument for measure in plan.measures):
+        if argument is not None and not isinstance(argument, Attribute) and not variables_of(argument) <= single:
+            return f"{write_value(plan.as_written(argument))} names a part that may be absent"
     if plan.matches.window.counts_events:
         if found.has_leading:
             return "a leading negation looks back over a number of events"
@@ -133,6 +160,19 @@ def chain_of(plan: AggregatePlan) -> EventChain | str:
     if found.has_trailing and plan.emit.when == "per":
         return "a trailing negation decides on a match when its bucket may be over"
     return found
+
+
+def _why_of_matches(plan: AggregatePlan, measure: Measure) -> str | None:
+    """Why a measure is not made of what single events weigh; None where it is."""
+    argument = measure.argument
+    if argument is None:
+        return None
+    text = write_value(plan.as_written(argument))
+    if measure.function in COLLECTED:
+        return f"all values of {text} are needed, of each match by itself"
+    if isinstance(argument, Attribute) or (measure.function in ADDED_UP and terms_of(argument) is not None):
+        return None
+    return f"{text} is a value of several events, of each match by itself"
 
 
 def group_positions(plan: AggregatePlan, chain: EventChain) -> list[int] | None:
@@ -263,4 +303,6 @@ def _key_names(key: tuple[KeyColumn, ...]) -> list[str]:
 def looked_up(plan: AggregatePlan, chain: EventChain | str) -> frozenset[str]:
     """The columns whose number of values the cost depends on: keys, partitions and groups."""
     keys = _key_names(chain.key) if isinstance(chain, EventChain) else []
-    return frozenset([*keys, *plan.matches.partition_by, *(key.name for key in plan.group_by)])
+    return frozenset(
+        [*keys, *plan.matches.partition_by, *(key.name for key in plan.group_by if not key.name.startswith(COMPUTED_MARK))]
+    )

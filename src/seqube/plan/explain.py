@@ -271,8 +271,9 @@ def _aggregates(plan: AggregatePlan, statistics: Statistics | None) -> Step:
     }
     notes = [f"reported {when[plan.emit.when]}"]
     if plan.group_by:
-        notes.append(f"grouped by {', '.join(write_value(key) for key in plan.group_by)}")
-    notes += [f"having {write_predicate(predicate)}" for predicate in plan.having]
+        notes.append(f"grouped by {', '.join(write_value(plan.as_written(key)) for key in plan.group_by)}")
+    notes += [f"having {write_predicate(plan.as_written(predicate))}" for predicate in plan.having]
+    notes += [f"{write_value(column.value)} is computed once for every event" for column in plan.computed]
     title = f"aggregate {', '.join(str(output.name) for output in plan.aggregates)} by {plan.strategy}"
     below = _matches(plan.matches, statistics, is_built=plan.strategy == "two-step")
     return Step(title, tuple(notes), (below,), plan.options)

@@ -222,8 +222,8 @@ def _columns(plan: Plan) -> frozenset[str] | None:
     asked = list(predicates(plan.matches))
     named: list[Value]
     if isinstance(plan, AggregatePlan):
-        asked += [*plan.having, *(plan.trigger.filters if plan.trigger is not None else ())]
-        named = [*plan.group_by, *(output.value for output in plan.aggregates)]
+        asked += [*map(plan.as_written, plan.having), *(plan.trigger.filters if plan.trigger is not None else ())]
+        named = [plan.as_written(value) for value in (*plan.group_by, *(output.value for output in plan.aggregates))]
     elif plan.returns:
         named = [output.value for output in plan.returns]
     else:

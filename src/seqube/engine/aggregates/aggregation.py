@@ -27,8 +27,10 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.engine.aggregates.buckets import TimeBuckets
+from seqube.engine.aggregates.columns import kind_of_value, with_columns
+from seqube.engine.aggregates.lists_of_values import joined_lists
 from seqube.engine.aggregates.measured import Measured
-from seqube.engine.aggregates.measures import Extreme, Means, Moved, Sum, finisher, means
+from seqube.engine.aggregates.measures import Collected, Extreme, Means, Moved, Sum, finisher, means
 from seqube.engine.aggregates.state import LiveCounts, Reporter, State
 from seqube.engine.bindings import UNBOUND, Bindings, last_rows
 from seqube.engine.instances import Batch, minus, plus
@@ -36,15 +38,14 @@ from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.numbers import DIGITS
 from seqube.engine.order import order_events, rank_events, refuse_steps
 from seqube.engine.partitions import NONE_KNOWN, number_events, partition_codes
-from seqube.engine.predicates import Evaluator, Ints, code_columns, normalise, shown, take
+from seqube.engine.predicates import Evaluator, Ints, code_columns, shown, take
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
 from seqube.events.schema import TYPE, UNITS, Schema
 from seqube.language.functions import aggregate_function
-from seqube.language.names import column_name
-from seqube.language.tree import Aggregate, Attribute, Value
+from seqube.language.tree import Aggregate, Attribute, Literal, Value
 from seqube.language.writer import write_value
 from seqube.plan.aggregates import MATCHES, AggregatePlan, Measure
 from seqube.plan.needs import Needs, needs_of
@@ -84,12 +85,14 @@ class Aggregator(Reporter[pa.Table]):
         return State()
 
     def take(self, state: State | LiveCounts, batch: Events) -> State | LiveCounts:
+        batch = with_columns(batch, self.plan.computed)
         if not state.has_begun and not isinstance(course := self.course(batch), str):
             state = course.start(batch)
         return state.take(batch) if isinstance(state, LiveCounts) else super().take(state, batch)
 
     def restore(self, data: bytes) -> State | LiveCounts:
         events, numbers, about, beside = read_state(data)
+        events = with_columns(events, self.plan.computed)
         if "level" not in about:
             return State.of(events, numbers, about, beside)
         course = self.course(events)
@@ -98,6 +101,7 @@ class Aggregator(Reporter[pa.Table]):
 
     def resume(self, events: Events, decided: int, reported: int, last: int) -> Any:
         """As `Operator.resume`; counters are made of the events that were decided, and what those report is out already."""
+        events = with_columns(events, self.plan.computed)
         if isinstance(course := self.course(events), str):
             events = self.order(events)
             return State(events, self.number(events, None), decided, reported, last)
@@ -109,7 +113,8 @@ class Aggregator(Reporter[pa.Table]):
 
     def run(self, events: Events) -> pa.Table:
         """The rows of a whole stream: all its events at once, whatever goes on."""
-        return self.decide(super().take(State(), self._needed(events)), HIGHEST, final=True)[1]
+        events = with_columns(self._needed(events), self.plan.computed)
+        return self.decide(super().take(State(), events), HIGHEST, final=True)[1]
 
     def _needed(self, events: Events) -> Events:
         """What the plan needs of a whole stream, where that is little: then it costs what its events cost, however many others."""
@@ -343,8 +348,22 @@ class Task:
     def is_given(self) -> bool:
         return self.plan.report == "given" or (self.plan.report == "total" and not self.plan.group_by)
 
+    def values(self, argument: Attribute) -> pa.Array:
+        return self.batch.events.column(argument.name)
+
     def column(self, argument: Attribute) -> Measured:
-        return Measured.of(self.batch.events.column(argument.name), argument.name)
+        return Measured.of(self.values(argument), argument.name)
+
+    @cached_property
+    def asks_for_order(self) -> bool:
+        """Whether it matters when a match ended and began."""
+        return any(isinstance(row, Collected) and row.in_order for row in map(means, {m.function for m in self.plan.measures}))
+
+    @cached_property
+    def of_matches(self) -> tuple[Value, ...]:
+        """What is measured of several events at once."""
+        arguments = (measure.argument for measure in self.plan.measures)
+        return tuple(dict.fromkeys(value for value in arguments if value is not None and not isinstance(value, Attribute)))
 
 
 def distinct(values: Ints) -> Ints:
@@ -497,18 +516,22 @@ def _largest(columns: list[pa.ChunkedArray]) -> int:
 
 def _grouped(table: pa.Table, keys: list[str], rows: dict[int, Means], numbers: bool = False) -> tuple[pa.Table, Ints]:
     """Every measure of every group, merged as its row says; and, where that is asked for, the group of every piece."""
-    how = [(table.field(i).name, row.merge) for i, row in rows.items()]
+    lists = [i for i, row in rows.items() if isinstance(row, Collected)]
+    how = [(table.field(i).name, row.merge) for i, row in rows.items() if i not in lists]
     groups = np.zeros(table.num_rows, np.int64)
-    names = table.column_names
-    if numbers and keys:
+    names, whole = table.column_names, table
+    if lists:
+        table = table.select([i for i in range(table.num_columns) if i not in lists])
+    if (numbers or lists) and keys:
         table = table.append_column("#piece", pa.array(np.arange(table.num_rows)))
         merged = table.group_by(keys).aggregate([*how, ("#piece", "list")])
         pieces = _one(merged.column("#piece_list"))
         groups[np.asarray(pieces.flatten())] = np.repeat(np.arange(len(pieces)), np.asarray(pieces.value_lengths()))
     else:
         merged = table.group_by(keys).aggregate(how)
-    columns = [*(merged.column(key) for key in keys), *(merged.column(f"{name}_{word}") for name, word in how)]
-    return pa.table(columns, names=names), groups
+    found = {name: merged.column(f"{name}_{word}") for name, word in how}
+    found |= {names[i]: joined_lists(_one(whole.column(i)), groups, merged.num_rows) for i in lists}
+    return pa.table([*(merged.column(key) for key in keys), *(found[name] for name in names[len(keys) :])], names=names), groups
 
 
 def _moved(table: pa.Table, keys: list[str], rows: dict[int, Means], moving: dict[int, Moved], plan: AggregatePlan) -> pa.Table:
@@ -573,7 +596,7 @@ def result_rows(
     columns = [*times, *groups, *(results.value(output.value, {}) for output in plan.aggregates)]
     names = [
         *(["ts"] if times else []),
-        *(column_name(key, 0) for key in plan.group_by),
+        *plan.group_names,
         *(str(output.name) for output in plan.aggregates),
     ]
     table = pa.table(columns, names=names)
@@ -607,9 +630,10 @@ class _Results(Evaluator):
             return super().value(node, bindings)
         function = aggregate_function(node.function, node.at)
         measures = [self._measures[Measure(name, node.argument)] for name in function.measures]
-        kind = None if node.argument is None else normalise(self._events.column(node.argument.name).slice(0, 0)).type
+        kind = None if node.argument is None else kind_of_value(node.argument, self._events)
+        shares = [float(node.share.value)] if isinstance(node.share, Literal) else []  # type: ignore[arg-type]  # checked before
         try:
-            return finisher(function.finish)(kind, *measures)
+            return finisher(function.finish)(kind, *measures, *shares)
         except pa.ArrowInvalid:
             raise DataError(
                 f"{write_value(node)} leaves the range of its type, {kind}\n  hint: shorten the window, or leave out large values"

@@ -12,7 +12,7 @@ Cost: the kernel once per measure, and once more for every modulus.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import NamedTuple, assert_never
 
@@ -21,15 +21,16 @@ import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import Answer, Cells, Floats, Task, distinct_cells
 from seqube.engine.aggregates.automaton import Automaton, automaton, gap_rank, needs_layer, slot_rank, tied_rank
+from seqube.engine.aggregates.columns import SumOverEvents, sum_over_events
 from seqube.engine.aggregates.grouped_product import count_groups
 from seqube.engine.aggregates.lanes import EXACT, Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
 from seqube.engine.aggregates.measured import PRIMES, Measured, count_too_long, from_residues, whole_numbers
-from seqube.engine.aggregates.measures import Count, Extreme, Sum, means
+from seqube.engine.aggregates.measures import Collected, Count, Extreme, Sum, means
 from seqube.engine.aggregates.window_product import slide
 from seqube.engine.jit import kernel
-from seqube.engine.predicates import Ints
+from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.language.tree import Attribute
+from seqube.language.tree import Attribute, Value
 from seqube.plan.aggregates import Measure, chain_of
 from seqube.plan.chains import EventChain
 
@@ -37,7 +38,7 @@ DOUBLES = Ring(1.0, 0.0)
 WORDS = Ring(np.uint64(1), np.uint64(0))  # modulo 2^64, by wrapping
 EXTREMES = Ring(0.0, np.inf, tropical=1)
 
-ByRow = Callable[[int | None], Ints]  # the numbers of all rows modulo a prime, or 2^64
+ByRow = Mapping[str, Callable[[int | None], Ints]]  # of variables, the numbers of all rows modulo a prime, or 2^64
 
 # maps, weights, samples, ring, automaton, leading, (after, upto), own, bell, values, news: see `window_product.slide`
 Kernel = Callable[[Maps, Numbers | None, Samples, Ring, Automaton, int, tuple[int, int], bool, Ints, Numbers, Numbers], None]
@@ -51,18 +52,30 @@ def aggregate_chain(task: Task, run: Kernel) -> Answer:
         return grouped
     lanes = make_lanes(task, chain)
     if lanes is None:
-        from seqube.engine.aggregates.two_step import aggregate_matches
-
-        return aggregate_matches(task)
+        return _aggregate_matches(task)
+    sums = {argument: sum_over_events(argument, task.batch.events) for argument in task.of_matches}
+    taken_apart = {argument: found for argument, found in sums.items() if not isinstance(found, str)}
+    if len(taken_apart) < len(sums):
+        return _aggregate_matches(task)
     counter = _Once(task, chain, lanes, run) if task.plan.emit.counts_once else _Shared(task, chain, lanes, run)
-    return _Measures(counter).answer()
+    return _Measures(counter, taken_apart).answer()
+
+
+def _aggregate_matches(task: Task) -> Answer:
+    from seqube.engine.aggregates.two_step import aggregate_matches
+
+    return aggregate_matches(task)
 
 
 class RowWeights(NamedTuple):
-    """What the events of a variable weigh, for every row."""
+    """What the events of variables weigh, for every row. Of several, each is one event in every match."""
 
-    variable: str
-    by_row: Numbers
+    by_row: Mapping[str, Numbers]
+
+    @property
+    def variable(self) -> str | None:
+        """The variable, if there is one alone: it may be that of a list."""
+        return next(iter(self.by_row)) if len(self.by_row) == 1 else None
 
 
 class _Counter(ABC):
@@ -114,13 +127,15 @@ class _Counter(ABC):
         return values, fresh
 
     def _weights(self, weighed: RowWeights | None, ring: Ring) -> Numbers | None:
-        """One for every map, but for those of the variable's slot."""
+        """One for every map, but for those of the slots of these variables."""
         if weighed is None:
             return None
-        n, slot = len(self.chain.slots), [slot.variable for slot in self.chain.slots].index(weighed.variable)
-        here = np.isin(self.lanes.maps.ranks, (slot_rank(n, slot), tied_rank(n, slot)))
-        weights = np.full(len(here), ring.one, np.array(ring.one).dtype)
-        weights[here] = weighed.by_row[self.lanes.rows[here]]
+        n, ranks = len(self.chain.slots), self.lanes.maps.ranks
+        weights = np.full(len(ranks), ring.one, np.array(ring.one).dtype)
+        for number, slot in enumerate(self.chain.slots):
+            if slot.variable in weighed.by_row:
+                here = np.isin(ranks, (slot_rank(n, number), tied_rank(n, number)))
+                weights[here] = weighed.by_row[slot.variable][self.lanes.rows[here]]
         return weights
 
 
@@ -321,9 +336,9 @@ def combine(changes: Changes, values: Numbers, ring: Ring, begin: Ints, end: Int
 class _Measures:
     """Every measure of a plan from a counter, exact where it is a whole number."""
 
-    def __init__(self, counter: _Counter) -> None:
-        self._counter = counter
-        self._sizes: dict[Attribute, Floats] = {}  # about how many values of an argument each cell has
+    def __init__(self, counter: _Counter, sums: Mapping[Value, SumOverEvents]) -> None:
+        self._counter, self._sums = counter, sums
+        self._sizes: dict[Value, Floats] = {}  # about how many values of an argument each cell has
         self._found: dict[Measure, pa.Array] = {}
 
     def answer(self) -> Answer:
@@ -340,14 +355,14 @@ class _Measures:
         if argument is None:
             counts = self._counter.counts
             is_exact = isinstance(row, Count) and row.is_exact
-            return whole_numbers(self._whole(counts, None, None)) if is_exact else pa.array(counts)
+            return whole_numbers(self._whole(counts, None)) if is_exact else pa.array(counts)
+        if not isinstance(argument, Attribute):
+            return self._over_events(measure, argument, self._sums[argument])
         assert argument.variable is not None
         column = self._counter.task.column(argument)
         match row:
             case Count():
-                ones = column.valid.astype(np.int64)
-                sizes = self._sizes[argument] = self._weighted(argument.variable, ones.astype(np.float64))
-                return whole_numbers(self._whole(sizes, argument.variable, lambda _: ones))
+                return self._count(argument, {argument.variable: column.valid})
             case Sum():
                 counts = self.of(Measure("COUNT", argument))
                 weights = row.weights(column)
@@ -355,39 +370,64 @@ class _Measures:
                 return weights.total(counts, *sums)
             case Extreme(sign=sign):
                 numbers, stand_for = column.ordered(sign)
-                return stand_for(self._counter.at_cells(RowWeights(argument.variable, numbers), EXTREMES))
+                return stand_for(self._counter.at_cells(RowWeights({argument.variable: numbers}), EXTREMES))
+            case Collected():
+                raise AssertionError("the plan builds matches for this")
             case _:
                 assert_never(row)
 
+    def _count(self, argument: Value, valid: Mapping[str, Mask]) -> pa.Array:
+        """How many matches have a value: those whose events have one each."""
+        ones = {variable: mask.astype(np.int64) for variable, mask in valid.items()}
+        sizes = self._sizes[argument] = self._weighted({variable: numbers.astype(np.float64) for variable, numbers in ones.items()})
+        return whole_numbers(self._whole(sizes, {variable: _always(numbers) for variable, numbers in ones.items()}))
+
+    def _over_events(self, measure: Measure, argument: Value, found: SumOverEvents) -> pa.Array:
+        """A measure of a sum over events: how many there are, or what the terms add up to."""
+        if measure.function == "COUNT":
+            return self._count(argument, found.valid)
+        counts, sums = self.of(Measure("COUNT", argument)), []
+        for term in found.terms:
+            numbers = {variable: _always(mask.astype(np.int64)) for variable, mask in found.valid.items()}
+            numbers[term.variable] = term.column.where(found.valid[term.variable]).modulo
+            sums.append(self._whole(self._sizes[argument] * term.column.largest, numbers, signed=True))
+        return found.total(counts, sums)
+
     def _sum(self, column: Measured, variable: str, sizes: Floats) -> pa.Array:
         if column.is_whole:
-            return whole_numbers(self._whole(sizes * column.largest, variable, column.modulo, signed=True))
+            return whole_numbers(self._whole(sizes * column.largest, {variable: column.modulo}, signed=True))
         finite = np.where(np.isfinite(column.numbers), column.numbers, 0.0)
-        sums = self._weighted(variable, finite)
+        sums = self._weighted({variable: finite})
         for infinity in (np.inf, -np.inf):
             if (column.numbers == infinity).any():  # kept apart: nothing times infinity would be no number
-                sums[self._weighted(variable, (column.numbers == infinity).astype(np.float64)) > 0] += infinity
+                sums[self._weighted({variable: (column.numbers == infinity).astype(np.float64)}) > 0] += infinity
         return pa.array(sums)
 
-    def _weighted(self, variable: str, by_row: Floats) -> Numbers:
-        return self._counter.at_cells(RowWeights(variable, by_row), DOUBLES)
+    def _weighted(self, by_row: Mapping[str, Floats]) -> Numbers:
+        return self._counter.at_cells(RowWeights(by_row), DOUBLES)
 
-    def _whole(self, bounds: Floats, variable: str | None, by_row: ByRow | None, signed: bool = False) -> Ints | list[int]:
+    def _whole(self, bounds: Floats, by_row: ByRow | None, signed: bool = False) -> Ints | list[int]:
         """Whole numbers of at most the size of `bounds` (which are exact themselves where they are counts below 2^53)."""
         bound = float(bounds.max(initial=0.0))
         if not signed and bound < EXACT:
             return bounds.astype(np.int64)
         if bound < float(1 << 62):
-            return self._residues(variable, by_row, WORDS).view(np.int64)
+            return self._residues(by_row, WORDS).view(np.int64)
         bits = np.log2(bound) + 3 if np.isfinite(bound) else np.inf
         if bits > 31 * len(PRIMES) - 1:
             raise count_too_long()
         primes = PRIMES[: int(bits // 30.99) + 1]
         rings = [Ring(np.uint64(1), np.uint64(0), None, np.uint64(prime)) for prime in primes]
-        return from_residues([self._residues(variable, by_row, ring) for ring in rings], primes)
+        return from_residues([self._residues(by_row, ring) for ring in rings], primes)
 
-    def _residues(self, variable: str | None, by_row: ByRow | None, ring: Ring) -> Numbers:
-        if variable is None or by_row is None:
+    def _residues(self, by_row: ByRow | None, ring: Ring) -> Numbers:
+        if by_row is None:
             return self._counter.at_cells(None, ring)
-        numbers = by_row(None if ring.modulus is None else int(ring.modulus))
-        return self._counter.at_cells(RowWeights(variable, numbers.view(np.uint64)), ring)
+        modulus = None if ring.modulus is None else int(ring.modulus)
+        numbers = {variable: modulo(modulus).view(np.uint64) for variable, modulo in by_row.items()}
+        return self._counter.at_cells(RowWeights(numbers), ring)
+
+
+def _always(numbers: Ints) -> Callable[[int | None], Ints]:
+    """Numbers that are so small that they are the same modulo anything."""
+    return lambda _: numbers

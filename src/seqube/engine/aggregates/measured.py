@@ -10,7 +10,7 @@ Cost: a pass over the column.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from math import prod
@@ -97,6 +97,11 @@ class Measured:
         for k, word in enumerate(self.wide):
             found = (found + word % modulus * pow(2, WORD * k, modulus)) % modulus
         return found
+
+    def where(self, valid: Mask) -> Measured:
+        """Whole numbers where these rows are valid, else zero."""
+        wide = tuple(np.where(valid, word, 0) for word in self.wide)
+        return replace(self, valid=valid, numbers=np.where(valid, self._whole, 0), wide=wide, bound=self.largest)
 
     def ordered(self, sign: float) -> tuple[Floats, Callable[[Floats], pa.Array]]:
         """Doubles whose smallest stands for the smallest value, or with sign -1 the largest (null is beyond all), and for what."""

@@ -6,6 +6,10 @@ A measure is a number (or value) per cell. Every strategy can compute three kind
     Sum       what the events of a variable weigh, added up over matches: whole numbers exactly, else doubles
     Extreme   the smallest of numbers that stand for the values, by (min, +)
 
+and, where matches are built, a fourth:
+
+    Collected the values themselves, as a list
+
 A row says what is added up or compared, how the totals of two pieces of a stream become one, and which other measures of the same
 argument it needs. `FINISHES` are the functions by which an aggregate is made of its measures; `language/functions.py` says which.
 
@@ -15,19 +19,22 @@ Invariant: strategies ask the rows; no other module knows a measure by its name,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from math import inf, nan
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.engine import numbers
+from seqube.engine.aggregates import lists_of_values
 from seqube.engine.aggregates.measured import WORD, Measured, mean_of, total_of
+from seqube.engine.predicates import Ints
 from seqube.errors import PlanError
 
 Row = TypeVar("Row")
@@ -76,15 +83,24 @@ class Extreme:
     sign: float
 
 
-Means = Count | Sum | Extreme
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """A measure that is the list of all values; in order, each with when its match ended and began. Only matches tell it."""
+
+    name: str
+    in_order: bool = False
+    merge: str = "list"
+
+
+Means = Count | Sum | Extreme | Collected
 
 
 def _plain(column: Measured) -> Weights:
     """The values themselves."""
-    return Weights((column,), _unless_empty)
+    return Weights((column,), unless_empty)
 
 
-def _unless_empty(counts: pa.Array, sums: pa.Array) -> pa.Array:
+def unless_empty(counts: pa.Array, sums: pa.Array) -> pa.Array:
     """Sums; null where there is nothing to add up."""
     return pc.if_else(pc.equal(counts, pa.scalar(0, pa.int64()).cast(counts.type)), pa.scalar(None, sums.type), sums)
 
@@ -100,14 +116,14 @@ BITS = 80  # what lies further below a column's largest double is rounded: then 
 
 def _squares(column: Measured) -> Weights:
     if column.is_whole:
-        return Weights((_squared(column),), _unless_empty)
+        return Weights((_squared(column),), unless_empty)
     exponent, multiples = _multiples(column)
     infinite = np.isinf(column.numbers)
     odd = (Measured(column.column, column.valid, infinite.astype(np.int64)),) if infinite.any() else ()
 
     def total(counts: pa.Array, sums: pa.Array, squares: pa.Array, *infinities: pa.Array) -> pa.Array:
         cells = zip(_ints(counts), _ints(sums), _ints(squares), _ints(infinities[0]) if odd else repeat(0), strict=False)
-        found = [nan if none else _scaled(n * q - s * s, n, 2 * exponent) if n else None for n, s, q, none in cells]
+        found = [nan if none else scaled(n * q - s * s, n, 2 * exponent) if n else None for n, s, q, none in cells]
         return pa.array(found, pa.float64())
 
     return Weights((multiples, _squared(multiples), *odd), total)
@@ -116,10 +132,8 @@ def _squares(column: Measured) -> Weights:
 def _multiples(column: Measured) -> tuple[int, Measured]:
     """Doubles as multiples of a power of two, and its exponent; infinite ones as zero."""
     doubles = np.where(np.isfinite(column.numbers), column.numbers, 0.0)
-    fractions, exponents = np.frexp(doubles[doubles != 0])
-    mantissas = np.ldexp(fractions, 53).astype(np.int64)
-    lowest = np.frexp((mantissas & -mantissas).astype(np.float64))[1] + exponents - 54  # the place of the last bit that is set
-    exponent = max(int(lowest.min()), int(exponents.max()) - BITS) if len(mantissas) else 0
+    lowest, highest = _places(doubles)
+    exponent = max(lowest, highest - BITS)
     rest = np.rint(np.ldexp(doubles, -exponent))
     bound = float(np.abs(rest).max(initial=0.0))
     if bound < 2.0**62:
@@ -131,6 +145,30 @@ def _multiples(column: Measured) -> tuple[int, Measured]:
         rest = above
     words.append(rest.astype(np.int64))
     return exponent, replace(column, numbers=(words[1] << WORD) + words[0], wide=tuple(words), bound=bound)
+
+
+def _places(doubles: npt.NDArray[np.float64]) -> tuple[int, int]:
+    """The place of the last bit that is set in one of them, and that above the first."""
+    fractions, exponents = np.frexp(doubles[doubles != 0])
+    mantissas = np.ldexp(fractions, 53).astype(np.int64)
+    lowest = np.frexp((mantissas & -mantissas).astype(np.float64))[1] + exponents - 54
+    return (int(lowest.min()), int(exponents.max())) if len(mantissas) else (0, 0)
+
+
+def multiples(columns: Sequence[Measured]) -> tuple[int, list[Measured]] | None:
+    """Columns of doubles as multiples of one power of two, and its exponent; None where they are too far apart for that."""
+    joined = np.concatenate([column.numbers for column in columns]).astype(np.float64)
+    lowest, highest = _places(joined)
+    if highest - lowest > BITS:
+        return None
+    exponent, whole = _multiples(Measured(columns[0].column, np.ones(len(joined), np.bool_), joined))
+    cuts = np.cumsum([len(column.numbers) for column in columns])[:-1]
+    words = [np.split(word, cuts) for word in whole.wide]
+    numbers: list[Ints] = np.split(whole.numbers, cuts)
+    return exponent, [
+        replace(column, numbers=numbers[k], wide=tuple(word[k] for word in words), bound=whole.bound)
+        for k, column in enumerate(columns)
+    ]
 
 
 def _squared(column: Measured) -> Measured:
@@ -168,7 +206,7 @@ def _ints(values: pa.Array) -> list[int]:
     return [int(value or 0) for value in values.to_pylist()]
 
 
-def _scaled(dividend: int, divisor: int, exponent: int) -> float:
+def scaled(dividend: int, divisor: int, exponent: int) -> float:
     """The double nearest to a quotient times a power of two."""
     try:
         return (dividend << max(exponent, 0)) / (divisor << max(-exponent, 0))
@@ -188,6 +226,8 @@ MEASURES: dict[str, Means] = {
         Sum("SQUARES", _squares, needs=("COUNT", "SUM"), moved=_from_the_mean_of_all),
         Extreme("MIN", "min", 1.0),
         Extreme("MAX", "max", -1.0),
+        Collected("VALUES"),
+        Collected("IN_ORDER", in_order=True),
     )
 }
 
@@ -229,7 +269,18 @@ def _deviation(kind: pa.DataType, counts: pa.Array, sums: pa.Array, squares: pa.
     return pc.round(found).cast(pa.int64()).cast(kind) if pat.is_duration(kind) else found
 
 
-FINISHES: dict[str, Finish] = {"value": _value, "total": _total, "mean": _mean, "variance": _variance, "deviation": _deviation}
+FINISHES: dict[str, Finish] = {
+    "value": _value,
+    "total": _total,
+    "mean": _mean,
+    "variance": _variance,
+    "deviation": _deviation,
+    "distinct": lambda _, lists: lists_of_values.n_distinct(lists),
+    "median": lambda kind, lists: lists_of_values.percentile(lists, 0.5, kind),
+    "percentile": lambda kind, lists, share: lists_of_values.percentile(lists, share, kind),
+    "first": lambda _, lists: lists_of_values.at_an_end(lists, first=True),
+    "last": lambda _, lists: lists_of_values.at_an_end(lists, first=False),
+}
 
 
 def finisher(name: str) -> Finish:

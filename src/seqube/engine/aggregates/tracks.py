@@ -10,7 +10,7 @@ Cost: a pass over the new values of every column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -20,14 +20,16 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from seqube.engine.aggregates.automaton import automaton, needs_layer, slot_rank, tied_rank
+from seqube.engine.aggregates.columns import SumOverEvents, sum_over_events
 from seqube.engine.aggregates.counters import Array
 from seqube.engine.aggregates.ledger import LEVELS, Ledger, Widths
 from seqube.engine.aggregates.measured import Measured, total_of, whole_numbers
-from seqube.engine.aggregates.measures import Count, Extreme, Sum, Weights, means
+from seqube.engine.aggregates.measures import Collected, Count, Extreme, Sum, Weights, means
 from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST
 from seqube.events import Events
-from seqube.language.tree import Attribute
+from seqube.language.tree import Attribute, Value
+from seqube.language.writer import write_value
 from seqube.plan.aggregates import ABOUT, Measure
 from seqube.plan.chains import EventChain
 
@@ -39,13 +41,21 @@ SAFE_DIGITS = 18  # of decimals that are 64-bit numbers without their point
 def why_not(measures: Sequence[Measure], events: Events) -> str | None:
     """Why measures cannot be taken of new events alone; None where they can."""
     for measure in measures:
-        if measure.argument is None:
+        argument = measure.argument
+        if argument is None:
             continue
-        column, row = _column(measure.argument, events), means(measure.function)
+        if not isinstance(argument, Attribute):
+            found = sum_over_events(argument, events.slice(0, 0))
+            if isinstance(found, str):
+                return found
+            if found.exponent is not None:
+                return f"{write_value(argument)}, of doubles, is added up in a unit that is that of all its values at hand"
+            continue
+        column, row = _column(argument, events), means(measure.function)
         if isinstance(row, Sum) and row.moved is not None and not column.is_whole:
-            return f"the spread of {measure.argument.name!r}, a column of doubles, is that of all its values at hand"
+            return f"the spread of {argument.name!r}, a column of doubles, is that of all its values at hand"
         if isinstance(row, Extreme) and _is_wide(column.column.type):
-            return f"values of {measure.argument.name!r} need more than 64 bits to be compared"
+            return f"values of {argument.name!r} need more than 64 bits to be compared"
     return None
 
 
@@ -59,9 +69,9 @@ def _is_wide(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Adding:
-    """What is added up of a column: part `part` of what it weighs, or (None) how many values it has."""
+    """What is added up of an argument: a part of what it weighs (of a sum over events, a term), or (None) how many there are."""
 
-    argument: Attribute
+    argument: Value
     row: Sum | None
     part: int = 0
 
@@ -84,7 +94,7 @@ class Weighing:
     def __init__(self, measures: Sequence[Measure], chain: EventChain, events: Events) -> None:
         self._measures, n = tuple(measures), len(chain.slots)
         self._ranks = {slot.variable: (slot_rank(n, i), tied_rank(n, i)) for i, slot in enumerate(chain.slots)}
-        named = (str(measure.argument.variable) for measure in measures if measure.argument is not None)
+        named = (str(measure.argument.variable) for measure in measures if isinstance(measure.argument, Attribute))
         layered = list(dict.fromkeys(name for name in named if needs_layer(chain, name)))
         self.automaton = automaton(chain, tuple(layered))
         self._whole: list[_Adding] = [_WAYS, _MATCHES] if layered else [_MATCHES]
@@ -92,21 +102,25 @@ class Weighing:
         self._low: list[_Comparing] = []
         self._columns: dict[Attribute, Measured] = {}  # empty ones, which tell the types
         self._totals: dict[Measure, Weights] = {}
+        self._sums: dict[Value, SumOverEvents] = {}  # likewise
         for measure in measures:
-            if measure.argument is not None:
+            if isinstance(measure.argument, Attribute):
                 self._add(measure, measure.argument, events)
+            elif measure.argument is not None:
+                self._add_sum(measure, measure.argument, events)
         arguments = [*(track.argument for track in (*self._whole, *self._real)), *(track.argument for track in self._low)]
         reads = np.stack([self._read(argument, layered) for argument in arguments], 1)
         self.widths = Widths(
             len(self._whole), len(self._real), len(self._low), reads, any(measure != ABOUT for measure in measures)
         )
 
-    def _read(self, argument: Attribute, layered: list[str]) -> Mask:
+    def _read(self, argument: Value, layered: list[str]) -> Mask:
         """The final states that a track reads."""
         layers = self.automaton.layers
         if argument == _WAYS.argument:
             return np.ones(len(layers), np.bool_)
-        found: Mask = layers == (layered.index(argument.variable) if argument.variable in layered else -1)
+        variable = argument.variable if isinstance(argument, Attribute) else None
+        found: Mask = layers == (layered.index(variable) if variable in layered else -1)
         return found
 
     def _add(self, measure: Measure, argument: Attribute, events: Events) -> None:
@@ -123,39 +137,51 @@ class Weighing:
                     (self._whole if part.is_whole else self._real).append(_Adding(argument, row, number))
             case Extreme():
                 self._low.append(_Comparing(argument, row))
+            case Collected():
+                raise AssertionError("the plan builds matches for this")
             case _:
                 assert_never(row)
+
+    def _add_sum(self, measure: Measure, argument: Value, events: Events) -> None:
+        found = sum_over_events(argument, events.slice(0, 0))
+        assert isinstance(found, SumOverEvents), found
+        row, self._sums[argument] = means(measure.function), found
+        tracks = [_Adding(argument, None)]
+        tracks += [_Adding(argument, row, number) for number in range(len(found.terms))] if isinstance(row, Sum) else []
+        self._whole += [track for track in tracks if track not in self._whole]
 
     # ------------------------------------------------------------ weights
 
     def weigh(self, events: Events, ranks: Ints, rows: Ints, ledger: Ledger) -> Array:
         """What maps (their ranks, and the rows they are of) weigh; the ledger is widened where they need it."""
         columns = {argument: Measured.of(events.column(argument.name), argument.name) for argument in self._columns}
-        parts = {number: _part(track, columns) for number, track in enumerate(self._whole) if track not in _OF_NO_COLUMN}
-        for part in parts.values():
-            ledger.bear(part.largest)
+        sums = {argument: sum_over_events(argument, events) for argument in self._sums}
+        weighed = {n: _weighed(track, columns, sums) for n, track in enumerate(self._whole) if track not in _OF_NO_COLUMN}
+        for each in weighed.values():
+            ledger.bear(max(part.largest for part in each.values()))
         weights = np.empty((len(ranks), len(ledger.exact.ones)))
         weights[:] = ledger.exact.ones
         primes = LEVELS[ledger.level].primes
-        for number, part in parts.items():
-            here = self._places(self._whole[number].argument, ranks)
-            if not primes:
-                weights[here, number] = part.numbers[rows[here]]
-            for i, prime in enumerate(primes):
-                weights[here, 1 + number * len(primes) + i] = part.modulo(prime)[rows[here]]
+        for number, each in weighed.items():
+            for variable, part in each.items():
+                here = self._places(variable, ranks)
+                if not primes:
+                    weights[here, number] = part.numbers[rows[here]]
+                for i, prime in enumerate(primes):
+                    weights[here, 1 + number * len(primes) + i] = part.modulo(prime)[rows[here]]
         for number, track in enumerate(self._real):
             if track in _OF_NO_COLUMN:
                 continue
-            here = self._places(track.argument, ranks)
-            weights[here, ledger.place(number)] = _part(track, columns).numbers[rows[here]]
+            ((variable, part),) = _weighed(track, columns, sums).items()
+            here = self._places(variable, ranks)
+            weights[here, ledger.place(number)] = part.numbers[rows[here]]
         for number, low in enumerate(self._low, len(self._real)):
-            here = self._places(low.argument, ranks)
+            here = self._places(low.argument.variable, ranks)
             weights[here, ledger.place(number)] = _ordered(columns[low.argument], low.row.sign)[rows[here]]
         return weights
 
-    def _places(self, argument: Attribute, ranks: Ints) -> Ints:
-        assert argument.variable is not None
-        return np.flatnonzero(np.isin(ranks, self._ranks[argument.variable]))
+    def _places(self, variable: str | None, ranks: Ints) -> Ints:
+        return np.flatnonzero(np.isin(ranks, self._ranks[variable or ""]))
 
     # ------------------------------------------------------------ measures
 
@@ -170,6 +196,10 @@ class Weighing:
         if argument is None:
             return whole_numbers(ledger.whole(numbers, self._whole.index(_MATCHES)))
         counts = whole_numbers(ledger.whole(numbers, self._whole.index(_Adding(argument, None))))
+        if not isinstance(argument, Attribute):
+            terms = [_Adding(argument, row, k) for k in range(len(self._sums[argument].terms))] if isinstance(row, Sum) else []
+            of_terms = [ledger.whole(numbers, self._whole.index(term)) for term in terms]
+            return self._sums[argument].total(counts, of_terms) if terms else counts
         match row:
             case Count():
                 return counts
@@ -185,15 +215,31 @@ class Weighing:
                 found = numbers[:, ledger.place(len(self._real) + self._low.index(_Comparing(argument, row)))]
                 none = np.asarray(counts.cast(pa.float64(), safe=False)) == 0.0
                 return _value(found, none, sign, self._columns[argument].column.type)
+            case Collected():
+                raise AssertionError("the plan builds matches for this")
             case _:
                 assert_never(row)
 
 
-def _part(track: _Adding, columns: dict[Attribute, Measured]) -> Measured:
-    column = columns[track.argument]
-    if track.row is None:
-        return Measured(column.column, column.valid, column.valid.astype(np.int64))
-    return track.row.weights(column).parts[track.part]
+def _weighed(
+    track: _Adding, columns: Mapping[Attribute, Measured], sums: Mapping[Value, SumOverEvents | str]
+) -> dict[str, Measured]:
+    """What the events of variables weigh on a track; all others weigh one."""
+    if isinstance(track.argument, Attribute):
+        column = columns[track.argument]
+        part = _ones(column.column, column.valid) if track.row is None else track.row.weights(column).parts[track.part]
+        return {track.argument.variable or "": part}
+    found = sums[track.argument]
+    assert isinstance(found, SumOverEvents), found  # types are those of the schema
+    parts = {variable: _ones(found.terms[0].column.column, valid) for variable, valid in found.valid.items()}
+    if track.row is not None:
+        term = found.terms[track.part]
+        parts[term.variable] = term.column.where(found.valid[term.variable])
+    return parts
+
+
+def _ones(column: pa.Array, valid: Mask) -> Measured:
+    return Measured(column, valid, valid.astype(np.int64))
 
 
 # ---------------------------------------------------------------- bits whose smallest stands for a value

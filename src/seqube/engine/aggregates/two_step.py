@@ -18,8 +18,8 @@ Cost: the matches, each with log(cells) for doubles and extremes; with a trailin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 import numpy as np
@@ -27,8 +27,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import CELL_BYTES, Answer, Cells, Task, distinct_cells
+from seqube.engine.aggregates.columns import exact_value, kind_of_value, values_of_matches
+from seqube.engine.aggregates.lists_of_values import BEGAN, ENDED, TAKEN, in_lists, listed
 from seqube.engine.aggregates.measured import WORD, Measured, whole_numbers
-from seqube.engine.aggregates.measures import Count, Extreme, Sum, means
+from seqube.engine.aggregates.measures import Collected, Count, Extreme, Sum, means
 from seqube.engine.bindings import Bindings, Lists, shifted
 from seqube.engine.evaluation import Evaluation
 from seqube.engine.instances import Batch, Instances, minus
@@ -36,7 +38,11 @@ from seqube.engine.numbers import double
 from seqube.engine.order import Skipping
 from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.language.tree import Attribute, Value
 from seqube.plan.aggregates import Measure
+from seqube.plan.arguments import ADDED_UP, terms_of
+
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,35 +54,51 @@ class _Piece:
     begin: Ints
     end: Ints
     fresh: Mask
+    spans: tuple[Ints, Ints] | None = None  # when they end and start, where that is asked for
 
     @property
     def n_bytes(self) -> int:
-        return sum(column.nbytes for column in (*self.rows.values(), self.groups, self.begin, self.end, self.fresh))
+        spans = self.spans or ()
+        return sum(column.nbytes for column in (*self.rows.values(), self.groups, self.begin, self.end, self.fresh, *spans))
 
 
 def aggregate_matches(task: Task) -> Answer:
-    pieces = _pieces(task)
-    if task.is_given:
-        cells = task.given
-    else:
-        # Which cells there are is known when all matches are.
-        kept = []
+    pieces, kept = _pieces(task), []
+    if _is_kept(task):
+        # Which cells there are, and how large values are, is known when all matches are.
         for piece in pieces:
             task.batch.budget.hold(piece.n_bytes)
             kept.append(piece)
-        cells = _cells(task, kept)
         pieces = iter(kept)
-    tallies = {measure: _Tally(task, measure, len(cells)) for measure in task.plan.measures}
+    cells = task.given if task.is_given else _cells(task, kept)
+    built = {argument: _built(task, argument, kept) for argument in task.of_matches}
+    tallies = {measure: _Tally(task, measure, len(cells), built) for measure in task.plan.measures}
     place = _Places(cells, len(task.moments))
+    n_matches = 0
     for piece in pieces:
         task.batch.budget.check()
         begin, end = place(piece.groups, piece.begin), place(piece.groups, piece.end)
-        inside = begin < end
-        everything = bool(inside.all())
+        inside = np.flatnonzero(begin < end)
+        everything = len(inside) == len(begin)
         rows = piece.rows if everything else {name: column[inside] for name, column in piece.rows.items()}
+        spans = piece.spans if everything or piece.spans is None else (piece.spans[0][inside], piece.spans[1][inside])
         for tally in tallies.values():
-            tally.add(*((begin, end) if everything else (begin[inside], end[inside])), rows)
+            tally.add(*((begin, end) if everything else (begin[inside], end[inside])), rows, n_matches + inside, spans)
+        n_matches += len(begin)
     return Answer(cells, {measure: tally.total(tallies) for measure, tally in tallies.items()})
+
+
+def _is_kept(task: Task) -> bool:
+    """Whether all matches are kept before they are added up."""
+    return not task.is_given or bool(task.of_matches)
+
+
+def _built(task: Task, argument: Value, pieces: list[_Piece]) -> pa.Array:
+    """A value of every match, piece by piece."""
+    asked = {measure.function for measure in task.plan.measures if measure.argument == argument}
+    value = exact_value if terms_of(argument) is not None and asked <= {*ADDED_UP} else values_of_matches
+    values = [value(argument, task.batch.events, piece.rows, len(piece.begin)) for piece in pieces]
+    return pa.concat_arrays(values) if values else pa.nulls(0, kind_of_value(argument, task.batch.events))
 
 
 def _cells(task: Task, pieces: list[_Piece]) -> Cells:
@@ -136,7 +158,8 @@ def _pieces(task: Task) -> Iterator[_Piece]:
             begin = np.searchsorted(task.moments, ends)
             end = np.searchsorted(task.moments, untils[piece.first_rows])
             fresh = _at(task.moments, begin) == ends
-        yield _piece(task, piece.rows, begin, end, fresh)
+        spans = (times[piece.last_rows], times[piece.first_rows]) if task.asks_for_order else None
+        yield _piece(task, _Piece(piece.rows, _NONE, begin, end, fresh, spans))
 
 
 def _matches(task: Task, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> Iterator[Instances]:
@@ -168,18 +191,22 @@ def _anew(task: Task) -> Iterator[_Piece]:
             piece = piece.select(untils[piece.first_rows + start] > moment)
             rows = {name: shifted(column, start) for name, column in piece.rows.items()}
             begin = np.full(len(piece), number)
-            yield _piece(task, rows, begin, begin + 1, times[piece.last_rows + start] == moment)
+            ends = times[piece.last_rows + start]
+            spans = (ends, times[piece.first_rows + start]) if task.asks_for_order else None
+            yield _piece(task, _Piece(rows, _NONE, begin, begin + 1, ends == moment, spans))
 
 
-def _piece(task: Task, rows: Bindings, begin: Ints, end: Ints, fresh: Mask) -> _Piece:
-    groups = task.groups.codes(rows, len(begin))
-    counts = begin < end
+def _piece(task: Task, piece: _Piece) -> _Piece:
+    """The matches that count anywhere, with their groups."""
+    rows, groups = piece.rows, task.groups.codes(piece.rows, len(piece.begin))
+    counts = piece.begin < piece.end
     if not counts.all():
         rows = {name: column[counts] for name, column in rows.items()}
-        groups, begin, end, fresh = groups[counts], begin[counts], end[counts], fresh[counts]
-    elif not task.is_given:
+        spans = None if piece.spans is None else (piece.spans[0][counts], piece.spans[1][counts])
+        return _Piece(rows, groups[counts], piece.begin[counts], piece.end[counts], piece.fresh[counts], spans)
+    if _is_kept(task):
         rows = {name: column.copy() for name, column in rows.items()}  # a piece is overwritten by the next one
-    return _Piece(rows, groups, begin, end, fresh)
+    return replace(piece, rows=rows, groups=groups)
 
 
 def _at(moments: Ints, positions: Ints) -> Ints:
@@ -194,12 +221,19 @@ def _at(moments: Ints, positions: Ints) -> Ints:
 class _Tally:
     """One measure over ranges of cells."""
 
-    def __init__(self, task: Task, measure: Measure, size: int) -> None:
-        self._argument = measure.argument
-        self._column: Measured | None = None if measure.argument is None else task.column(measure.argument)
-        self._parts: list[_Sums] | list[_Smallest]
+    def __init__(self, task: Task, measure: Measure, size: int, built: Mapping[Value, pa.Array]) -> None:
+        self._argument, row = measure.argument, means(measure.function)
+        self._column: Measured | None = None
+        self._valid: Mask | None = None
+        self._parts: list[_Sums] | list[_Smallest] | list[_Listed]
         self._total: Callable[..., pa.Array]
-        row = means(measure.function)
+        if isinstance(measure.argument, Attribute):
+            values, name = task.values(measure.argument), measure.argument.name
+        elif measure.argument is not None:
+            values, name = built[measure.argument], ""
+        if measure.argument is not None:
+            self._column = None if isinstance(row, Collected) else Measured.of(values, name)
+            self._valid = np.asarray(listed(values).is_valid()) if self._column is None else self._column.valid
         match row:
             case Count(is_exact=is_exact):
                 self._parts = [_Sums(None, size)]
@@ -214,26 +248,30 @@ class _Tally:
                 numbers, stand_for = self._column.ordered(sign)
                 self._parts = [_Smallest(numbers, size)]
                 self._total = stand_for
+            case Collected(in_order=in_order):
+                self._parts = [_Listed(listed(values), size, in_order, task)]
+                self._total = lambda lists: lists
             case _:
                 assert_never(row)
         self._needs_count = isinstance(row, Sum) and "COUNT" in row.needs
 
-    def add(self, begin: Ints, end: Ints, rows: Bindings) -> None:
+    def add(self, begin: Ints, end: Ints, rows: Bindings, matches: Ints, spans: tuple[Ints, Ints] | None) -> None:
+        """Add matches, whose rows and numbers these are; and when they end and start, where that is asked for."""
         bound = None
-        if self._column is not None:
-            assert self._argument is not None
-            assert self._argument.variable is not None
-            column = rows[self._argument.variable]
+        if self._valid is not None:
+            column = rows[self._argument.variable or ""] if isinstance(self._argument, Attribute) else matches
             if isinstance(column, Lists):  # over every event of every list
                 begin, end, bound = np.repeat(begin, column.counts), np.repeat(end, column.counts), column.rows
+                spans = spans and (np.repeat(spans[0], column.counts), np.repeat(spans[1], column.counts))
             else:
                 bound = column
             valued = bound >= 0
-            valued[valued] &= self._column.valid[bound[valued]]
+            valued[valued] &= self._valid[bound[valued]]
             if not valued.all():
                 begin, end, bound = begin[valued], end[valued], bound[valued]
+                spans = spans and (spans[0][valued], spans[1][valued])
         for part in self._parts:
-            part.add(begin, end, bound)
+            part.add(begin, end, bound, spans)
 
     def total(self, tallies: dict[Measure, _Tally]) -> pa.Array:
         counts = [tallies[Measure("COUNT", self._argument)].total(tallies)] if self._needs_count else []
@@ -252,7 +290,7 @@ class _Sums:
         else:
             self._tree = _Tree(size, np.add)
 
-    def add(self, begin: Ints, end: Ints, bound: Ints | None) -> None:
+    def add(self, begin: Ints, end: Ints, bound: Ints | None, _: tuple[Ints, Ints] | None) -> None:
         if self._weights is None:
             self._shift(0, begin, end, 1)
         elif self._exact:
@@ -284,11 +322,35 @@ class _Smallest:
         self._numbers = numbers
         self._tree = _Tree(size, np.minimum)
 
-    def add(self, begin: Ints, end: Ints, bound: Ints | None) -> None:
+    def add(self, begin: Ints, end: Ints, bound: Ints | None, _: tuple[Ints, Ints] | None) -> None:
         self._tree.add(begin, end, self._numbers[bound])
 
     def total(self) -> npt.NDArray[np.float64]:
         return self._tree.leaves()
+
+
+class _Listed:
+    """The values of rows over ranges of cells, as lists; in order, each beside when its match ended and began."""
+
+    def __init__(self, values: pa.Array, size: int, in_order: bool, task: Task) -> None:
+        self._values, self._size, self._in_order, self._budget = values, size, in_order, task.batch.budget
+        self._found: list[tuple[Ints, ...]] = []  # cells, rows and, in order, ends and starts
+
+    def add(self, begin: Ints, end: Ints, bound: Ints | None, spans: tuple[Ints, Ints] | None) -> None:
+        assert bound is not None
+        counts = end - begin
+        self._budget.hold(int(counts.sum()) * CELL_BYTES)
+        cells = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - begin, counts)
+        columns = (bound, *(spans or ())) if self._in_order else (bound,)
+        self._found.append((cells, *(np.repeat(column, counts) for column in columns)))
+
+    def total(self) -> pa.Array:
+        none = tuple(np.empty(0, np.int64) for _ in range(4 if self._in_order else 2))
+        cells, rows, *spans = (np.concatenate(parts) for parts in zip(none, *self._found, strict=True))
+        values = self._values.take(pa.array(rows))
+        if self._in_order:
+            values = pa.StructArray.from_arrays([*map(pa.array, spans), values], names=[ENDED, BEGAN, TAKEN])
+        return in_lists(cells, values, self._size)
 
 
 class _Tree:
