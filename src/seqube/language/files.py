@@ -49,7 +49,7 @@ def parse(text: str, schema: Mapping[str, Kind] | None = None, params: Params | 
 
 
 def read_query(query: str | Query, schema: Mapping[str, Kind] | None = None, params: Params | None = None) -> Query:
-    """A query as it is planned, from a text or a parsed one: parameters have values, it is checked, defined types are written out."""
+    """A query as it is planned, from a text or a parsed one: with values for parameters, checked, defined types written out."""
     if isinstance(query, str):
         return spell_out(parse(query, schema, params))
     if not isinstance(query, Query):
