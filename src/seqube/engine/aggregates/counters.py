@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seqube.engine.jit import kernel, kernel_part
+from seqube.engine.jit import inner_kernel, kernel_part
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
 
@@ -118,7 +118,7 @@ def multiplied(left: float, right: float, ring: float) -> float:
     return left if np.float64(left).view(np.int64) >= np.float64(right).view(np.int64) else right
 
 
-@kernel
+@inner_kernel
 def fill_row(entries: Array, values: Array) -> None:
     """One number of each track, in all entries of a row."""
     for j in range(entries.shape[0]):
@@ -126,7 +126,7 @@ def fill_row(entries: Array, values: Array) -> None:
             entries[j, t] = values[t]
 
 
-@kernel
+@inner_kernel
 def identity_matrix(matrix: Array, exact: Exact) -> None:
     for i in range(matrix.shape[0]):
         fill_row(matrix[i], exact.zeros)
@@ -134,31 +134,31 @@ def identity_matrix(matrix: Array, exact: Exact) -> None:
             matrix[i, i, t] = exact.ones[t]
 
 
-@kernel
-def raise_entries(to: Array, source: Array, weights: Array, span: tuple[int, int], rings: Array) -> None:
+@inner_kernel
+def raise_entries(to: Array, source: Array, weights: Array, begin: int, end: int, rings: Array) -> None:
     """Add weighted entries of one row to those of another."""
-    for j in range(span[0], span[1]):
+    for j in range(begin, end):
         for t in range(len(rings)):
             to[j, t] = added(to[j, t], multiplied(source[j, t], weights[t], rings[t]), rings[t])
 
 
-@kernel
-def join_row(row: Array, column: Array, span: tuple[int, int], exact: Exact, out: Array) -> None:
+@inner_kernel
+def join_row(row: Array, column: Array, begin: int, end: int, exact: Exact, out: Array) -> None:
     """A front row times a column of the back."""
     for t in range(len(out)):
         ring, value = exact.rings[t], exact.zeros[t]
-        for j in range(span[0], span[1]):
+        for j in range(begin, end):
             value = added(value, multiplied(row[j, t], column[j, t], ring), ring)
         out[t] = value
 
 
-@kernel
+@inner_kernel
 def put(to: Array, numbers: Array) -> None:
     for t in range(len(to)):
         to[t] = numbers[t]
 
 
-@kernel
+@inner_kernel
 def add(to: Array, numbers: Array, rings: Array) -> None:
     for t in range(len(to)):
         to[t] = added(to[t], numbers[t], rings[t])
@@ -167,19 +167,19 @@ def add(to: Array, numbers: Array, rings: Array) -> None:
 # ---------------------------------------------------------------- nodes
 
 
-@kernel
+@inner_kernel
 def take_node(nodes: Ints, at: Ints, free: int) -> Any:
     at[free] -= 1
     return nodes[at[free], FREE]
 
 
-@kernel
+@inner_kernel
 def free_node(nodes: Ints, at: Ints, free: int, node: int) -> None:
     nodes[at[free], FREE] = node
     at[free] += 1
 
 
-@kernel
+@inner_kernel
 def push_map(lanes: Ints, maps: Ints, weights: Array, at: Ints, lane: int, rank: int, until: int, weight: Array) -> None:
     """Add a map to the list of the back."""
     node = take_node(maps, at, FREE_MAPS)
@@ -188,7 +188,7 @@ def push_map(lanes: Ints, maps: Ints, weights: Array, at: Ints, lane: int, rank:
     put(weights[node], weight)
 
 
-@kernel
+@inner_kernel
 def empty_back(lanes: Ints, back: Array, maps: Ints, at: Ints, lane: int, exact: Exact) -> None:
     node = lanes[lane, LAST_MAP]
     while node >= 0:
@@ -199,7 +199,7 @@ def empty_back(lanes: Ints, back: Array, maps: Ints, at: Ints, lane: int, exact:
     identity_matrix(back[lane], exact)
 
 
-@kernel
+@inner_kernel
 def wait(queue: Ints, domains: Ints, at: Ints, domain: int, until: int, lane: int, kind: int) -> None:
     """Something of a lane will leave then."""
     node = take_node(queue, at, FREE_WAITING)

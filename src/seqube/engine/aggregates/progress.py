@@ -8,6 +8,9 @@
 Where a count would reach the limit up to which numbers are exact, the loop comes back before anything is written; it is called
 again with wider numbers, and goes on where it stopped. So each of these steps is done whole, or not at all.
 
+The strategy is the argument that is not None: `starts` of per-start, `products` of a window product. Numba compiles nothing that
+hangs on an argument that is None, so each strategy is compiled alone, in less time.
+
 Cost: O(n) per map of a window product, amortised, and O(live starts of its lane) per map of per-start; O(log lanes) for every
 change of a group of several lanes. None of it depends on the window.
 Invariant: between two calls, the first double of every entry is below the limit of that time, so that every number is exact.
@@ -15,7 +18,9 @@ Invariant: between two calls, the first double of every entry is below the limit
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from seqube.engine.aggregates.counters import (
     BACK_STARTS,
@@ -75,9 +80,11 @@ from seqube.engine.aggregates.counters import (
     take_node,
     wait,
 )
-from seqube.engine.jit import kernel
+from seqube.engine.jit import inner_kernel, kernel
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
+
+Chosen: TypeAlias = int | None  # 1 where it is this strategy
 
 ALL_TAKEN, TOO_NARROW, NO_MORE_ROOM = 0, 1, 2  # why a call came back
 
@@ -105,7 +112,7 @@ class Sampled(NamedTuple):
 # ---------------------------------------------------------------- what leaves
 
 
-@kernel
+@inner_kernel
 def turn(c: Counters, lane: int, clock: int, how: How, exact: Exact) -> bool:
     """Multiply up the back of a lane from its end, and keep rows of its live starts; beyond the limit, False and nothing done."""
     n, own, product, entries = how.n_slots, how.own, c.scratch, c.entries
@@ -118,7 +125,7 @@ def turn(c: Counters, lane: int, clock: int, how: How, exact: Exact) -> bool:
         if until <= clock and not own and (slot == 0 or position == 0):
             break  # this one has left, and so has all before it
         if slot > 0 or (slot == 0 and not own):
-            raise_entries(product[slot], product[slot + 1], c.weights[node], (slot + 1, n + 1), exact.rings)
+            raise_entries(product[slot], product[slot + 1], c.weights[node], slot + 1, n + 1, exact.rings)
             for j in range(slot + 1, n + 1):
                 fits = fits and product[slot, j, 0] < exact.limit
         elif slot < 0:
@@ -129,9 +136,10 @@ def turn(c: Counters, lane: int, clock: int, how: How, exact: Exact) -> bool:
             first = row
             if own:  # what this start has by itself
                 fill_row(entries[row], exact.zeros)
-                raise_entries(entries[row], product[1], c.weights[node], (1, n + 1), exact.rings)
+                raise_entries(entries[row], product[1], c.weights[node], 1, n + 1, exact.rings)
             else:
-                entries[row] = product[0]
+                for j in range(n + 1):
+                    put(entries[row, j], product[0, j])
         node = c.maps[node, LINK]
     if not fits:
         while first >= 0:
@@ -143,13 +151,15 @@ def turn(c: Counters, lane: int, clock: int, how: How, exact: Exact) -> bool:
     return True
 
 
-@kernel
-def leave_with_its_own(c: Counters, row: int, lane: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
+@inner_kernel
+def leave_with_its_own(
+    c: Counters, row: int, lane: int, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen
+) -> bool:
     """Add what a start has to the total of its group; beyond the limit, False and nothing done."""
     n, group, entries = how.n_slots, c.lanes[lane, GROUP_OF], c.entries
-    if starts is None:
-        join_row(entries[row], c.back[lane, n], (1, n + 1), exact, room)
-    else:
+    if products is not None:
+        join_row(entries[row], c.back[lane, n], 1, n + 1, exact, room)
+    if starts is not None:
         put(room, entries[row, n])
     if not c.totals[group, 0] + room[0] < exact.limit:
         return False
@@ -157,8 +167,8 @@ def leave_with_its_own(c: Counters, row: int, lane: int, how: How, exact: Exact,
     return True
 
 
-@kernel
-def expire(c: Counters, lane: int, clock: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
+@inner_kernel
+def expire(c: Counters, lane: int, clock: int, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen) -> bool:
     """Let go of the starts of a lane that have left; False where that has to wait for a wider limit."""
     lanes, rows = c.lanes, c.rows
     if starts is not None:
@@ -168,7 +178,7 @@ def expire(c: Counters, lane: int, clock: int, how: How, exact: Exact, room: Arr
         while node >= 0 and rows[node, LEAVES_AT] > clock:
             before, node = node, rows[node, LINK]
         while node >= 0:
-            if how.own and not leave_with_its_own(c, node, lane, how, exact, room, starts):
+            if how.own and not leave_with_its_own(c, node, lane, how, exact, room, starts, products):
                 return False
             following = rows[node, LINK]
             if before >= 0:
@@ -179,25 +189,27 @@ def expire(c: Counters, lane: int, clock: int, how: How, exact: Exact, room: Arr
             node = following
         lanes[lane, NEXT_LEAVES] = rows[before, LEAVES_AT] if before >= 0 else HIGHEST
         return True
-    while True:
-        top = lanes[lane, FIRST_ROW]
-        if top >= 0:
-            if rows[top, LEAVES_AT] > clock:
+    if products is not None:
+        while True:
+            top = lanes[lane, FIRST_ROW]
+            if top >= 0:
+                if rows[top, LEAVES_AT] > clock:
+                    return True
+                if how.own and not leave_with_its_own(c, top, lane, how, exact, room, starts, products):
+                    return False
+                lanes[lane, FIRST_ROW] = rows[top, LINK]
+                free_node(rows, c.at, FREE_ROWS, top)
+            elif lanes[lane, N_STARTS] > 0 and lanes[lane, NEXT_LEAVES] <= clock:
+                if not turn(c, lane, clock, how, exact):
+                    return False
+            else:
+                if lanes[lane, N_STARTS] == 0 and lanes[lane, LAST_MAP] >= 0:
+                    empty_back(lanes, c.back, c.maps, c.at, lane, exact)  # without a start, what is there matters to nobody
                 return True
-            if how.own and not leave_with_its_own(c, top, lane, how, exact, room, starts):
-                return False
-            lanes[lane, FIRST_ROW] = rows[top, LINK]
-            free_node(rows, c.at, FREE_ROWS, top)
-        elif lanes[lane, N_STARTS] > 0 and lanes[lane, NEXT_LEAVES] <= clock:
-            if not turn(c, lane, clock, how, exact):
-                return False
-        else:
-            if lanes[lane, N_STARTS] == 0 and lanes[lane, LAST_MAP] >= 0:
-                empty_back(lanes, c.back, c.maps, c.at, lane, exact)  # without a start, what is there matters to nobody
-            return True
+    return True
 
 
-@kernel
+@inner_kernel
 def mark_dirty(lanes: Ints, at: Ints, lane: int) -> None:
     if lanes[lane, IS_DIRTY] == 0:
         lanes[lane, IS_DIRTY] = 1
@@ -206,7 +218,7 @@ def mark_dirty(lanes: Ints, at: Ints, lane: int) -> None:
 
 
 @kernel
-def pass_time(c: Counters, domain: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
+def pass_time(c: Counters, domain: int | np.int64, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen) -> bool:
     """Note which lanes change because something has left them; False where that has to wait for a wider limit."""
     queue, n = c.queue, how.n_slots
     while (
@@ -215,7 +227,7 @@ def pass_time(c: Counters, domain: int, how: How, exact: Exact, room: Array, sta
         node = c.domains[domain, FIRST_WAITING]
         lane = queue[node, LANE]
         if queue[node, KIND] == NEGATION_LEAVES:
-            if not expire(c, lane, queue[node, LEAVES_AT], how, exact, room, starts):
+            if not expire(c, lane, queue[node, LEAVES_AT], how, exact, room, starts, products):
                 return False
             if c.lanes[lane, FIRST_ROW] >= 0 or c.lanes[lane, N_STARTS] > 0:
                 # A match looks back from its own end: those that ended before the negation left stay void.
@@ -231,7 +243,7 @@ def pass_time(c: Counters, domain: int, how: How, exact: Exact, room: Array, sta
 # ---------------------------------------------------------------- what comes
 
 
-@kernel
+@inner_kernel
 def mark_fresh(groups: Ints, at: Ints, group: int) -> None:
     if groups[group, IS_FRESH] == 0:
         groups[group, IS_FRESH] = 1
@@ -239,16 +251,16 @@ def mark_fresh(groups: Ints, at: Ints, group: int) -> None:
         at[N_FRESH] += 1
 
 
-@kernel
+@inner_kernel
 def read_back(column: Array, entries: Array, top: int, position: int, exact: Exact, room: Array) -> None:
     """The numbers of all ways to fill the slots up to a position, in a product."""
     if top < 0:
         put(room, column[0])
     else:
-        join_row(entries[top], column, (0, position + 1), exact, room)
+        join_row(entries[top], column, 0, position + 1, exact, room)
 
 
-@kernel
+@inner_kernel
 def multiply(c: Counters, batch: Arrived, k: int, until: int, how: How, exact: Exact, room: Array) -> bool:
     """Multiply a map into the back of its lane; beyond the limit, False and nothing done."""
     n = how.n_slots
@@ -270,7 +282,7 @@ def multiply(c: Counters, batch: Arrived, k: int, until: int, how: How, exact: E
                 add(c.totals[group], room, exact.rings)
             elif room[0] > 0.0:
                 mark_fresh(c.groups, c.at, group)
-        raise_entries(back[slot + 1], back[slot], weights, (0, slot + 1), exact.rings)
+        raise_entries(back[slot + 1], back[slot], weights, 0, slot + 1, exact.rings)
     else:
         position = n - (rank >> 1)
         fill_row(back[position], exact.zeros)
@@ -282,7 +294,7 @@ def multiply(c: Counters, batch: Arrived, k: int, until: int, how: How, exact: E
     return True
 
 
-@kernel
+@inner_kernel
 def count_on_starts(c: Counters, batch: Arrived, k: int, clock: int, until: int, how: How, exact: Exact, room: Array) -> bool:
     """Update the counters of all live starts of a lane by a map; beyond the limit, False and nothing done."""
     n, lanes, rows, entries = how.n_slots, c.lanes, c.rows, c.entries
@@ -336,15 +348,15 @@ def count_on_starts(c: Counters, batch: Arrived, k: int, clock: int, until: int,
 # ---------------------------------------------------------------- what is read
 
 
-@kernel
-def read(c: Counters, lane: int, how: How, exact: Exact, room: Array, starts: int | None) -> Any:
+@inner_kernel
+def read(c: Counters, lane: int, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen) -> Any:
     """The value of a lane now; False where that has to wait for a wider limit."""
-    if not expire(c, lane, c.domains[c.lanes[lane, DOMAIN_OF], CLOCK_NOW], how, exact, room, starts):
+    if not expire(c, lane, c.domains[c.lanes[lane, DOMAIN_OF], CLOCK_NOW], how, exact, room, starts, products):
         return False
-    if starts is None:
+    if products is not None:
         n = how.n_slots
         read_back(c.back[lane, n], c.entries, c.lanes[lane, FIRST_ROW], n, exact, room)
-    else:
+    if starts is not None:
         put(room, exact.zeros)
         node = c.lanes[lane, FIRST_ROW]
         while node >= 0:
@@ -353,13 +365,13 @@ def read(c: Counters, lane: int, how: How, exact: Exact, room: Array, starts: in
     return room[0] < exact.limit
 
 
-@kernel
-def flush(c: Counters, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
+@inner_kernel
+def flush(c: Counters, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen) -> bool:
     """Bring the trees up to date with the lanes that changed; False where that has to wait for a wider limit."""
     trees, at = c.trees, c.at
     while at[FLUSHED] < at[N_DIRTY]:
         lane = c.lanes[at[FLUSHED], DIRTY]
-        if not read(c, lane, how, exact, room, starts):
+        if not read(c, lane, how, exact, room, starts, products):
             return False
         group = c.lanes[lane, GROUP_OF]
         offset, node = c.groups[group, OFFSET], c.groups[group, WIDTH] + c.lanes[lane, LEAF]
@@ -380,34 +392,35 @@ def flush(c: Counters, how: How, exact: Exact, room: Array, starts: int | None) 
     return True
 
 
-@kernel
-def sample(c: Counters, group: int, how: How, exact: Exact, room: Array, starts: int | None) -> Any:
+@inner_kernel
+def sample(c: Counters, group: int, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen) -> Any:
     """The value of a group now; False where that has to wait for a wider limit."""
     if how.single and c.groups[group, ONE_LANE] >= 0:
-        return read(c, c.groups[group, ONE_LANE], how, exact, room, starts)
+        return read(c, c.groups[group, ONE_LANE], how, exact, room, starts, products)
     put(room, exact.zeros)
     if not how.single and c.groups[group, WIDTH] > 0:
         put(room, c.trees[c.groups[group, OFFSET] + 1])
     return True
 
 
-@kernel
-def take_map(c: Counters, batch: Arrived, k: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
+@inner_kernel
+def take_map(c: Counters, batch: Arrived, k: int, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen) -> bool:
     lane, rank, now = batch.maps[k, IN_LANE], batch.maps[k, OF_RANK], batch.maps[k, AT_TIME]
     domain, start_rank = c.lanes[lane, DOMAIN_OF], 2 * how.n_slots - 1
     born = batch.ticks[batch.maps[k, OF_ROW], NUMBERED] if how.by_position else now
     # In a total, an end looks back from its own number, not from that of the last event of its time.
     clock = born if how.total else c.domains[domain, CLOCK_NOW]
     until = born + how.window if born <= HIGHEST - how.window else HIGHEST
-    if not expire(c, lane, clock, how, exact, room, starts):
+    if not expire(c, lane, clock, how, exact, room, starts, products):
         return False
     if rank < start_rank and c.lanes[lane, FIRST_ROW] < 0 and c.lanes[lane, N_STARTS] == 0:
         return True  # nobody to count on
-    if starts is not None:
+    if starts is not None:  # noqa: SIM102 - Numba leaves out what hangs on a name alone
         if not count_on_starts(c, batch, k, clock, until, how, exact, room):
             return False
-    elif not multiply(c, batch, k, until, how, exact, room):
-        return False
+    if products is not None:  # noqa: SIM102
+        if not multiply(c, batch, k, until, how, exact, room):
+            return False
     if rank <= 1 and not how.single and not how.total:
         mark_dirty(c.lanes, c.at, lane)
     if rank >= start_rank:
@@ -420,7 +433,7 @@ def take_map(c: Counters, batch: Arrived, k: int, how: How, exact: Exact, room: 
 
 
 @kernel
-def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, starts: int | None, out: Sampled) -> int:
+def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen, out: Sampled) -> int:
     """Take what is new, and fill the cells that are due, in the order of time; why it came back. Called again, it goes on."""
     at, maps, ticks, samples = c.at, batch.maps, batch.ticks, batch.samples
     while True:
@@ -443,19 +456,19 @@ def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, star
             if domain >= 0:
                 c.domains[domain, CLOCK_NOW] += 1
                 ticks[at[NEXT_TICK], NUMBERED] = c.domains[domain, CLOCK_NOW]
-                pass_time(c, domain, how, exact, room, starts)  # no leading negation looks back over events
+                pass_time(c, domain, how, exact, room, starts, products)  # no leading negation looks back over events
             at[NEXT_TICK] += 1
-        if not how.by_position and not pass_time(c, 0, how, exact, room, starts):
+        if not how.by_position and not pass_time(c, np.int64(0), how, exact, room, starts, products):
             return TOO_NARROW
         while at[NEXT_MAP] < len(maps) and maps[at[NEXT_MAP], AT_TIME] == now:
-            if not take_map(c, batch, at[NEXT_MAP], how, exact, room, starts):
+            if not take_map(c, batch, at[NEXT_MAP], how, exact, room, starts, products):
                 return TOO_NARROW
             at[NEXT_MAP] += 1
         while at[N_FRESH] > 0:
             group = c.groups[at[N_FRESH] - 1, FRESH]
             if at[N_OUT] == len(out.cells):
                 return NO_MORE_ROOM
-            if not flush(c, how, exact, room, starts) or not sample(c, group, how, exact, room, starts):
+            if not flush(c, how, exact, room, starts, products) or not sample(c, group, how, exact, room, starts, products):
                 return TOO_NARROW
             out.cells[at[N_OUT], DUE_AT], out.cells[at[N_OUT], OF_GROUP] = now, group
             put(out.values[at[N_OUT]], room)
@@ -463,14 +476,14 @@ def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, star
             at[N_OUT] += 1
             at[N_FRESH] -= 1
         while at[NEXT_SAMPLE] < len(samples) and samples[at[NEXT_SAMPLE], DUE_AT] == now:
-            if not flush(c, how, exact, room, starts):
+            if not flush(c, how, exact, room, starts, products):
                 return TOO_NARROW
             one = samples[at[NEXT_SAMPLE], OF_GROUP]
             while at[GROUP] < (1 if one >= 0 else at[N_GROUPS]):
                 group = one if one >= 0 else at[GROUP]
                 if at[N_OUT] == len(out.cells):
                     return NO_MORE_ROOM
-                if not sample(c, group, how, exact, room, starts):
+                if not sample(c, group, how, exact, room, starts, products):
                     return TOO_NARROW
                 if one >= 0 or room[0] > 0.0:
                     out.cells[at[N_OUT], DUE_AT], out.cells[at[N_OUT], OF_GROUP] = now, group
@@ -483,9 +496,9 @@ def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, star
 
 
 @kernel
-def leave(c: Counters, chosen: Ints, upto: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
+def leave(c: Counters, chosen: Ints, upto: int, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen) -> bool:
     """Let go of all that leaves these lanes up to a time; False where that has to wait for a wider limit."""
     for lane in chosen:  # noqa: SIM110 - Numba knows no generators here
-        if not expire(c, lane, upto, how, exact, room, starts):
+        if not expire(c, lane, upto, how, exact, room, starts, products):
             return False
     return True

@@ -35,12 +35,12 @@ from typing import Any
 import numpy as np
 
 from seqube.engine.aggregates.lanes import Maps, Numbers, Ring, Samples, plus, times
-from seqube.engine.jit import kernel
+from seqube.engine.jit import inner_kernel, kernel
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
 
 
-@kernel
+@inner_kernel
 def _identity(matrix: Numbers, one: Any, zero: Any) -> None:
     for i in range(matrix.shape[0]):
         for j in range(matrix.shape[0]):
@@ -48,7 +48,7 @@ def _identity(matrix: Numbers, one: Any, zero: Any) -> None:
         matrix[i, i] = one
 
 
-@kernel
+@inner_kernel
 def _turn(
     maps: Maps,
     weights: Numbers | None,
