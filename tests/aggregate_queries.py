@@ -55,7 +55,8 @@ def with_aggregates(draw: st.DrawFn, base: str, period: str | None = None, durat
             )
         )
     every = ["EMIT EVERY 1", "EMIT EVERY 3 ms"] if period is None else [f"EMIT EVERY 2 {period}", f"EMIT EVERY 3 {period}"]
-    emit = draw(st.sampled_from(["", "", "EMIT ON TRIGGER", *every, "EMIT TOTAL"]))
+    per = [text.replace("EVERY", "PER") for text in every]
+    emit = draw(st.sampled_from(["", "", "EMIT ON TRIGGER", *every, *per, "EMIT TOTAL"]))
     return "\n".join([*lines, emit]) if emit else "\n".join(lines)
 
 

@@ -36,11 +36,17 @@ settings.load_profile("seqube")
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark tests go to two workers, file by file: a session is large, and starting it takes seconds."""
+    """A file's tests go to one worker: it builds what they share, and compiles the kernels that they need, once.
+
+    Those on Spark make two groups, because a session is large and starting it takes seconds.
+    """
     on_spark = [item for item in items if "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark")]
     files = list(dict.fromkeys(item.path for item in on_spark))
     for item in on_spark:
         item.add_marker(pytest.mark.xdist_group(f"spark {files.index(item.path) % 2}"))
+    for item in items:
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
 
 
 @pytest.fixture(scope="session")

@@ -47,6 +47,9 @@ What the page on meaning leaves open is decided here:
 (r) Functions are SQL's, one value at a time (`oracle_functions`): null where an argument is, save those that are about null. CASE
     asks its conditions in order. What cannot be cast is null.
 (s) A text next to a moment that names no zone is in that of the time column.
+(t) Rows of RETURN DISTINCT are equal where their values are, as numbers or texts; null is equal to null. LIMIT n leaves n of the
+    rows, or all where there are fewer; which is left open (`results` gives all).
+(u) EMIT PER d has a row for a bucket and a group only where a match of that group ends in it: there are no rows of zero.
 """
 
 from __future__ import annotations
@@ -160,7 +163,15 @@ def results(query: tree.Query, events: Sequence[Event], hierarchy: Any = None, u
                 told = [{"type": e.type, "ts": e.ts, **e.attributes} for e in env.get(str(leaf.variable), ())]
                 row[str(leaf.variable)] = told if leaf.is_list else told[0] if told else None
             rows.append(row)
-    return rows
+    return _distinct(rows) if query.is_distinct else rows
+
+
+def _distinct(rows: list[Row]) -> list[Row]:
+    found: list[Row] = []
+    for row in rows:
+        if row not in found:
+            found.append(row)
+    return found
 
 
 def aggregates(query: tree.Query, events: Sequence[Event], hierarchy: Any = None, unit: str = "ms") -> list[Row]:
@@ -171,9 +182,18 @@ def aggregates(query: tree.Query, events: Sequence[Event], hierarchy: Any = None
     if emit.when == "total":
         pairs = [(part, env) for part in partitions for env in part.matches()]
         rows += _report(query, pairs, _groups(query, pairs), {})
+    elif emit.when == "per":
+        assert emit.period is not None
+        length = ticks(emit.period, unit)
+        ended: dict[int, list[tuple[Partition, Env]]] = {}
+        for part in partitions:
+            for env in part.matches():
+                ended.setdefault(int(end(_flat(env)) // length * length), []).append((part, env))
+        for bucket in sorted(ended):
+            rows += _report(query, ended[bucket], _groups(query, ended[bucket]), {"ts": bucket})
     elif emit.when == "every":
-        assert emit.every is not None
-        for t in _multiples(ticks(emit.every, unit), events):
+        assert emit.period is not None
+        for t in _multiples(ticks(emit.period, unit), events):
             pairs = [(part, env) for part in partitions for env in part.until(t).matches_in_window_ending(t)]
             rows += _report(query, pairs, _groups(query, pairs), {"ts": t})
     else:

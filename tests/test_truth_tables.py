@@ -30,7 +30,9 @@ def matches_of(query: str, text: str) -> list[tuple[int, ...]]:
 
 
 def times_of(bound: Any) -> list[int]:
-    """The times of an event, of a list of them, or of none."""
+    """The times of an event, of a list of them, or of none; of an aggregate, itself."""
+    if isinstance(bound, int):
+        return [bound]
     return [event["ts"] for event in bound] if isinstance(bound, list) else [bound["ts"]] if bound else []
 
 

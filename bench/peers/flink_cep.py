@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from bench.peers import Answer, Peer, Task
 
-SOURCE = Path(__file__).with_name("flink") / "SequencePatterns.java"
+SOURCES = Path(__file__).with_name("flink")
 BUILD = Path("build/bench/flink")
 
 
@@ -39,7 +39,7 @@ class Adapter(Peer):
 
     def prepare(self, events: pa.Table) -> None:
         if not hasattr(self, "_java"):
-            self._java = _start(_compile())
+            self._java = start("SequencePatterns")
         types = events.column("type").combine_chunks().dictionary_encode()
         self._code_of = {name: code for code, name in enumerate(types.dictionary.to_pylist())}
         path = BUILD / f"events-{os.getpid()}.bin"
@@ -95,17 +95,20 @@ def _class_path() -> str:
     return os.pathsep.join(str(path) for path in sorted(folder.glob("*.jar")) if "planner" not in path.name)
 
 
-def _compile() -> Path:
-    """The compiled program, made anew when its source or Flink changed."""
-    state = hashlib.sha256(SOURCE.read_bytes() + _class_path().encode()).hexdigest()[:12]
+def _compile(program: str) -> Path:
+    """A compiled program of ours, made anew when its source or Flink changed."""
+    source = SOURCES / f"{program}.java"
+    state = hashlib.sha256(source.read_bytes() + _class_path().encode()).hexdigest()[:12]
     folder = BUILD / state
-    if not (folder / "SequencePatterns.class").exists():
+    if not (folder / f"{program}.class").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["javac", "-nowarn", "-cp", _class_path(), "-d", str(folder), str(SOURCE)], check=True)
+        subprocess.run(["javac", "-nowarn", "-cp", _class_path(), "-d", str(folder), str(source)], check=True)
     return folder
 
 
-def _start(folder: Path) -> subprocess.Popen[str]:
+def start(program: str) -> subprocess.Popen[str]:
+    """A JVM that runs one of the programs here, which waits for commands."""
+    folder = _compile(program)
     opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.lang", "java.util", "java.time")]
-    command = ["java", "-Xmx4g", "-Dlog4j2.level=OFF", *opened, "-cp", f"{folder}{os.pathsep}{_class_path()}", "SequencePatterns"]
+    command = ["java", "-Xmx4g", "-Dlog4j2.level=OFF", *opened, "-cp", f"{folder}{os.pathsep}{_class_path()}", program]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import permutations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 import seqube as sq
 from bench.charts import panels
@@ -105,6 +107,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     for number in ("2", "4", "7"):
         yield from latency(number, workload(PATTERNS[number], WINDOWS_MS[number] // 2), events, companies, repetitions)
     yield from optimizer_time(events, companies)
+    yield from rare_types(1_000, 1_000_000, 3 if quick else 7)
 
 
 def workload(patterns: list[str], window_ms: int, predicate: str = "") -> dict[str, str]:
@@ -239,6 +242,23 @@ def optimizer_time(events: sq.Events, hierarchy: sq.Hierarchy) -> Iterator[Measu
         return len(Chase(queries, hierarchy).plan("chase", Estimates(Measurements(events.statistics, events.unit))).steps)
 
     yield from compare(WORKLOAD, "optimizing 100 queries", len(queries), {"chase": plan})
+
+
+def rare_types(n_queries: int, n: int, repetitions: int) -> Iterator[Measurement]:
+    """Many queries, each on two types that one event in a thousand is of: planning included, they cost what their events cost."""
+    random = np.random.default_rng(SEED)
+    names = np.array([*(f"Rare{i}" for i in range(60)), *(f"Common{i}" for i in range(12))])
+    types = np.where(random.random(n) < 60 * 0.0005, random.integers(0, 60, n), random.integers(60, 72, n))
+    columns = {"ts": np.arange(0, 10 * n, 10), "type": names[types], "id": random.integers(0, 50, n)}
+    events = sq.Events(pa.table(columns))
+    pairs = list(permutations(range(60), 2))
+    chosen = [pairs[i] for i in random.permutation(len(pairs))[:n_queries]]
+    for kind, rest in (("matches", "b) WITHIN 10 s"), ("counts", "b) WITHIN 10 s AGG COUNT(*)")):
+        queries = {f"q{i}": f"SEQ(Rare{one} a, Rare{other} {rest}" for i, (one, other) in enumerate(chosen)}
+        task = f"{n_queries:,} queries on rare types, {kind}"
+        yield from compare(
+            WORKLOAD, task, n, {"auto": lambda queries=queries: sum(map(len, sq.run(queries, events).values()))}, repetitions
+        )
 
 
 def draw(measured: Sequence[Measurement]) -> altair.ConcatChart:

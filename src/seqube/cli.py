@@ -300,6 +300,9 @@ def forecast(
     strategy: StrategyName = "auto",
     param: Param = None,
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many predictions.")] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="What comes next for this key alone: its own events, by its rules.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     on_spark: OnSpark = False,
     master: Master = None,
@@ -314,6 +317,8 @@ def forecast(
         _place(on_spark, master, conf),
     )
     if settings is not None:
+        if key is not None:
+            raise typer.BadParameter("the events of one key need no Spark", param_hint="--key with --spark")
         place = None if folder is None else places_for(folder, ["predictions"], file_format)["predictions"]
         found = predict_on_spark(
             settings, RunRequest(events, type_column, time_column, unit, concepts, strategy, limit), known, place
@@ -330,20 +335,22 @@ def forecast(
     with Progress(console=err, transient=True) as bar:
         task = bar.add_task("Predicting", total=len(stream))
         forecasts = sq.forecast(
-            known, stream, hierarchy=concepts, strategy=strategy, progress=lambda done, _: bar.update(task, completed=done)
+            known, stream, hierarchy=concepts, strategy=strategy, key=key, progress=lambda done, _: bar.update(task, completed=done)
         )
     n_predictions = forecasts.table.num_rows
     tables = {"predictions": forecasts.table.slice(0, limit), "outcomes": forecasts.outcomes, "quality": forecasts.quality}
+    tables |= {"expected": forecasts.expected} if key is not None else {}
     if folder is not None:
         for name, place in places_for(folder, list(tables), file_format).items():
             write(tables[name], place)
     if as_json:
-        shown = ("quality",) if folder is not None else ("predictions", "quality")
+        shown = ("quality",) if folder is not None else tuple(name for name in tables if name != "outcomes")
         print_json({"events": len(stream), "count": n_predictions} | {name: plain(tables[name].to_pylist()) for name in shown})
         return
     if folder is None:
         show("predictions", tables["predictions"].slice(0, PRINTED_ROWS if limit is None else limit), n_predictions)
-    show("quality", forecasts.quality.slice(0, PRINTED_ROWS), forecasts.quality.num_rows)
+    last = "quality" if key is None else "expected"
+    show(last, tables[last].slice(0, PRINTED_ROWS), tables[last].num_rows)
 
 
 @program.command()
@@ -377,6 +384,13 @@ def mine(
     min_confidence: Annotated[float, typer.Option(min=0, max=1, help="How often the consequent must have followed.")],
     horizon: Annotated[str | None, typer.Option(help="How long the whole rule may take; the window unless given.")] = None,
     max_events: Annotated[int, typer.Option(min=1, help="Events in the largest predicate.")] = 3,
+    min_lift: Annotated[
+        float, typer.Option(min=0, help="How many times more often than after any event it must have followed.")
+    ] = 0,
+    min_gain: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="How much more certain than any rule with part of its events; 0: no redundant ones."),
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many rules, the most certain first.")] = None,
     partition_by: Annotated[list[str] | None, typer.Option(metavar="COL", help="One stream per value of this column.")] = None,
     type_column: TypeColumn = "type",
@@ -390,6 +404,7 @@ def mine(
     settings = _place(on_spark, master, conf)
     columns: dict[str, Any] = {"type": type_column, "time": time_column, "unit": unit}
     wanted: dict[str, Any] = {"horizon": horizon, "max_events": max_events, "limit": limit, "partition_by": partition_by or ()}
+    wanted |= {"min_lift": min_lift, "min_gain": min_gain}
     with err.status("Reading events") as status:
 
         def show(size: int, n_episodes: int) -> None:

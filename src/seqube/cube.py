@@ -105,7 +105,7 @@ class Cube:
         counting = replace(
             self.query,
             returns=(),
-            group_by=tuple(Attribute(variable, "type") for variable in variables),
+            group_by=tuple(Attribute(variable, "type", sure=True) for variable in variables),
             aggregates=(Output(Aggregate("COUNT", None), "count"),),
             emit=Emit("total"),
         )
@@ -361,6 +361,8 @@ def _flat(query: Query) -> Query:
         )
     if quantifiers(pattern) or query.order_by or query.skip is not None:
         raise PlanError("a cube counts single events in any order of equal times\n  hint: leave out quantifiers, ORDER BY and SKIP")
+    if query.is_distinct or query.limit is not None:
+        raise PlanError("a cube counts every match\n  hint: leave out DISTINCT and LIMIT")
     return replace(query, pattern=pattern)
 
 

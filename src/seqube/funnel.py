@@ -28,7 +28,7 @@ from seqube.engine.predicates import code_columns
 from seqube.errors import PlanError, did_you_mean
 from seqube.events import Events, Hierarchy
 from seqube.events.schema import UNITS
-from seqube.language.writer import quote
+from seqube.language.writer import quote, quote_column
 from seqube.query import run
 
 if TYPE_CHECKING:
@@ -164,13 +164,13 @@ class FunnelQueries:
         for number, name in enumerate(self.steps[:n_steps], 1):
             parts += [f"!{quote(other)} n{number}_{i}" for i, other in enumerate(self.excluded.get(number, ()))]
             parts.append(f"{quote(name)} s{number}")
-        items = [f"{quote(key)} AS key{i}" for i, key in enumerate(self.keys)]
-        items += [f"s1.{quote(self.breakdown)} AS breakdown"] if self.breakdown is not None else []
-        times = [f"s{n}.ts AS at{n}" if moments else f"s{n}.ts - s1.ts AS lag{n}" for n in range(1, n_steps + 1)]
-        items += ["s1.ts AS start", *times]
+        items = [f"{quote_column(key)} AS key{i}" for i, key in enumerate(self.keys)]
+        items += [f"s1.{quote_column(self.breakdown)} AS breakdown"] if self.breakdown is not None else []
+        times = [f"TIME(s{n}) AS at{n}" if moments else f"TIME(s{n}) - TIME(s1) AS lag{n}" for n in range(1, n_steps + 1)]
+        items += ["TIME(s1) AS start", *times]
         lines = [
             f"PATTERN {self.word}({', '.join(parts)})",
-            f"PARTITION BY {', '.join(map(quote, self.keys))}",
+            f"PARTITION BY {', '.join(map(quote_column, self.keys))}",
             "KEEP PARTIAL" if self.keeps_runs else "",
             f"WITHIN {self.within}",
             f"RETURN {', '.join(items)}",

@@ -86,15 +86,18 @@ def _write_to(table: pa.Table, file: BinaryIO, file_format: Format) -> None:
 
 
 def flatten(table: pa.Table) -> pa.Table:
-    """Flat columns (`r_id`) of what CSV can hold: durations as ISO 8601, lists and the like as JSON."""
+    """Flat columns (`r_id`) of what CSV can hold: times and durations as ISO 8601, lists and the like as JSON."""
     import pyarrow as pa
 
     from seqube.engine.display import flat, iso_durations
+    from seqube.events.times import iso_times
 
     table = flat(table)
     for number, field in enumerate(table.schema):
         if pa.types.is_duration(field.type):
             table = table.set_column(number, field.name, iso_durations(table.column(number)))
+        elif pa.types.is_timestamp(field.type):
+            table = table.set_column(number, field.name, iso_times(table.column(number)))
         elif pa.types.is_nested(field.type):
             texts = [None if value is None else json.dumps(plain(value)) for value in table.column(number).to_pylist()]
             table = table.set_column(number, field.name, pa.array(texts, pa.string()))

@@ -25,16 +25,25 @@ KINDS = {  # each is cut after the sixth event, where something is kept, somethi
     "partitioned": "PATTERN SEQ(A a, C c) PARTITION BY name WITHIN 10",
     "events": "SEQ(A a, C c) WITHIN 5 EVENTS",
     "events of a partition": "PATTERN SEQ(A a, C c, !B b) PARTITION BY id WITHIN 3 EVENTS",
+    "thinned out": "PATTERN SEQ(A a, C c) PARTITION BY name SKIP PAST LAST WITHIN 10",
+    "thinned out events": "SEQ(A a, C c, !B b) SKIP TO NEXT WITHIN 5 EVENTS",
     "replayed": "AND(A a, C c, [id]) WITHIN 10",
     "products": "SEQ(A a, B b, C c) WITHIN 10 AGG COUNT(*), SUM(a.x), MIN(c.id)",
     "keyed products": "SEQ(A a, C c, [id]) WITHIN 10 AGG COUNT(*)",
     "grouped products": "SEQ(A a, C c, [id]) WITHIN 10 AGG COUNT(*), MAX(a.x) GROUP BY a.id EMIT EVERY 3",
     "counters": "SEQ(!B b, A a, C c) WITHIN 10 AGG COUNT(*), AVG(c.x)",
     "totals": "SEQ(A a, C c, !B b) WITHIN 5 AGG COUNT(*) EMIT TOTAL",
+    "buckets": "SEQ(A a, C c, [id]) WITHIN 10 AGG COUNT(*), SUM(c.x) GROUP BY a.id EMIT PER 8",
+    "replayed buckets": "SEQ(A a, C c, !B b) WITHIN 3 AGG COUNT(*), MAX(c.x) GROUP BY a.name EMIT PER 4",
     "replayed aggregates": "SEQ(A a, C c) WITHIN 10 AGG COUNT(*) GROUP BY a.name",
 }
 STRATEGIES = {"products": "window-product", "keyed products": "window-product", "grouped products": "window-product"}
-STRATEGIES |= {"counters": "per-start", "totals": "window-product", "replayed aggregates": "window-product"}
+STRATEGIES |= {
+    "counters": "per-start",
+    "totals": "window-product",
+    "buckets": "window-product",
+    "replayed aggregates": "window-product",
+}
 
 
 def stream() -> sq.Events:

@@ -52,16 +52,26 @@ def test_kernels_copy_no_arrays_by_slices() -> None:
     slow = []
     for name, tree in trees():
         for function in compiled(tree, COMPILED):
+            numbers = {each.arg for each in function.args.args if ast.unparse(each.annotation or each) in ("int", "float", "bool")}
+            arrays = {each.arg for each in function.args.args} - numbers
             for node in ast.walk(function):
-                if isinstance(node, ast.Assign) and not is_number(node.value):
-                    targets = [part for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Subscript)]
-                    if any(isinstance(part, ast.Slice) for target in targets for part in ast.walk(target.slice)):
-                        slow.append(f"{name}:{node.lineno}")
+                if isinstance(node, ast.Assign):
+                    slow += [f"{name}:{node.lineno}" for to, of in pairs(node) if has_slice(to) and is_array(of, arrays)]
     assert not slow
 
 
-def is_number(value: ast.expr) -> bool:
-    """A number, or a constant that stands for one."""
-    if isinstance(value, ast.UnaryOp):
-        return is_number(value.operand)
-    return isinstance(value, ast.Constant) or (isinstance(value, ast.Name) and value.id.isupper())
+def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    for target in node.targets:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            yield from zip(target.elts, node.value.elts, strict=True)
+        else:
+            yield target, node.value
+
+
+def has_slice(value: ast.expr) -> bool:
+    return isinstance(value, ast.Subscript) and any(isinstance(part, ast.Slice) for part in ast.walk(value.slice))
+
+
+def is_array(value: ast.expr, arrays: set[str]) -> bool:
+    """Whether one can tell by its looks: an argument that is no number, or a part of something."""
+    return has_slice(value) or (isinstance(value, ast.Name) and value.id in arrays)

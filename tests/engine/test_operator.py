@@ -19,6 +19,7 @@ QUERIES = {
     "counted": "SEQ(A a, B b) WITHIN 3 EVENTS",
     "trigger": "SEQ(A a, B b) WITHIN 10 AGG COUNT(*)",
     "every": "SEQ(A a, B b) WITHIN 10 AGG COUNT(*) EMIT EVERY 5",
+    "per": "SEQ(A a, B b) WITHIN 10 AGG COUNT(*) EMIT PER 5",
     "total": "SEQ(A a, B b) WITHIN 10 AGG COUNT(*) EMIT TOTAL",
 }
 

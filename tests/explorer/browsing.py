@@ -127,8 +127,7 @@ def click_point(page: Page, name: str, series: int, point: int) -> None:
         f"""([name, series, point]) => {{
             const chart = {_CHART};
             const data = chart.getModel().getSeriesByIndex(series).getData();
-            const layout = data.getItemLayout(point);
-            return data.hostModel.subType === 'graph' ? chart.convertToPixel({{seriesIndex: series}}, layout) : layout;
+            return data.getItemLayout(point);
         }}""",
         [name, series, point],
     )

@@ -24,6 +24,8 @@ Computer: [DELL, INTC, MSFT]
 Finance: [QQQ, FCF, ROM]
 """
 
+RULED = ("DELL", "INTC", "MSFT", "FCF", "ROM", "DELL -> INTC", "INTC -> DELL", "DELL, MSFT", "MSFT -> ROM", "FCF -> ROM")
+
 pytestmark = in_browser
 
 
@@ -32,12 +34,14 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("explorer")
     parquet.write_table(generate("stock", 20_000, seed=7), folder / "trades.parquet")
     (folder / "companies.yaml").write_text(HIERARCHY)
+    sq.Rules(sq.Rule(name, "QQQ", 20, 60, 0.5) for name in RULED).save(folder / "rules.yaml")
     return folder / "trades.parquet"
 
 
 @pytest.fixture(scope="module")
 def address(events: Path) -> Iterator[str]:
-    with serve("--events", events, "--hierarchy", events.with_name("companies.yaml")) as address:
+    more = ("--hierarchy", events.with_name("companies.yaml"), "--rules", events.with_name("rules.yaml"))
+    with serve("--events", events, *more) as address:
         yield address
 
 
@@ -248,7 +252,7 @@ def test_down_the_cube_and_back(page: Page, address: str, events: Path, concepts
     page.get_by_test_id("to-QQQ").click()
     finest = count("SEQ(DELL a, QQQ b)")
     expect_count(page, "cube-count", finest)
-    page.get_by_test_id("lattice").locator("canvas").first.wait_for()
+    page.get_by_test_id("lattice").locator(".sq-here").wait_for()
     shoot(page, "6-drilled-down")
     shared = page.url
     assert parse_qs(urlsplit(shared).query)["q"] == ["PATTERN SEQ(DELL a, QQQ b)\nWITHIN 50 ms"]
@@ -278,12 +282,16 @@ def test_the_lattice_is_clicked_and_types_come_and_go(page: Page, address: str, 
     expect_count(page, "cube-count", cube.count)
 
     # Every cuboid of the lattice says its count, and a click leads there.
-    nodes = drawn(page, "lattice")["series"][0]["data"]
-    assert sorted(node["value"] for node in nodes) == sorted(
-        [cube.count, *(near.count for near in (*cube.parents(), *cube.children()))]
+    nodes = page.get_by_test_id("lattice").get_by_role("button")
+    assert sorted(text.split("\n")[:2] for text in nodes.all_inner_texts()) == sorted(
+        [near.pattern.removeprefix("SEQ(").removesuffix(")"), f"{near.count:,}"]
+        for near in (cube, *cube.parents(), *cube.children())
     )
-    place = next(k for k, node in enumerate(nodes) if "SEQ(Computer a, ROM b)" in node["text"])
-    click_point(page, "lattice", series=0, point=place)
+    for node in nodes.all():  # no text leaves its box
+        assert node.evaluate("node => node.scrollWidth <= node.clientWidth + 1 && node.scrollHeight <= node.clientHeight + 1")
+    to_rom = nodes.filter(has_text="Computer, ROM")
+    to_rom.focus()
+    page.keyboard.press("Enter")
     lower = cube.drill_down(concept=[("Finance", "ROM", 2)])
     expect_count(page, "cube-count", lower.count)
     expect(page.get_by_test_id("position-2")).to_have_text("ROM")
@@ -297,7 +305,7 @@ def test_the_lattice_is_clicked_and_types_come_and_go(page: Page, address: str, 
     expect_count(page, "cube-count", lower.drill_down(pattern=[("!MSFT", 2)]).count)
     expect(page.get_by_test_id("position-2")).to_have_text("!MSFT")
     page.get_by_test_id("position-2").click()
-    page.get_by_text("Take out").click()
+    page.get_by_text("Take out", exact=True).click()
     expect_count(page, "cube-count", lower.count)
 
     # The pivot has the counts of the cube; which one is in the address.
@@ -347,6 +355,69 @@ def test_aggregates_forecasts_and_generated_events(page: Page, address: str) -> 
     assert moved != before
     page.goto(page.url)
     expect(page.get_by_test_id("stretch")).to_have_text(moved, ignore_case=True)
+
+
+def test_many_rules_have_a_lane_each(page: Page, address: str, events: Path) -> None:
+    """Of many rules one is drawn first; drawn together, each has its name beside its lane."""
+    from playwright.sync_api import expect
+
+    found = sq.forecast(events.with_name("rules.yaml"), events)
+    most = max(found.quality.to_pylist(), key=lambda row: row["predictions"])
+    page.goto(address)
+    page.goto(home(address) + "?view=forecast")
+    assert drawn(page, "predictions")["yAxis"][1]["data"] == [most["rule"]]
+    expect(page.get_by_test_id("stretch")).to_contain_text(f"of {most['predictions']:,}", ignore_case=True)
+    page.goto(home(address) + "?view=forecast&rule=0")
+    spec = drawn(page, "predictions")
+    assert set(spec["yAxis"][1]["data"]) <= {rule.name for rule in found.rules}
+    assert len(spec["yAxis"][1]["data"]) > 8
+    assert spec["yAxis"][0]["max"] == len(spec["yAxis"][1]["data"]) - 0.5
+    shoot(page, "12-many-rules")
+
+
+def test_a_first_visit_in_the_dark_on_a_phone_without_a_mouse(page: Page, address: str) -> None:
+    from playwright.sync_api import expect
+
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(address)
+    page.get_by_test_id("count").wait_for()
+
+    # What to do is said, and goes when it was read.
+    expect(page.get_by_test_id("first-steps")).to_contain_text("Choose events")
+    expect(page.locator(".cm-content")).to_contain_text("[id]")
+    shoot(page, "13-first-visit")
+    page.get_by_role("button", name="Close the first steps").click()
+    expect(page.get_by_test_id("first-steps")).to_have_count(0)
+
+    # Dark, and light on dark.
+    def brightness(of: str) -> float:
+        digits = page.evaluate("of => getComputedStyle(document.querySelector('.sq-card'))[of].match(/[0-9.]+/g)", of)
+        return sum(float(part) for part in digits[:3]) / 3
+
+    assert brightness("backgroundColor") < 60 < 180 < brightness("color")
+
+    # Nothing is wider than the phone; what is beside the query on a desk is below it.
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    query, types = (page.get_by_role("heading", name=name).bounding_box() for name in ("Query", "Event types"))
+    assert query
+    assert types
+    assert types["y"] > query["y"] + 100
+
+    # Every button and field has a name, and the query can be run by keys alone.
+    unnamed = page.evaluate(
+        """() => [...document.querySelectorAll('button, input, [role=combobox], .cm-content')]
+            .filter(part => part.offsetParent !== null)
+            .filter(part => !(part.innerText || part.ariaLabel || part.labels?.length || part.closest('label')))
+            .map(part => part.outerHTML.slice(0, 200))"""
+    )
+    assert unnamed == []
+    page.get_by_test_id("run").focus()
+    page.keyboard.press("Enter")
+    page.get_by_test_id("show-timeline").focus()
+    page.keyboard.press("Enter")
+    page.get_by_test_id("timeline").locator("canvas").first.wait_for()
+    expect(page.get_by_test_id("timeline")).to_have_attribute("aria-label", re.compile("matches in time"))
 
 
 def test_work_shows_how_far_it_is_and_can_be_stopped(page: Page, address: str) -> None:

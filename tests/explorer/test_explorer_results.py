@@ -107,7 +107,7 @@ def assert_is_data(spec: Any) -> None:
 
 def test_the_timeline_draws_each_match_through_its_events(matches: ResultFile) -> None:
     rows, _ = matches.between(0, 100, 20)
-    spec = charts.draw_timeline(matches, rows, "ts", "type", "value", 0, 100)
+    spec = charts.draw_timeline(matches, rows, "ts", "type", 0, 100)
     assert_is_data(spec)
     lines, points = spec["series"][0]["data"], spec["series"][1]["data"]
     assert len(lines) == len(rows)
@@ -122,7 +122,7 @@ def test_branches_that_were_not_taken_are_not_drawn(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "few.parquet")
     Desk(Source("few", tmp_path / "few.parquet")).run("SEQ(A a, OR(B b, C c)) WITHIN 10 s", "auto", tmp_path / "out")
     result = ResultFile(tmp_path / "out")
-    spec = charts.draw_timeline(result, np.arange(len(result)), "ts", "type", "time", 0, 4_000)
+    spec = charts.draw_timeline(result, np.arange(len(result)), "ts", "type", 0, 4_000)
     assert sorted(len(line["coords"]) for line in spec["series"][0]["data"]) == [2, 2]
     assert {point["variable"] for point in spec["series"][1]["data"]} == {"a", "b", "c"}
 
@@ -146,15 +146,18 @@ def test_bars_by_group() -> None:
     assert charts.draw_aggregates(pa.table({"count": pa.array([], pa.int64())})) is None
 
 
+def test_a_pivot_of_equal_counts_has_no_scale_of_colours() -> None:
+    pivot = {"rows": ["A"], "columns": ["B", "C"], "names": ("A", "Any"), "counts": [[3, 3]]}
+    assert not charts.draw_pivot(pivot)["visualMap"]["show"]
+    assert charts.draw_pivot({**pivot, "counts": [[3, 4]]})["visualMap"]["show"]
+
+
 def test_the_lattice_and_the_pivot_have_the_cubes_counts(desk: Desk, stock: Source) -> None:
     around = desk.cube(QUERY)
     events = stock.read()
     cube = sq.Cube(events, QUERY, hierarchy=stock.concepts)
     assert around.here.count == cube.count == len(sq.run(QUERY, events, hierarchy=stock.concepts))
     assert [near.count for near in around.finer] == [near.count for near in cube.children()]
-    spec = charts.draw_lattice(around)
-    assert_is_data(spec)
-    assert {node["value"] for node in spec["series"][0]["data"]} >= {near.count for near in around.finer}
     pivot = desk.pivot(QUERY, (1, 1), (2, 1))
     assert sum(map(sum, pivot["counts"])) == around.here.count
     assert_is_data(charts.draw_pivot(pivot))
@@ -205,5 +208,22 @@ def test_the_first_window_of_own_events_fits_them(tmp_path: Path, kind: str, uni
     desk = Desk(Source("some", tmp_path / "some.parquet", unit=unit or "ms"))
     opened = desk.open()
     assert opened.window == window
-    for text in Source("some").queries(opened.sample.type_names, opened.window).values():
+    for text in Source("some").queries(opened.sample.type_names, opened.window, opened.key).values():
         assert 0 < desk.run(text, "auto", tmp_path / "out").n_rows < 400_000
+
+
+@pytest.mark.parametrize(
+    ("columns", "key"),
+    [
+        ({"case": ["x", "y"] * 20, "ward": ["A"] * 40}, "case"),
+        ({"case": [f"c{k // 4}" for k in range(40)], "ward": ["A", "B"] * 20, "seq": list(range(40))}, "case"),
+        ({"seq": list(range(40)), "value": [k % 7 / 2 for k in range(40)]}, None),
+    ],
+    ids=["a constant is none", "the finest with several events each", "numbers and measures are none"],
+)
+def test_the_first_query_takes_a_key_that_the_events_suggest(tmp_path: Path, columns: dict[str, Any], key: str | None) -> None:
+    parquet.write_table(pa.table({"type": ["A", "B"] * 20, "ts": range(40), **columns}), tmp_path / "some.parquet")
+    opened = Desk(Source("some", tmp_path / "some.parquet")).open()
+    assert opened.key == key
+    query = Source("some").queries(opened.sample.type_names, opened.window, opened.key)["One after the other"]
+    assert query.startswith(f"PATTERN SEQ(A a, B b, [{key}])" if key else "PATTERN SEQ(A a, B b)\n")

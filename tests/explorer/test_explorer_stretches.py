@@ -29,6 +29,7 @@ QUERIES = [
     "SEQ(Computer a, Finance b) GROUP BY a.type AGG COUNT(*), MAX(b.price) WITHIN 20 ms EMIT TOTAL",
     "SEQ(Computer a, Finance b) AGG COUNT(*), MIN(a.price) WITHIN 20 ms",
     "SEQ(Computer a, Finance b) AGG COUNT(*) WITHIN 20 ms EMIT EVERY 7 ms",
+    "SEQ(Computer a, Finance b) WITHIN 20 ms SKIP PAST LAST",
 ]
 
 
@@ -53,6 +54,17 @@ def test_stretches_give_the_whole(text: str, events: sq.Events, monkeypatch: pyt
         assert len(set(shares)) > 3
         assert list(shares) == sorted(shares)
         assert shares[-1] == 1.0
+
+
+@pytest.mark.parametrize("clause", ["RETURN DISTINCT a.id", "RETURN a.id LIMIT 5"])
+def test_what_depends_on_all_rows_before_is_not_cut(clause: str, events: sq.Events, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stretches, "SHORTEST", 10)
+    text = f"SEQ(Computer a, Finance b) WITHIN 20 ms {clause}"
+    shares, pieces = zip(*run_by_stretches(prepare(text, events, CONCEPTS), events), strict=True)
+    whole = sq.run(text, events, hierarchy=CONCEPTS).table
+    assert set(shares) == {None}
+    assert rows(pa.concat_tables(pieces)) == rows(whole)
+    assert whole.num_rows > 0
 
 
 def test_a_window_as_long_as_the_stream_has_no_share_to_tell(events: sq.Events) -> None:

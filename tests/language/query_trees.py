@@ -21,7 +21,7 @@ KEYWORDS = [
     "SEQ", "and", "Or", "NOT", "in", "between", "IS", "null", "TRUE", "false", "pattern", "WHERE", "partition", "Group",
     "GROUPBY", "by", "agg", "having", "within", "emit", "on", "trigger", "every", "total", "return", "as", "count", "SUM", "avg",
     "min", "max", "events", "s", "m", "h", "next", "STRICT", "order", "skip", "Keep", "partial", "past", "to", "first",
-    "LAST", "prev",
+    "LAST", "prev", "limit", "DISTINCT",
 ]
 # fmt: on
 odd_text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=6)
@@ -246,9 +246,11 @@ def queries(draw: st.DrawFn) -> Query:
         values = [returned() for _ in range(draw(st.integers(1, 3)))]
         partial = isinstance(pattern, tree.Next) and skip is None and _begins_surely(pattern) and builder.flip()
         outputs = builder.outputs(values, {"reached", "end"} if partial else set())
-        return replace(query, returns=outputs, keeps_partial=partial)
+        limit = draw(st.none() | st.integers(0, 2**63 - 1))
+        distinct = builder.flip() and not any(isinstance(value, Attribute) and value.variable in builder.lists for value in values)
+        return replace(query, returns=outputs, keeps_partial=partial, is_distinct=distinct, limit=limit)
     if shape == "matches":
-        return query
+        return replace(query, returns_all=builder.flip())
     when = draw(st.sampled_from(["trigger", "every", "total"]))
     emit = Emit(when, builder.window(("us", "ticks")) if when == "every" else None)
     taken = set() if when == "total" else {"ts"}

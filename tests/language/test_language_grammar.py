@@ -6,7 +6,7 @@ import pytest
 
 from seqube.errors import QueryError
 from seqube.language import parse
-from seqube.language.parser import UNIT_US
+from seqube.language.tokens import UNIT_US
 from seqube.language.tree import (
     Aggregate,
     AllOf,

@@ -113,7 +113,7 @@ TYPES = "there are BIGINT, DOUBLE, DECIMAL, STRING, BOOLEAN, TIMESTAMP"
         ("A WHERE A.x NOT 3 WITHIN 5", "expected IN or BETWEEN after 'NOT', found '3'", 1, 17, None),
         ("A WHERE [id WITHIN 5", "expected ',' or ']' after 'id', found 'WITHIN'", 1, 13, None),
         ("A WITHIN 5 GROUP A.x", "expected BY after 'GROUP', found 'A'", 1, 18, None),
-        ("A WITHIN 5 EMIT ALWAYS", "expected ON TRIGGER, EVERY or TOTAL after 'EMIT', found 'ALWAYS'", 1, 17, None),
+        ("A WITHIN 5 EMIT ALWAYS", "expected ON TRIGGER, EVERY, PER or TOTAL after 'EMIT', found 'ALWAYS'", 1, 17, None),
         (
             "A WITHIN 5 RETURN A.x it",
             "expected an operator, ',', AS or a clause such as WITHIN after 'x', found 'it'",
@@ -196,7 +196,8 @@ def test_the_caret_points_into_the_text() -> None:
         ("SEQ(A a, B b) WHERE hour(a.ts) = 3 WITHIN 5", "EXTRACT(HOUR FROM ...)"),
         ("SEQ(A a, B b) WITHIN 5 AGG MEAN(a.x)", "did you mean AVG?"),
         ("SEQ(A a, B b) WHERE qwertz(a.x) = 1 WITHIN 5", None),
-        ("SEQ(A a, B b) WITHIN 5 min LAMIT 5", None),
+        ("SEQ(A a, B b) WITHIN 5 min LAMIT 5", "did you mean LIMIT?"),
+        ("SEQ(A a, B b) WITHIN 5 min SURELY 5", None),
     ],
 )
 def test_a_hint_is_something_that_then_works(text: str, hint: str | None) -> None:

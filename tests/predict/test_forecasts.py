@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import seqube as sq
 from predict.oracle import predictions
 from predict.streams import Stream, graph, rule_sets, streams
 from seqube.engine.snapshots import seal, unseal
@@ -320,3 +321,44 @@ def test_strategies() -> None:
     assert all(one.equals(tables[0]) for one in tables)
     with pytest.raises(PlanError, match="unknown strategy 'magic'"):
         forecast(JAM, TRAFFIC, strategy="magic")
+
+
+# ---------------------------------------------------------------- one key
+
+
+CASES = pa.table(
+    {"case": ["x", "y", "x", "y", "x"], "type": ["A", "A", "B", "B", "D"], "ts": [0, 5, 10, 15, 20], "n": [1, 2, 1, 2, 1]}
+)
+NEXT = [
+    sq.Rule("A -> B", "C", 20, 40, 0.7, partition_by="case"),
+    sq.Rule("B", "C", 20, 40, 0.9, partition_by="case"),
+    sq.Rule("B", "D", 20, 40, 0.4, partition_by="case"),
+]
+
+
+def test_what_comes_next_for_one_key() -> None:
+    """The events of a key alone, up to the last of them; of several rules for one consequent the most certain speaks."""
+    expected = sq.forecast(NEXT, CASES, key="y").expected.to_pylist()
+    assert [(row["consequent"], row["probability"], row["earliest"], row["latest"]) for row in expected] == [
+        ("C", 0.9, 15, 55),
+        ("D", 0.4, 15, 55),
+    ]
+    assert {row["case"] for row in expected} == {"y"}
+    assert [row["consequent"] for row in sq.forecast(NEXT, CASES, key="x").expected.to_pylist()] == ["C"]  # D has come
+    whole = sq.forecast(NEXT, CASES).expected.to_pylist()
+    assert [(row["case"], row["consequent"]) for row in whole] == [("x", "C"), ("y", "C"), ("y", "D")]
+
+
+@pytest.mark.parametrize(
+    ("rules", "key", "message"),
+    [
+        (NEXT, "z", "no event has case 'z'"),
+        (NEXT, {"ward": 1}, "these rules have the columns case"),
+        (sq.Rule("A", "B", 5, 9, 1, partition_by="n"), "many", "'many' cannot be a value of 'n', which holds int64"),
+        (sq.Rule("A", "B", 5, 9, 1), "x", "rules that all have the same partition_by"),
+        (sq.Rule("A", "B", 5, 9, 1, partition_by="ward"), "x", "there is no column 'ward'"),
+    ],
+)
+def test_a_key_that_is_none_is_named(rules: Any, key: Any, message: str) -> None:
+    with pytest.raises(sq.SequbeError, match=message):
+        sq.forecast(rules, CASES, key=key)

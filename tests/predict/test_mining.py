@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import seqube as sq
 from predict.oracle import minimal, occurrences
 from predict.streams import Stream, streams
 from seqube.errors import PlanError, QueryError
@@ -74,6 +75,53 @@ def test_equals_brute_force(stream: Stream, window: int, more: int, least: int, 
     assert {rule.name: rule.probability for rule in rules} == expected
     probabilities = [rule.probability for rule in rules]
     assert probabilities == sorted(probabilities, reverse=True)
+
+
+def test_lift_is_how_much_more_often_than_after_any_event() -> None:
+    events = pa.table({"type": ["A", "B", "C", "D"] * 50 + ["C"] * 40, "ts": [*range(0, 2_000, 10), *range(2_000, 2_400, 10)]})
+    rules = {rule.name: rule for rule in mine(events, 11, 10, 0, horizon=11, max_events=1)}
+    types, times = events.column("type").to_pylist(), events.column("ts").to_pylist()
+    for name, rule in rules.items():
+        cause, effect = name.split(" => ")
+        # The share of all events, and of those of the cause, that the effect followed within the horizon.
+        shares = []
+        for chosen in (set(types), {cause}):
+            past = [k for k, t in enumerate(times) if types[k] in chosen and t + 11 <= times[-1] + 1]
+            came = [
+                any(types[j] == effect and times[k] < times[j] < times[k] + 11 for j in range(k, min(k + 3, len(types))))
+                for k in past
+            ]
+            shares.append(Fraction(sum(came), len(past)))
+        assert rule.lift == float(shares[1] / shares[0])
+    assert (
+        {rule.name for rule in mine(events, 11, 10, 0, horizon=11, max_events=1, min_lift=3.5)}
+        == {name for name, rule in rules.items() if rule.lift is not None and rule.lift >= 3.5}
+        < set(rules)
+    )
+
+
+@given(stream=streams(16), gain=st.sampled_from([0, 0.1, 0.25]), lift=st.sampled_from([0, 1, 1.5]))
+def test_what_a_shorter_rule_says_as_well_is_left_out(stream: Stream, gain: float, lift: float) -> None:
+    every = mine(table(stream), 6, 1, 0.3, min_lift=lift)
+    kept = mine(table(stream), 6, 1, 0.3, min_lift=lift, min_gain=gain)
+
+    def parts(rule: sq.Rule) -> list[sq.Rule]:
+        """Rules for the same consequent that ask for less: fewer events in the same order, or the same ones in any."""
+        order = {(u, v) for u, v in rule.edges} | {(a, c) for a, b in rule.edges for d, c in rule.edges if b == d}
+        return [
+            other
+            for other in every
+            if other != rule
+            and other.consequent == rule.consequent
+            and {v.alias for v in other.vertices} <= {v.alias for v in rule.vertices}
+            and set(other.edges) <= order
+        ]
+
+    def share(rule: sq.Rule) -> Fraction:
+        return Fraction(rule.probability).limit_denominator(1_000)
+
+    expected = [r for r in every if all(share(r) > share(p) and share(r) - share(p) >= Fraction(str(gain)) for p in parts(r))]
+    assert list(kept) == expected
 
 
 def followed(n_hits: int, n: int) -> pa.Table:
@@ -185,6 +233,8 @@ def test_durations_and_kinds() -> None:
         ({"min_support": float("inf")}, "neither a count nor a share"),
         ({"min_confidence": float("nan")}, "not a number from 0 to 1"),
         ({"min_confidence": 2}, "not a number from 0 to 1"),
+        ({"min_lift": -1}, "not a number of times"),
+        ({"min_gain": 2}, "not a number from 0 to 1"),
         ({"kinds": ["sideways"]}, "cannot mine"),
         ({"horizon": 1, "window": 5}, "shorter than within"),
     ],

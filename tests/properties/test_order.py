@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hand_worked
 import oracle
 import seqube as sq
 from answers import assert_equal_matches, counted, rows_of, run, show, shown
+from seqube.engine import matching
 from seqube.engine.matching import Matcher
 from seqube.events import Events
 from seqube.language import parse
+from seqube.language.definitions import spell_out
 from seqube.plan.planner import plan_matches
-from steps import assert_any_cutting_equals_whole, feed
+from steps import assert_any_cutting_equals_whole, feed, rows
 from strategies import cuts, queries, streams, table
 
 WORDS = ("SEQ", "SEQ", "AND", "OR", "NEXT", "STRICT")
@@ -54,10 +56,45 @@ def test_skip_in_an_ordered_stream(text: str, events: list[oracle.Event]) -> Non
     assert_equal_matches(text, events)
 
 
-def test_skip_needs_the_whole_stream() -> None:
-    matcher = Matcher(plan_matches(parse("SEQ(A, B) SKIP PAST LAST WITHIN 5")))
-    with pytest.raises(sq.PlanError, match=r"SKIP .* needs the whole stream"):
-        matcher.start()
+@given(data=st.data(), text=queries(repeats=True, depth=2, words=WORDS, clauses=["SKIP"]), events=small, watermarks=st.booleans())
+def test_any_cutting_of_a_stream_that_is_thinned_out(
+    data: st.DataObject, text: str, events: list[oracle.Event], watermarks: bool
+) -> None:
+    assert_any_cutting_equals_whole(text, events, data.draw(cuts(len(events))), watermarks)
+
+
+@given(data=st.data(), text=queries(depth=1, words=("SEQ",), clauses=["SKIP"]), events=streams())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_flat_sequences_go_on_with_skip(
+    monkeypatch: pytest.MonkeyPatch, data: st.DataObject, text: str, events: list[oracle.Event]
+) -> None:
+    """Whatever is forgotten at every step, and whether or not the state was bytes between two steps."""
+    monkeypatch.setattr(matching, "SLACK", 0)
+    show(text, events)
+    pieces = data.draw(cuts(len(events)))
+    saved = data.draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
+    found = feed(Matcher(plan_matches(spell_out(parse(text)))), Events(table(events)), pieces, data.draw(st.booleans()), saved)
+    assert counted(rows(found)) == counted(oracle.matches(parse(text), events))
+
+
+def test_skip_reads_variables_that_are_not_returned() -> None:
+    found = sq.run("SEQ(A a, B b, C c) SKIP TO LAST b WITHIN 9 RETURN a.ts AS at", table(hand_worked.events("A1 B2 A3 C4 B5 C6")))
+    assert found.table.to_pylist() == [{"at": 1}, {"at": 3}]
+
+
+def test_a_match_waits_until_all_that_end_before_it_are_known() -> None:
+    """A2 begins a match that ends before the one of A1, and is final only when its own window is over."""
+    stream = sq.Stream({"q": "SEQ(A a, !D, B b, !C) WITHIN 10 SKIP PAST LAST"})
+    assert stream.push(table(hand_worked.events("A1 A2 B3 D4"))) == {}
+    assert stream.advance(12) == {}
+    assert stream.advance(13)["q"].column("start").to_pylist() == [1]
+
+
+def test_a_thinned_out_query_that_comes_late_does_not_say_since_when_it_is_whole() -> None:
+    stream = sq.Stream({"q": "SEQ(A a, B b) WITHIN 3"}, keep=3)
+    stream.push(table(hand_worked.events(" ".join(f"A{n}" for n in range(1, 12_000)))))
+    stream.add("late", "SEQ(A a, B b) WITHIN 3 SKIP PAST LAST")
+    assert stream.stats.queries["late"].since is None
 
 
 # ---------------------------------------------------------------- how far runs got

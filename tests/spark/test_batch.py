@@ -68,6 +68,8 @@ AGGREGATES = {
     "total by key": "SEQ(Recycle r, Wash w) PARTITION BY id GROUP BY id AGG COUNT(*), MAX(r.ts) AS latest WITHIN 30 min EMIT TOTAL",
     "in one place": "SEQ(Recycle r, Wash w) AGG COUNT(*) WITHIN 5 min",
     "every hour": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG COUNT(*), SUM(r.duration) AS s WITHIN 30 min EMIT EVERY 1 hour",
+    "per hour by key": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG COUNT(*), AVG(w.weight) AS w WITHIN 30 min EMIT PER 1 hour",
+    "per day": "SEQ(Recycle r, Wash w, !Operate o, [id]) AGG COUNT(*) WITHIN 30 min EMIT PER 1 day",
     "of events": "SEQ(Recycle r, Wash w) AGG COUNT(*) WITHIN 20 EVENTS EMIT TOTAL",
     "spread": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG STDDEV(w.weight) AS s, VARIANCE(w.duration) WITHIN 30 min EMIT TOTAL",
     "of nothing": "SEQ(Nothing n) AGG COUNT(*), MIN(n.id) AS least WITHIN 20 min EMIT TOTAL",

@@ -24,6 +24,7 @@ QUERIES = {
     "partial": "NEXT(A a, !D d, B b, C c) PARTITION BY id KEEP PARTIAL WITHIN 40 RETURN id, a.x AS a, c.x AS c",
     "waits": "NEXT(A a, B* b) PARTITION BY id WITHIN 25 RETURN a.x AS a, b.x AS xs",
     "order": "SEQ(A a, B b) ORDER BY x WITHIN 5 RETURN a.x AS a, b.x AS b",
+    "distinct": "SEQ(A a, B b) WITHIN 40 RETURN DISTINCT a.id AS a, b.id AS b",
 }
 
 
@@ -42,16 +43,32 @@ def events() -> pa.Table:
 
 
 def test_a_batch_on_spark(spark: SparkSession, events: pa.Table) -> None:
-    found = sqs.run(QUERIES, spark.createDataFrame(events.to_pandas()))
+    limited = {"limit": "SEQ(A a, B b) WITHIN 40 RETURN DISTINCT a.id AS a, b.id AS b LIMIT 7"}
+    found = sqs.run(QUERIES | limited, spark.createDataFrame(events.to_pandas()))
+    assert len(set(rows_of(found["limit"].toArrow())) & set(rows_of(found["distinct"].toArrow()))) == 7
     for name, query in QUERIES.items():
         assert rows_of(found[name].toArrow()) == rows_of(sq.run(query, events).table), name
+
+
+def test_columns_that_are_called_like_the_own_ones_of_events(spark: SparkSession, events: pa.Table) -> None:
+    asked = """SEQ(A a, B b, ["type"]) WHERE a."ts" > 30 AND TYPE(b) != 'C' WITHIN 40"""
+    query = f'{asked} RETURN TYPE(a), TIME(b), b."type" AS t, a."ts" AS x'
+    given = events.rename_columns(["kind", "when", "type", "ts"])
+    found = sqs.run(query, spark.createDataFrame(given.to_pandas()), type="kind", time="when").toArrow()
+    assert rows_of(found) == rows_of(sq.run(query, given, type="kind", time="when").table)
+    assert found.num_rows > 0
 
 
 def test_a_stream_on_spark_refuses(spark: SparkSession, events: pa.Table, tmp_path: Path) -> None:
     spark.createDataFrame(events.to_pandas()).write.parquet(str(tmp_path / "events"))
     stream = spark.readStream.schema("type string, ts long, id long, x long").parquet(str(tmp_path / "events"))
-    with pytest.raises(sq.PlanError, match="NEXT and STRICT cannot be run in a stream on Spark yet"):
-        sqs.run(QUERIES["events"], stream, lateness="1 s")
+    limited = "SEQ(A a, B b) WITHIN 40 LIMIT 7"
+    refused = {"NEXT and STRICT": QUERIES["events"], "RETURN DISTINCT": QUERIES["distinct"], "LIMIT": limited}
+    for what, query in refused.items():
+        with pytest.raises(sq.PlanError, match=f"{what} cannot be run in a stream on Spark yet"):
+            sqs.run(query, stream, lateness="1 s")
+    with pytest.raises(sq.PlanError, match="a row of RETURN DISTINCT stands for many matches and has no id"):
+        sqs.run(QUERIES["distinct"], spark.createDataFrame(events.to_pandas()), ids=True)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 QUERIES = {
     "by key": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG COUNT(*), AVG(w.weight) AS mean WITHIN 30 min",
     "every": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG COUNT(*), SUM(r.duration) AS s WITHIN 30 min EMIT EVERY 1 hour",
+    "per": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG COUNT(*), SUM(r.duration) AS s WITHIN 30 min EMIT PER 1 hour",
     "spread": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG STDDEV(w.weight) AS s, VARIANCE(w.duration) AS v WITHIN 30 min",
     "counted": "SEQ(Recycle r, Wash w) PARTITION BY id AGG COUNT(*) WITHIN 6 EVENTS",
     "matches": "SEQ(Recycle r, Wash w, !Operate o, [id]) WITHIN 30 min RETURN r.id AS id, w.ts AS washed",

@@ -221,6 +221,6 @@ def test_state_that_has_no_marks_is_read() -> None:
     replay = Replay(KEYED, moments(100), 0)
     replay.feed(moments(100))
     assert replay.held is not None
-    *about, marks = json.loads(replay.held.to_text())
-    assert len(marks) == 1
+    *about, marks, wake = json.loads(replay.held.to_text())
+    assert (len(marks), wake) == (1, None)
     assert Held.from_text(json.dumps(about), None) == replace(replay.held, marks=())

@@ -1,7 +1,7 @@
-"""Rows as people see them: flat columns, durations as text, a table that fits the screen.
+"""Rows as people see them: flat columns, times and durations as text, a table that fits the screen.
 
 A struct of a variable becomes its attributes as columns (`r_id`, `w_ts`), a list of structs (a repeated variable) a list for each
-attribute. Durations are ISO 8601 in text (`PT5M`), wherever text is written.
+attribute. Times and durations are ISO 8601 in text, wherever text is written: `PT5M`, and a time by the clocks of its own zone.
 
 Cost: `flat` copies nothing but the offsets of lists. What is drawn is a few rows.
 """
@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import datetime
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-WIDEST = 24  # characters of a cell on the screen
+WIDEST = 32  # characters of a cell on the screen: a time with microseconds and its zone
 
 
 def flat(table: pa.Table) -> pa.Table:
@@ -110,6 +110,11 @@ def brief(value: Any) -> str:
             return "{" + ", ".join(f"{name}: {brief(inner)}" for name, inner in value.items()) + "}"
         case _:
             return str(value)
+
+
+def name_group(values: Iterable[Any]) -> str:
+    """The values of a group as one label."""
+    return ", ".join("null" if value is None else brief(value) for value in values)
 
 
 def shown_columns(table: pa.Table) -> pa.Table:

@@ -43,7 +43,7 @@ from seqube.engine.instances import (
 )
 from seqube.engine.lists import grow_lists
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, rank
-from seqube.engine.runs import find_runs
+from seqube.engine.runs.finding import find_runs
 from seqube.engine.sequence import (
     HIGHEST,
     LOWEST,

@@ -14,11 +14,14 @@ Invariant: a result that a limit cut short is marked, and no number is wrong bec
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Timer
+from itertools import count
+from math import inf
+from threading import Condition, Thread
 from typing import TYPE_CHECKING, NoReturn, TypedDict
 
 from seqube.errors import LimitError, PlanError
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 ON_LIMIT = ("error", "truncate")
-LONGEST = 1e6  # seconds that a timer is set to at most
+LONGEST = 1e6  # seconds that a bell is set to at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +122,12 @@ class Budget:
             yield bell
             return
         # A little late rather than early: a loop that hears the bell must find its time over at the check below.
-        timer = Timer(max(0.0, min(self.limits.max_seconds, LONGEST) - self._used()) + 0.02, bell.fill, [1])
-        timer.daemon = True
-        timer.start()
+        left = max(0.0, min(self.limits.max_seconds, LONGEST) - self._used()) + 0.02
+        number = _CLOCK.ring(time.monotonic() + left, bell)
         try:
             yield bell
         finally:
-            timer.cancel()
+            _CLOCK.cancel(number)
         self.check()
 
     def _used(self) -> float:
@@ -169,3 +171,44 @@ class Budget:
 
     def _stop(self, why: str, hint: str) -> NoReturn:
         raise LimitError(f"the {self._of} was stopped after {self.n_rows:,} rows: {why}\n  hint: {hint}, or allow more")
+
+
+class _Clock:
+    """Rings all bells of a process: one thread, which sleeps until the first of them is due. Setting one costs no thread."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._numbers = count()
+        self._set: dict[int, tuple[float, npt.NDArray[np.int64]]] = {}  # when, and the word to set then
+        self._wakes = inf
+        self._thread: Thread | None = None
+
+    def ring(self, when: float, word: npt.NDArray[np.int64]) -> int:
+        """Set a word to 1 at a time; the number by which that is cancelled."""
+        with self._changed:
+            number = next(self._numbers)
+            self._set[number] = when, word
+            if self._thread is None:
+                self._thread = Thread(target=self._wait, name="seqube-clock", daemon=True)
+                self._thread.start()
+            elif when < self._wakes:
+                self._changed.notify()
+            return number
+
+    def cancel(self, number: int) -> None:
+        with self._changed:
+            self._set.pop(number, None)
+
+    def _wait(self) -> None:
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                for number in [number for number, (when, _) in self._set.items() if when <= now]:
+                    self._set.pop(number)[1].fill(1)
+                self._wakes = min((when for when, _ in self._set.values()), default=inf)
+                self._changed.wait(None if self._wakes == inf else self._wakes - now)
+
+
+_CLOCK = _Clock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_CLOCK.__init__)  # type: ignore[misc]  # a child has none of its parent's threads

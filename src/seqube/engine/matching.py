@@ -1,7 +1,8 @@
 """Matches as an operator: feed batches in time order, get each match exactly once, when it is final.
 
-A match is decided when time has passed its end; one with a trailing negation when the window that began with it is over. However a
-stream is cut, the same matches come out.
+A match is decided when time has passed its end; one with a trailing negation when the window that began with it is over. With SKIP
+it must be known which matches end before it, so where they wait it is decided when the window that begins with its end is over.
+However a stream is cut, the same matches come out.
 
 Events wait until they are decided: until then others may come that stand before them. Those that are decided go on in one of two
 ways. Flat sequences are linked into chains (`linking`), once, and what is linked finds its matches by itself. What is not flat, or
@@ -9,14 +10,15 @@ compares what has no integer of its own, is *replayed*: the events in the window
 
 Between steps only events remain that a later match can still bind or be cancelled by: those of the plan's types inside the
 window (one more window back where a match waits for its end and a negation looks back from there). They are the state, with a few
-numbers, and are written as Arrow bytes; chains are made from them when they are missing.
+numbers and, with SKIP, a mark on those that begin no match any more, and are written as Arrow bytes; chains are made from them when
+they are missing.
 
 Cost of a step: the new events and the matches decided; replayed, the events kept as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,18 +31,19 @@ from seqube.engine.kept import Kept
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.linking import NONE_FOUND, Chains, Linker
 from seqube.engine.operator import Operator
-from seqube.engine.order import order_events, rank_events, skip_matches
+from seqube.engine.order import Skipping, order_events, rank_events
 from seqube.engine.output import MatchWriter, read_by_return
 from seqube.engine.partitions import Partitions, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, Mask, Unsteady
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state, write_state
+from seqube.engine.thinning import thinned
 from seqube.engine.views.continuing import LiveViews
 from seqube.engine.views.iterative import NestedEvaluation, passing
 from seqube.engine.views.program import FIRST, LAST, MEMBERS
 from seqube.errors import PlanError
 from seqube.events import Events
-from seqube.plan.needs import needs_of, why_replayed
+from seqube.plan.needs import needs_of, why_replayed, why_whole
 from seqube.plan.physical import MatchPlan, MatchSequence
 
 CLOSE_ROWS = 1 << 10  # rows that are taken as they stand, where matches lie between them
@@ -79,6 +82,7 @@ class State:
     linker: Linker | None = None  # of a flat sequence
     chains: Chains | None = None  # None: what is kept is still to be linked
     views: LiveViews | None = None  # of a nested query; None: what is kept is still to be loaded
+    skipping: Skipping | None = None  # with SKIP: what the matches before forbid
     n_live: int = 0  # events kept when those of every partition were last looked through
 
     @property
@@ -104,14 +108,19 @@ class State:
 
     def to_bytes(self) -> bytes:
         about = {"decided": self.decided, "kept": 0 if self.kept is None else len(self.kept)}
-        if self.kept is None or self.counted is None:
-            return write_state(self.events, None, about, None)
-        # A partition that no kept event is in can be forgotten: only differences of numbers matter, so it may begin anew.
-        events = Events.concat([self.kept.events, *self.waiting])
-        numbers = np.zeros(len(events), np.int64)
-        numbers[: len(self.kept)] = self.kept.clocks
-        seen = self.counted.counts[self.counted.code(self.kept.events)] if self.counted.keys.names else self.counted.counts
-        return write_state(events, numbers, about, pa.table({"seen": seen}))
+        if self.kept is None:
+            return write_state(None, None, about, None)
+        kept, numbers = self.kept.events, None
+        events = Events.concat([kept, *self.waiting])
+        beside: dict[str, Ints | Mask] = {}  # a value for each event that is kept
+        if self.counted is not None:
+            # A partition that no kept event is in can be forgotten: only differences of numbers matter, so it may begin anew.
+            numbers = np.zeros(len(events), np.int64)
+            numbers[: len(kept)] = self.kept.clocks
+            beside["seen"] = self.counted.counts[self.counted.code(kept)]
+        if self.skipping is not None:
+            beside["marked"] = self.skipping.marks(kept, self.kept.head)
+        return write_state(events, numbers, about, pa.table(beside))
 
     def due(self, upto: int) -> list[Events]:
         """Those of the waiting events that are decided now, in pieces: most are all of a batch but its last."""
@@ -134,11 +143,13 @@ class Matcher(Operator[State, pa.Table]):
         self._plan = plan
         self._limits = limits
         self._waits = plan.waits
+        pattern = plan.pattern
+        self._gives_events = not plan.returns and isinstance(pattern, MatchSequence) and not pattern.filters
         self._known: Prepared | None = None  # of the last stream: mostly all look alike
 
     def start(self) -> State:
-        if self._plan.skip is not None:
-            raise PlanError("SKIP leaves out matches by all that end before them: it needs the whole stream\n  hint: use sq.run")
+        if (why := why_whole(self._plan)) is not None:
+            raise PlanError(f"{why}: it needs the whole stream\n  hint: use sq.run")
         return State()
 
     def restore(self, data: bytes) -> State:
@@ -147,11 +158,17 @@ class Matcher(Operator[State, pa.Table]):
         kept, waiting = events.slice(0, about["kept"]), events.slice(about["kept"], len(events))
         if state.counted is not None:
             assert beside is not None
-            where = state.counted.code(kept) if self._plan.partition_by else np.zeros(1, np.int64)
-            state.counted.counts[where] = beside.column("seen").to_numpy()
+            seen = beside.column("seen").to_numpy()
+            where = state.counted.code(kept) if self._plan.partition_by else np.zeros(len(seen), np.int64)
+            state.counted.counts[where] = seen
+        if state.skipping is not None:
+            assert beside is not None
+            state.skipping = state.skipping.marked(kept, 0, beside.column("marked").to_numpy())
         return _resumed(state, kept, kept.times if numbers is None else numbers[: len(kept)], waiting, about["decided"])
 
     def resume(self, events: Events, decided: int, reported: int, last: int) -> State:
+        if self._plan.skip is not None:
+            raise PlanError("SKIP leaves out matches by all that end before them, which the events of a window do not tell")
         n_kept = int(np.searchsorted(events.times, decided, "right"))
         kept, waiting = events.slice(0, n_kept), events.slice(n_kept, len(events))
         state = self._begin(State(), events)
@@ -165,6 +182,8 @@ class Matcher(Operator[State, pa.Table]):
         state.goes_on, state.linker = self._known.goes_on, self._known.linker
         if self._plan.numbers_events:
             state.counted = Partitions(self._plan.partition_by)
+        if self._plan.skip is not None:
+            state.skipping = Skipping(self._plan)
         return state
 
     @property
@@ -209,14 +228,13 @@ class Matcher(Operator[State, pa.Table]):
         if self._plan.numbers_events and numbers is None:
             counted = Partitions(self._plan.partition_by)
             numbers = counted.number(counted.code(events))
-        batch = self._batch(events, numbers, budget or self._limits.budget())
-        evaluation = self._evaluation(batch, after, upto)
+        budget = budget or self._limits.budget()
+        evaluation = self._evaluation(self._batch(events, numbers, budget), after, upto)
         writer = MatchWriter(self._plan, events, evaluation.evaluator)
         pieces = evaluation.matches()
         if self._plan.skip is not None:
-            pieces = iter([skip_matches(self._plan.skip, pieces, self._plan, batch)])
-        for piece in pieces:
-            yield writer.write(piece)
+            pieces = iter([Skipping(self._plan).remaining(pieces, events, np.arange(len(events)), budget)])
+        yield from thinned(self._plan, map(writer.write, pieces))
 
     def _batch(self, events: Events, numbers: Ints | None, budget: Budget) -> Batch:
         clocks = numbers if self._plan.window.counts_events and numbers is not None else events.times
@@ -301,8 +319,15 @@ class Matcher(Operator[State, pa.Table]):
             edges = self._due(state, linker, chains, step)
         else:
             edges = ends[0] if len(ends) == 1 else np.concatenate([NONE_FOUND, *ends])
-        writer = state.known.writer
-        tables = [_counted(self._write(kept, rows, writer), budget) for rows in linker.matches(chains, edges, budget)]
+        found = linker.matches(chains, edges, budget)
+        if self._gives_events and state.skipping is None:
+            writer = state.known.writer
+            tables = [
+                _counted(writer.write_events(kept.columns(rows.ravel(), not writer.knows_types), rows.shape[1]), budget)
+                for rows in found
+            ]
+        else:
+            tables = _written(state, found, self._sequences, budget)
         return tables if self._waits else tables[::-1]
 
     def _viewed(self, state: State) -> LiveViews | None:
@@ -338,9 +363,13 @@ class Matcher(Operator[State, pa.Table]):
                 return None
             kept.append(events, clocks)
             views.append(new, clocks)
-        writer = state.known.writer
-        found = views.matches(self._due_clock(state, step), budget)
-        return [_counted(self._write_nested(kept, views, rows, writer), budget) for rows in found]
+
+        def results(places: Ints, evaluator: Evaluator) -> Instances:
+            """From first and last row, and one for each variable, which may be not bound."""
+            piece = Instances(dict(zip(self._plan.variables, places[MEMBERS:], strict=True)), places[FIRST], places[LAST])
+            return passing(views.tables.rest, piece, evaluator)
+
+        return _written(state, views.matches(self._due_clock(state, step), budget), results, budget)
 
     def _due_clock(self, state: State, step: _Step) -> int:
         """Matches that begin up to this clock wait no longer; without partitions."""
@@ -360,26 +389,15 @@ class Matcher(Operator[State, pa.Table]):
             return linker.due_in(chains, np.arange(len(chains.parts)), np.full(len(chains.parts), HIGHEST))
         return linker.due_in(chains, np.unique(step.parts), counted.counts)
 
-    def _write(self, kept: Kept, rows: Ints, writer: MatchWriter) -> pa.Table:
-        """Matches as a table, from the numbers of their rows; their events alone are put together."""
+    def _sequences(self, places: Ints, evaluator: Evaluator) -> Instances:
+        """Matches of a flat sequence, from one row for each variable."""
         pattern = self._plan.pattern
         assert isinstance(pattern, MatchSequence)
-        if not self._plan.returns and not pattern.filters:
-            return writer.write_events(kept.columns(rows.ravel(), not writer.knows_types), rows.shape[1])
-        events, places = _placed(kept, rows)
-        evaluator = Evaluator(events)
         piece = Instances(dict(zip(pattern.binds, places, strict=True)), places[0], places[-1])
         if pattern.filters:
             asked = [guarded.predicate for guarded in pattern.filters]
             piece = piece.select(evaluator.true(asked, piece.rows, len(piece)))
-        return writer.over(events, evaluator).write(piece)
-
-    def _write_nested(self, kept: Kept, views: LiveViews, rows: Ints, writer: MatchWriter) -> pa.Table:
-        """The same from first and last row, and one for each variable, which may be not bound."""
-        events, places = _placed(kept, rows)
-        evaluator = Evaluator(events)
-        piece = Instances(dict(zip(self._plan.variables, places[MEMBERS:], strict=True)), places[FIRST], places[LAST])
-        return writer.over(events, evaluator).write(passing(views.tables.rest, piece, evaluator))
+        return piece
 
     # ------------------------------------------------------------ replaying
 
@@ -399,15 +417,21 @@ class Matcher(Operator[State, pa.Table]):
         evaluation = self._evaluation(batch) if plan.waits else self._evaluation(batch, state.decided, step.upto)
         writer = MatchWriter(plan, events, evaluation.evaluator)
         seen, settled = _counts(state.counted, events, step.parts) if plan.waits else (NONE_FOUND, NONE_FOUND)
-        for piece in evaluation.matches():
-            if plan.waits:
-                begins = batch.clocks[piece.last_rows if plan.waits_from_end else piece.first_rows]
-                ready = np.ones(len(piece), np.bool_) if step.final else _ready(batch, piece, begins, step.upto, seen)
-                piece = piece.select(ready & ~_ready(batch, piece, begins, state.decided, settled))
-            budget.find(len(piece))
-            table = writer.write(piece)
-            budget.hold(table.nbytes)
-            yield table
+
+        def final() -> Iterator[Instances]:
+            for piece in evaluation.matches():
+                if plan.waits:
+                    begins = batch.clocks[piece.last_rows if plan.waits_from_end else piece.first_rows]
+                    ready = np.ones(len(piece), np.bool_) if step.final else _ready(batch, piece, begins, step.upto, seen)
+                    piece = piece.select(ready & ~_ready(batch, piece, begins, state.decided, settled))
+                yield piece
+
+        pieces = final()
+        if state.skipping is not None:
+            numbers = state.kept.head + np.arange(len(events))
+            pieces = iter([state.skipping.remaining(pieces, events, numbers, budget)])
+        for piece in pieces:
+            yield _counted(writer.write(piece), budget)
 
     # ------------------------------------------------------------ forgetting
 
@@ -418,6 +442,9 @@ class Matcher(Operator[State, pa.Table]):
         assert state.known is not None
         needs = state.known.needs
         by_number = counted is not None and self._plan.window.counts_events
+        if state.skipping is not None and len(state.skipping) > 2 * len(kept) + SLACK:
+            events = kept.events
+            state.skipping = state.skipping.marked(events, kept.head, state.skipping.marks(events, kept.head))
         if by_number and self._plan.partition_by:
             self._purge_partitions(state)
             return
@@ -443,6 +470,9 @@ class Matcher(Operator[State, pa.Table]):
         events, numbers = kept.events, kept.clocks
         codes = counted.code(events)
         live = numbers > minus(counted.counts[codes], state.known.needs.back)
+        if state.skipping is not None:  # whose rows have other numbers now
+            alive = events.take(np.flatnonzero(live))
+            state.skipping = state.skipping.marked(alive, 0, state.skipping.marks(events, kept.head)[live])
         state.kept = Kept(state.known.none)
         state.kept.append(events, numbers, np.flatnonzero(live))
         state.n_live, state.chains = len(state.kept), None
@@ -486,14 +516,41 @@ def _resumed(state: State, kept: Events, clocks: Ints, waiting: Events, decided:
     return state
 
 
-def _placed(kept: Kept, rows: Ints) -> tuple[Events, Ints]:
-    """The events of these rows, or of all between where these lie close together; and where each row stands; UNBOUND stays."""
+def _placed(kept: Kept, rows: Ints) -> tuple[Events, Ints, Ints]:
+    """The events of these rows, or of all between where these lie close together, and their numbers; and where each row stands.
+
+    UNBOUND stays.
+    """
     first, last = int(rows[0].min()), int(rows.max())
     if last - first < max(CLOSE_ROWS, 4 * rows.size):
-        return kept.between(first, last), np.where(rows < 0, rows, rows - first)
+        return kept.between(first, last), np.arange(first, last + 1), np.where(rows < 0, rows, rows - first)
     distinct, places = np.unique(rows, return_inverse=True)
     n_unbound = int(np.searchsorted(distinct, 0))
-    return kept.take(distinct[n_unbound:]), places.reshape(rows.shape) - n_unbound
+    return kept.take(distinct[n_unbound:]), distinct[n_unbound:], places.reshape(rows.shape) - n_unbound
+
+
+def _written(state: State, found: Iterator[Ints], read: Callable[[Ints, Evaluator], Instances], budget: Budget) -> list[pa.Table]:
+    """Matches as tables, from the numbers of their rows, which `read` knows how to look at; their events alone are put together."""
+    assert state.known is not None
+    assert state.kept is not None
+    tables = []
+    for rows in found if state.skipping is None else _as_one(found, budget):
+        events, numbers, places = _placed(state.kept, rows)
+        evaluator = Evaluator(events)
+        piece = read(places, evaluator)
+        if state.skipping is not None:
+            piece = state.skipping.remaining(iter([piece]), events, numbers, budget)
+        tables.append(_counted(state.known.writer.over(events, evaluator).write(piece), budget))
+    return tables
+
+
+def _as_one(found: Iterator[Ints], budget: Budget) -> list[Ints]:
+    """Pieces, of which each is overwritten by the next, as one; none where there are none."""
+    held = []
+    for rows in found:
+        budget.hold(rows.nbytes)
+        held.append(rows.copy())
+    return [np.concatenate(held, axis=1)] if held else []
 
 
 def _counted(table: pa.Table, budget: Budget) -> pa.Table:
@@ -505,12 +562,7 @@ def _counted(table: pa.Table, budget: Budget) -> pa.Table:
 
 def _held(pieces: Iterator[pa.Table], budget: Budget) -> pa.Table:
     """Pieces as one table, as far as there is room to keep them."""
-    tables = []
-    for table in pieces:
-        budget.find(len(table))
-        budget.hold(table.nbytes)
-        tables.append(table)
-    return pa.concat_tables(tables)
+    return pa.concat_tables([_counted(table, budget) for table in pieces])
 
 
 def _counts(counted: Partitions | None, events: Events, new: Ints) -> tuple[Ints, Ints]:

@@ -8,7 +8,9 @@ before some event of it, which is a bound for each partition that only grows; or
 
     PAST LAST   the event after its last one          TO FIRST v, TO LAST v   that event; an absent v bounds nothing
 
-Cost: a sort of the events; a sort of the matches, all of which are held, and a pass over them.
+Of the events that are kept, these are the ones that begin no match any more: all that must be remembered of the matches before.
+
+Cost: a sort of the events; a sort of the matches that are final at once, all of which are held, and a pass over them.
 """
 
 from __future__ import annotations
@@ -16,16 +18,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from seqube.engine.bindings import Ints, Mask, first_rows, last_rows
 from seqube.engine.conjunction import in_columns
-from seqube.engine.instances import Batch, Instances, gather
+from seqube.engine.instances import Instances, gather
 from seqube.engine.jit import kernel
+from seqube.engine.limits import Budget
+from seqube.engine.partitions import KeyCodes
 from seqube.engine.predicates import Evaluator, normalise, rank
 from seqube.engine.sequence import LOWEST
 from seqube.events import Events
-from seqube.language.tree import Skip
 from seqube.plan.physical import MatchPlan, list_variables
 
 # ---------------------------------------------------------------- events
@@ -58,35 +62,89 @@ def rank_events(events: Events, names: tuple[str, ...]) -> Ints:
 # ---------------------------------------------------------------- matches
 
 
-def skip_matches(skip: Skip, pieces: Iterator[Instances], plan: MatchPlan, batch: Batch) -> Instances:
-    """The matches that remain, in the order in which they end."""
-    held = []
-    for piece in pieces:
-        batch.budget.hold(piece.n_bytes)
-        held.append(piece.copy())
-    found = gather(held, plan.variables, list_variables(plan.pattern))
-    keys = [found.last_rows, found.first_rows, *(rows for name in plan.variables for rows in in_columns(found.rows[name]))]
-    found = found.select(np.lexsort(keys[::-1]))
-    if skip.variable is None:
-        bounds = found.last_rows + 1 if skip.to == "PAST LAST" else np.full(len(found), LOWEST)
-    else:
-        column = found.rows[skip.variable]
-        bounds = (first_rows if skip.to == "TO FIRST" else last_rows)(column)
-    groups = np.zeros(len(found), np.int64) if batch.partitions is None else batch.partitions[found.last_rows]
-    bound_of = np.full(int(groups.max(initial=0)) + 1, LOWEST)
-    has_begun = np.zeros(len(batch.times), np.bool_)
-    return found.select(_taken(groups, found.first_rows, bounds, bound_of, has_begun, skip.to == "TO NEXT"))
+class Skipping:
+    """What the matches that were taken forbid to those behind them: to begin before a row of their partition, or with a row again.
+
+    Rows are known by numbers that ascend with the stream, wherever a match is looked at.
+    """
+
+    def __init__(self, plan: MatchPlan) -> None:
+        assert plan.skip is not None
+        self._plan, self._skip = plan, plan.skip
+        self._keys = KeyCodes(plan.partition_by, has_values=False)
+        self._bounds = np.full(1, LOWEST)  # of every partition the first row that may begin a match, and some to grow
+        self._begun = np.empty(0, np.int64)  # with TO NEXT, the rows that began one
+
+    def __len__(self) -> int:
+        """How many partitions, or rows, are remembered."""
+        return len(self._keys) + len(self._begun)
+
+    def remaining(self, pieces: Iterator[Instances], events: Events, numbers: Ints, budget: Budget) -> Instances:
+        """The matches that remain of those that end next, in the order in which they end; `numbers` are those of the events."""
+        held = []
+        for piece in pieces:
+            budget.hold(piece.n_bytes)
+            held.append(piece.copy())
+        found = gather(held, self._plan.variables, list_variables(self._plan.pattern))
+        keys = [found.last_rows, found.first_rows]
+        keys += [rows for name in self._plan.variables for rows in in_columns(found.rows[name])]
+        found = found.select(np.lexsort(keys[::-1]))
+        starts = numbers[found.first_rows]
+        if self._skip.to == "TO NEXT":
+            begun, firsts = np.unique(starts, return_index=True)
+            taken = np.sort(firsts[np.isin(begun, self._begun, invert=True)])
+            self._begun = np.union1d(self._begun, begun)
+            return found.select(taken)
+        groups = self._partitions(events, found.last_rows)
+        return found.select(_taken(groups, starts, self._drops_before(found, numbers), self._bounds))
+
+    def _drops_before(self, found: Instances, numbers: Ints) -> Ints:
+        """The row before which none begins any more once a match is taken."""
+        if self._skip.variable is None:
+            return numbers[found.last_rows] + 1
+        column = found.rows[self._skip.variable]
+        rows = (first_rows if self._skip.to == "TO FIRST" else last_rows)(column)
+        return np.where(rows < 0, LOWEST, numbers[rows]) if len(numbers) else rows
+
+    def _partitions(self, events: Events, rows: Ints) -> Ints:
+        names = self._keys.names
+        if not names:
+            return np.zeros(len(rows), np.int64)
+        chosen = pa.array(rows)
+        codes = self._keys.code([events.column(name).take(chosen) for name in names])
+        more = len(self._keys) - len(self._bounds)
+        if more > 0:
+            self._bounds = np.concatenate((self._bounds, np.full(len(self._bounds) + more, LOWEST)))
+        return codes
+
+    # ------------------------------------------------------------ as a mark on each event that is kept
+
+    def marks(self, events: Events, first: int) -> Mask:
+        """Which of these events, numbered from `first` on, can begin no match any more."""
+        numbers = first + np.arange(len(events))
+        if self._skip.to == "TO NEXT":
+            return np.isin(numbers, self._begun)
+        codes = self._partitions(events, np.arange(len(events)))
+        return (codes >= 0) & (numbers < self._bounds[codes])
+
+    def marked(self, events: Events, first: int, marks: Mask) -> Skipping:
+        """The same for events whose marks these are: nothing is remembered of others."""
+        anew = Skipping(self._plan)
+        rows = np.flatnonzero(marks)
+        if self._skip.to == "TO NEXT":
+            anew._begun = first + rows
+        else:
+            codes = anew._partitions(events, rows)
+            np.maximum.at(anew._bounds, codes, first + rows + 1)
+        return anew
 
 
 @kernel
-def _taken(groups: Ints, starts: Ints, bounds: Ints, bound_of: Ints, has_begun: Mask, once: bool) -> Mask:
-    """Which matches are taken; with `once`, one for each first event."""
+def _taken(groups: Ints, starts: Ints, bounds: Ints, bound_of: Ints) -> Mask:
+    """Which matches are taken: those that begin at or after the bound of their group, which grows with each of them."""
     taken = np.zeros(len(starts), np.bool_)
     for k in range(len(starts)):
-        start, group = starts[k], groups[k]
-        if start < bound_of[group] or (once and has_begun[start]):
-            continue
-        taken[k] = True
-        has_begun[start] = True
-        bound_of[group] = max(bound_of[group], bounds[k])
+        if starts[k] >= bound_of[groups[k]]:
+            taken[k] = True
+            bound_of[groups[k]] = max(bound_of[groups[k]], bounds[k])
     return taken

@@ -33,7 +33,9 @@ FEW_MATCHES = 1 << 10
 
 
 def read_by_return(plan: MatchPlan) -> frozenset[str]:
-    """The variables whose rows writing the matches will read."""
+    """The variables whose rows thinning out and writing the matches will read."""
+    if plan.skip is not None:
+        return frozenset(plan.variables)
     names = {attribute.variable for item in plan.returns for attribute in attributes(item.value)}
     return frozenset(plan.variables) if not names or None in names else frozenset(name for name in names if name is not None)
 

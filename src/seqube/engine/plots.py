@@ -1,7 +1,8 @@
 """Results as charts: matches in time, durations as a histogram, aggregates as lines over time or bars by group.
 
 Measures whose sizes are more than a hundred times apart get a chart each, because on one axis all but the largest lie on the
-ground. A line does not go on where moments that come at regular times are missing.
+ground. A line does not go on where moments that come at regular times are missing. Times are drawn by the clocks of their own zone,
+which the chart takes for UTC: else it would show the clocks of whoever looks at it.
 
 Cost: what is drawn is a few thousand rows at most.
 """
@@ -17,8 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from seqube.engine.display import name_group
 from seqube.engine.jsonable import plain
 from seqube.errors import PlanError
+from seqube.events.times import wall_clock
 
 if TYPE_CHECKING:
     import altair
@@ -33,6 +36,7 @@ Points = list[dict[str, Any]]
 
 def plot_rows(table: pa.Table) -> altair.Chart:
     """The chart that suits these rows."""
+    table = _by_clock(table)
     names = set(table.column_names)
     if {"start", "end"} <= names:
         return _plot_matches(table) if len(table) <= DRAWN_ROWS else _plot_density(table)
@@ -48,17 +52,13 @@ def _plot_matches(table: pa.Table) -> altair.Chart:
     import altair as alt
 
     rows = [{"match": k, **plain(row)} for k, row in enumerate(table.select(["start", "end"]).to_pylist())]
-    x = alt.X(f"start:{_axis(table, 'start')}", title="time")
-    return _chart(rows, "bar", x=x, x2="end", y=alt.Y("match:Q", axis=None))
+    return _chart(rows, "bar", x=_axis(table, "start", "time"), x2="end", y=alt.Y("match:Q", axis=None))
 
 
 def _plot_density(table: pa.Table) -> altair.Chart:
-    import altair as alt
-
     ends = table.column("end")
-    is_time = _axis(table, "end") == "T"
-    ticks = (ends.cast(pa.timestamp("us")) if is_time else ends).cast(pa.int64()).to_numpy() // (1_000 if is_time else 1)
-    x = alt.X("from:T" if is_time else "from:Q", title="time of the last event")
+    ticks = ends.cast(pa.int64()).to_numpy() // (1_000 if pat.is_timestamp(ends.type) else 1)
+    x = _axis(table, "end", "time of the last event", shown="from")
     return _chart(_binned(ticks, "matches"), "bar", x=x, x2="to", y="matches:Q")
 
 
@@ -84,7 +84,7 @@ def _plot_over_time(table: pa.Table) -> altair.Chart:
                 {"measure": name, "series": series, "value": value, "ts": plain(moment)}
                 for moment, value in _with_gaps([(row["ts"], _number(row[name])) for row in points])
             ]
-    chart = _chart(rows, "line", x=f"ts:{_axis(table, 'ts')}", y="value:Q", color="series:N")
+    chart = _chart(rows, "line", x=_axis(table, "ts", "ts"), y="value:Q", color="series:N")
     return _one_each(chart) if _are_far_apart(rows) else chart
 
 
@@ -93,7 +93,7 @@ def _plot_groups(table: pa.Table) -> altair.Chart:
 
     numbers, groups = _columns(table)
     rows: Points = [
-        {"measure": name, "value": _number(row[name]), "series": ", ".join(str(row[group]) for group in groups) or name}
+        {"measure": name, "value": _number(row[name]), "series": name_group(row[group] for group in groups) or name}
         for row in table.slice(0, DRAWN_CELLS).to_pylist()
         for name in numbers
     ]
@@ -115,7 +115,7 @@ def _columns(table: pa.Table) -> tuple[list[str], list[str]]:
 def _by_group(rows: Points, groups: list[str]) -> dict[tuple[str, ...], Points]:
     found: dict[tuple[str, ...], Points] = {}
     for row in rows:
-        found.setdefault(tuple(str(row[group]) for group in groups), []).append(row)
+        found.setdefault(tuple(name_group([row[group]]) for group in groups), []).append(row)
     return found
 
 
@@ -167,6 +167,22 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind))
 
 
-def _axis(table: pa.Table, name: str) -> str:
-    """How a chart takes a column: as moments or as numbers."""
-    return "T" if pat.is_temporal(table.schema.field(name).type) else "Q"
+def _by_clock(table: pa.Table) -> pa.Table:
+    """The same rows, with moments as the clocks of their zone show them, said to be in UTC; `zone` of a field is where that was."""
+    for number, field in enumerate(table.schema):
+        if pat.is_timestamp(field.type) or pat.is_date(field.type):
+            clocks = wall_clock(table.column(number)).cast(pa.timestamp("us"), safe=False).cast(pa.timestamp("us", "UTC"))
+            zone = getattr(field.type, "tz", None) or ""
+            table = table.set_column(number, pa.field(field.name, clocks.type, metadata={"zone": zone}), clocks)
+    return table
+
+
+def _axis(table: pa.Table, name: str, title: str, shown: str = "") -> altair.X:
+    """The axis along a column, as moments or as numbers."""
+    import altair as alt
+
+    field = table.schema.field(name)
+    if not pat.is_timestamp(field.type):
+        return alt.X(f"{shown or name}:Q", title=title)
+    zone = field.metadata[b"zone"].decode()
+    return alt.X(f"{shown or name}:T", title=f"{title} ({zone})" if zone else title, scale=alt.Scale(type="utc"))

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from seqube.engine.aggregates.buckets import Buckets
 from seqube.engine.limits import Limits
 from seqube.engine.operator import Operator, open_plan
 from seqube.engine.sequence import HIGHEST, LOWEST
@@ -190,7 +191,13 @@ class StandingQueries:
         needs = needs_of(plan, self.schema.unit)
         is_total = isinstance(plan, AggregatePlan) and plan.emit.when == "total"
         since = self.origin + needs.back
-        return None if is_total or needs.by_position or since >= HIGHEST else since
+        thinned = plan.matches.skip is not None  # by all matches that there ever were
+        if is_total or needs.by_position or thinned or since >= HIGHEST:
+            return None
+        if needs.bucket is not None:  # the one that is open then lacks what ended in it before
+            kind = self.schema.columns.field(self.schema.time_column).type
+            since = int(Buckets.of(needs.bucket, kind).ends(np.array([since]))[0]) + (needs.window if plan.matches.waits else 0)
+        return since
 
     def _put(self, standing: Standing, reported: Iterable[str] = ()) -> None:
         self._at_work.append(standing)

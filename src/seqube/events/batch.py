@@ -11,7 +11,7 @@ Invariant: len(events) + events.rejected.count == the number of input rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
@@ -24,10 +24,10 @@ import pyarrow.types as pat
 from seqube.arguments import checked
 from seqube.errors import SchemaError, did_you_mean, warn
 from seqube.events.files import Malformed
-from seqube.events.schema import ANY, TIME, TYPE, Schema, schema_of
+from seqube.events.schema import ANY, COLUMNS, TIME, TYPE, Schema, schema_of
 from seqube.events.sources import kind_of_table, load, one_chunk
 from seqube.events.statistics import Distinct, Statistics
-from seqube.events.times import Ints, Mask, doubt_unit, read_times
+from seqube.events.times import Ints, Mask, doubt_unit, iso_times, read_times
 
 Codes = npt.NDArray[np.int32]
 
@@ -168,17 +168,24 @@ class Events:
 
     def _show(self, row: int) -> str:
         time = int(self.times[row])
-        return str(np.datetime64(time, "us")) if self.schema[TIME] == "time" else f"{time} {self.unit}"
+        if self.schema[TIME] != "time":
+            return f"{time} {self.unit}"
+        zone = getattr(self.column(TIME).type, "tz", None)
+        return str(iso_times(pa.array([time], pa.timestamp("us", zone)))[0])
 
     def column(self, name: str) -> pa.Array:
-        """A column by name. `type` is the events' type as a string and `ts` the time column, whatever they are called."""
+        """A column by name. `type` is the events' type as a string and `ts` the time column, whatever they are called.
+
+        A column that one of these hides is asked for in quotes, `"type"`.
+        """
+        if name in COLUMNS:
+            name = self.schema.resolve(name)
         if name == TYPE:
             column = self.table.column(self.type_column).chunk(0)
             if pat.is_string(column.type):
                 return column
             return pa.array(self.type_names, pa.string()).take(pa.array(self.types))
-        if name == TIME:
-            name = self.time_column
+        name = self.schema.column_of(name)
         if name not in self.table.column_names:
             raise SchemaError(f"there is no column {name!r}\n  hint: {did_you_mean(name, self.schema)}")
         return self.table.column(name).chunk(0)
@@ -266,11 +273,26 @@ class Events:
         """The same events with other columns beside their times and types."""
         return Events._of(table, self.times, self.types, self.type_names, schema, self.__dict__.get("rejected"))
 
-    def take(self, rows: npt.NDArray[np.integer[Any]]) -> Events:
-        """The events of these row numbers, whose times must ascend."""
+    def take(self, rows: npt.NDArray[np.integer[Any]], columns: Collection[str] | None = None) -> Events:
+        """The events of these row numbers, whose times must ascend; all columns, or those of some attributes."""
+        if columns is not None:
+            return self._with_columns(frozenset(columns)).take(rows)
         times = self.times[rows]
         assert bool(np.all(times[1:] >= times[:-1]))
         return self._part(self.table.take(pa.array(rows)), times, self.types[rows])
+
+    @cached_property
+    def _narrowed(self) -> dict[frozenset[str], Events]:
+        return {}
+
+    def _with_columns(self, names: frozenset[str]) -> Events:
+        """The same events with the columns of these attributes only, and those of their types and times; made once."""
+        if names not in self._narrowed:
+            wanted = {self.schema.column_of(name) for name in (TYPE, TIME, *names)}
+            table = self.table.select([name for name in self.table.column_names if name in wanted])
+            schema = Schema(table.schema, self.type_column, self.time_column, self.unit)
+            self._narrowed[names] = self.with_table(table, schema)
+        return self._narrowed[names]
 
     def slice(self, start: int, stop: int) -> Events:
         """The events of rows start, start + 1 .. stop - 1, without a copy."""

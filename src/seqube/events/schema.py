@@ -20,6 +20,7 @@ from seqube.errors import SchemaError, did_you_mean
 
 TYPE = "type"
 TIME = "ts"
+COLUMNS = {f'"{name}"': name for name in (TYPE, TIME)}  # how a query asks for a column of that name, which the event's own may hide
 ANY = "ANY"  # the type that every event is of
 
 Kind = Literal["number", "string", "boolean", "time", "duration", "null", "other"]
@@ -94,18 +95,27 @@ class Schema(Mapping[str, Kind]):
         self.time_column = time_column
         self.unit = unit if is_number else "us"
         self._kinds: dict[str, Kind] = {field.name: kind_of(field.type) for field in columns}
+        self.hidden = frozenset(
+            name for name, own in ((TYPE, type_column), (TIME, time_column)) if name != own and name in columns.names
+        )
+        self._kinds |= {quoted: self._kinds[name] for quoted, name in COLUMNS.items() if name in self.hidden}
         self._kinds |= {TYPE: "string", TIME: "number" if is_number else "time"}
+
+    def resolve(self, name: str) -> str:
+        """An attribute as it is known here: `"type"` is the event's type where no other column has that name."""
+        return name if name in self._kinds else COLUMNS.get(name, name)
 
     def column_of(self, name: str) -> str:
         """The column that an attribute is read from."""
-        return {TYPE: self.type_column, TIME: self.time_column}.get(name, name)
+        name = self.resolve(name)
+        return COLUMNS.get(name) or {TYPE: self.type_column, TIME: self.time_column}.get(name, name)
 
     def arrow(self, name: str) -> pa.DataType:
         """The Arrow type of an attribute; `type` is a string whatever its column holds."""
-        return pa.string() if name == TYPE else self.columns.field(self.column_of(name)).type
+        return pa.string() if self.resolve(name) == TYPE else self.columns.field(self.column_of(name)).type
 
     def __getitem__(self, name: str) -> Kind:
-        return self._kinds[name]
+        return self._kinds[self.resolve(name)]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._kinds)

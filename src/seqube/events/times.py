@@ -123,6 +123,17 @@ def microseconds(column: pa.Array) -> pa.Array:
     return pa.array(values, mask=np.asarray(column.is_null()) if column.null_count else None).cast(target)
 
 
+def wall_clock(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Moments as the clocks of their zone show them, without a zone."""
+    return pc.local_timestamp(column) if getattr(column.type, "tz", None) else column
+
+
+def iso_times(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Moments as ISO 8601 texts by the clocks of their zone, with its distance from UTC; fractions where there are any."""
+    texts = pc.replace_substring_regex(pc.strftime(wall_clock(column), "%Y-%m-%dT%H:%M:%S"), r"\.0+$", "")
+    return pc.binary_join_element_wise(texts, pc.strftime(column, "%Ez"), "") if column.type.tz else texts
+
+
 def _filled(column: pa.Array) -> Any:
     """The values as a NumPy array, without a copy where nothing is null; nulls become 0."""
     return (column.fill_null(0) if column.null_count else column).to_numpy()

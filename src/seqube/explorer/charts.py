@@ -1,6 +1,7 @@
 """Tables as chart specs: plain dictionaries in the words of ECharts, drawn in the browser and made of nothing but data.
 
 No spec holds code, so no value of an event can become any. Every function takes what is shown and no more; the callers see to that.
+Times are drawn by the clocks of their own zone (`to_axis`), which the chart takes for UTC: else it would show those of the browser.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from seqube.explorer.jobs import Around, Cuboid
+from seqube.engine.display import name_group
 from seqube.explorer.results import ResultFile, to_axis
 from seqube.plan.explain import Explanation, Step
 from seqube.plan.physical import milliseconds
@@ -25,33 +26,62 @@ HIT_COLOUR, MISS_COLOUR, OPEN_COLOUR = "#0f766e", "#be123c", "#94a3b8"
 INK, FAINT = "#334155", "#e2e8f0"
 
 MAX_POINTS = 1_000
+LANE_NAME = 210  # pixels for the name of a lane
 MAX_GROUPS = 30
 PLAN_STEP = 290  # pixels from one step of a plan to the next
 PLAN_LETTERS = 40  # that fit between them
 
 
-def _base(**parts: Any) -> Spec:
-    return {"color": COLOURS, "animation": False, "textStyle": {"fontFamily": "inherit", "color": INK}, **parts}
+def _base(about: str, **parts: Any) -> Spec:
+    """A spec of these parts; `about` is what those hear who do not see it."""
+    spoken = {"enabled": True, "label": {"description": about}}
+    return {
+        "aria": spoken,
+        "color": COLOURS,
+        "animation": False,
+        "useUTC": True,
+        "textStyle": {"fontFamily": "inherit", "color": INK},
+        **parts,
+    }
 
 
 def _grid(left: int = 90, bottom: int = 40) -> Spec:
     return {"left": left, "right": 30, "top": 20, "bottom": bottom}
 
 
+# What is written at a tick that begins a year, a month, ...: a day says its month.
+_TICKS = {"year": "{yyyy}", "month": "{MMM} {yyyy}", "day": "{d} {MMM}", "hour": "{HH}:{mm}", "minute": "{HH}:{mm}"}
+_TICKS |= {"second": "{HH}:{mm}:{ss}", "millisecond": "{HH}:{mm}:{ss}.{SSS}"}
+
+
+def time_axis(kind: pa.DataType, low: float, high: float, **parts: Any) -> Spec:
+    """An axis from one time to another: of moments it says of which days and zone they are."""
+    if not pa.types.is_temporal(kind):
+        return {"type": "value", "scale": True, **parts}
+    zone = getattr(kind, "tz", None)
+    days = [np.datetime64(int(end), "ms").item().strftime("%-d %b %Y") for end in (low, high)]
+    first = days[0].removesuffix(days[1][-5:])  # a year that both have is said once
+    name = (days[1] if days[0] == days[1] else f"{first} to {days[1]}") + (f", {zone}" if zone else "")
+    label = {"formatter": _TICKS, "hideOverlap": True}
+    return {"type": "time", "name": name, "nameLocation": "middle", "nameGap": 24, "axisLabel": label, **parts}
+
+
 # ---------------------------------------------------------------- matches in time
 
 
-def draw_density(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], axis: str, low: float, high: float) -> Spec:
+def draw_density(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], kind: pa.DataType, low: float, high: float) -> Spec:
     """How many matches end when, with a slider for the stretch that is looked at in detail."""
     middles = (edges[1:] + edges[:-1]) / 2
     span = float(edges[-1] - edges[0]) or 1.0
     shown = {"start": 100 * (low - float(edges[0])) / span, "end": 100 * (high - float(edges[0])) / span}
+    ends = {"min": float(edges[0]), "max": float(edges[-1])}
     return _base(
-        grid={"left": 90, "right": 30, "top": 10, "bottom": 60},
+        f"How many of {int(counts.sum()):,} matches end when",
+        grid={"left": 90, "right": 30, "top": 26, "bottom": 80},
         # The slider moves a second, unseen axis: the bars stay where they are, and the slider says what is drawn below them.
         xAxis=[
-            {"type": axis, "min": float(edges[0]), "max": float(edges[-1]), "splitLine": {"show": False}},
-            {"type": axis, "min": float(edges[0]), "max": float(edges[-1]), "show": False},
+            time_axis(kind, ends["min"], ends["max"], **ends, splitLine={"show": False}),
+            time_axis(kind, ends["min"], ends["max"], **ends, show=False),
         ],
         yAxis={"type": "value", "name": "matches", "minInterval": 1, "splitLine": {"lineStyle": {"color": FAINT}}},
         dataZoom=[{"type": "slider", "xAxisIndex": 1, "filterMode": "none", "height": 24, "bottom": 6, "realtime": False, **shown}],
@@ -63,9 +93,7 @@ def draw_density(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], 
     )
 
 
-def draw_timeline(
-    result: ResultFile, rows: npt.NDArray[np.int64], time: str, kind: str, axis: str, low: float, high: float
-) -> Spec:
+def draw_timeline(result: ResultFile, rows: npt.NDArray[np.int64], time: str, kind: str, low: float, high: float) -> Spec:
     """A lane per type, a point per event, a match as a line through its events."""
     part = result.table.take(pa.array(rows))
     variables = [field.name for field in part.schema if pa.types.is_struct(field.type)]
@@ -93,8 +121,11 @@ def draw_timeline(
         ]
     opacity = 0.7 if len(rows) < 60 else 0.25
     return _base(
+        f"{len(rows):,} matches in time, with events of {', '.join(lanes)}",
         grid=_grid(left=110, bottom=50),
-        xAxis={"type": axis, "min": low, "max": high, "splitLine": {"lineStyle": {"color": FAINT}}},
+        xAxis=time_axis(
+            result.table.schema.field("start").type, low, high, min=low, max=high, splitLine={"lineStyle": {"color": FAINT}}
+        ),
         yAxis={
             "type": "category",
             "data": lanes,
@@ -136,7 +167,6 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _draw_lines(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
-    axis = "time" if pa.types.is_temporal(table.column("ts").type) else "value"
     times = to_axis(table.column("ts"))
     labels = _labels(table, groups)
     series = []
@@ -153,10 +183,11 @@ def _draw_lines(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
             title = f"{name}, {label}" if groups else name
             series.append({"type": "line", "name": title, "showSymbol": len(points) < 60, "data": points})
     return _base(
-        grid=_grid(bottom=70),
+        f"{', '.join(values)} over time",
+        grid=_grid(bottom=90),
         legend={"top": 0, "type": "scroll"},
         tooltip={"trigger": "axis"},
-        xAxis={"type": axis, "splitLine": {"show": False}, "scale": True},
+        xAxis=time_axis(table.column("ts").type, float(times.min()), float(times.max()), splitLine={"show": False}),
         yAxis={"type": "value", "scale": True, "splitLine": {"lineStyle": {"color": FAINT}}},
         dataZoom=[{"type": "slider", "height": 22, "bottom": 10}, {"type": "inside"}],
         series=series,
@@ -183,6 +214,7 @@ def _draw_bars(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
         for name in values
     ]
     return _base(
+        f"{', '.join(values)} by {', '.join(groups)}" if groups else ", ".join(values),
         grid=_grid(bottom=70),
         legend={"top": 0},
         tooltip={"trigger": "axis"},
@@ -194,12 +226,13 @@ def _draw_bars(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
 
 def _labels(table: pa.Table, groups: list[str]) -> list[str]:
     columns = [table.column(name).to_pylist() for name in groups]
-    return [", ".join(str(value) for value in row) for row in zip(*columns, strict=True)] if columns else ["all"] * table.num_rows
+    return [name_group(row) for row in zip(*columns, strict=True)] if columns else ["all"] * table.num_rows
 
 
 def draw_growth(lines: Mapping[str, Sequence[Sequence[float]]]) -> Spec:
     """Small lines of numbers that are looked at again and again."""
     return _base(
+        f"{', '.join(lines)} while one looks",
         grid={"left": 60, "right": 14, "top": 28 if len(lines) > 1 else 10, "bottom": 26},
         legend={"show": len(lines) > 1, "type": "scroll", "top": 0},
         tooltip={"trigger": "axis"},
@@ -211,94 +244,27 @@ def draw_growth(lines: Mapping[str, Sequence[Sequence[float]]]) -> Spec:
     )
 
 
-# ---------------------------------------------------------------- the cube
-
-
-def draw_lattice(around: Around) -> Spec:
-    """Coarser queries above, finer ones below, each with its count; the one that is looked at in the middle."""
-    nodes, links = [], []
-
-    def place(cuboids: Sequence[Cuboid], top: float, step: float, colour: str, is_above: bool) -> None:
-        per_line = 6
-        for number, cuboid in enumerate(cuboids):
-            line, spot = divmod(number, per_line)
-            n_here = min(per_line, len(cuboids) - line * per_line)
-            x, y = (spot - (n_here - 1) / 2) * 190, top + step * line
-            nodes.append(_lattice_node(cuboid, x, y, colour))
-            ends = (cuboid.pattern + cuboid.move, "here")
-            links.append({"source": ends[0], "target": ends[1]} if is_above else {"source": ends[1], "target": ends[0]})
-
-    place(around.coarser, -110, -70, "#e0e7ff", is_above=True)
-    place(around.finer, 110, 70, "#ccfbf1", is_above=False)
-    here = _lattice_node(around.here, 0, 0, "#0f766e")
-    here |= {"name": "here", "label": {**here["label"], "color": "#fff", "fontWeight": "bold"}}
-    nodes.append(here)
-    return _base(
-        tooltip={"trigger": "item", "formatter": "{b}"},
-        series=[
-            {
-                "type": "graph",
-                "layout": "none",
-                "roam": True,
-                "symbol": "roundRect",
-                "symbolSize": [178, 44],
-                "left": 110,
-                "right": 110,
-                "top": 40,
-                "bottom": 40,
-                "data": nodes,
-                "links": links,
-                "lineStyle": {"color": "#94a3b8", "curveness": 0.05},
-                "cursor": "pointer",
-            }
-        ],
-    )
-
-
-def _lattice_node(cuboid: Cuboid, x: float, y: float, colour: str) -> dict[str, Any]:
-    pattern = cuboid.pattern.removeprefix("SEQ(").removesuffix(")")
-    short = pattern if len(pattern) <= 26 else pattern[:25] + "…"
-    label = {
-        "show": True,
-        "formatter": _as_label(f"{short}\n{cuboid.count:,}"),
-        "color": INK,
-        "lineHeight": 16,
-    }
-    return {
-        "name": cuboid.pattern + cuboid.move,
-        "x": x,
-        "y": y,
-        "value": cuboid.count,
-        "text": cuboid.text,
-        "label": label,
-        "itemStyle": {"color": colour},
-    }
-
-
 def _as_label(text: str) -> str:
     """Text for a label as it is: braces would be places for other values."""
     return text.replace("{", "(").replace("}", ")")
 
 
 def draw_pivot(pivot: Mapping[str, Any]) -> Spec:
-    """Counts by the types at two positions, as a heat map."""
+    """Counts by the types at two positions, as a heat map; where all are equal there is no scale of colours."""
     counts = pivot["counts"]
     cells = [[x, y, count] for y, line in enumerate(counts) for x, count in enumerate(line)]
     lowest, highest = min((cell[2] for cell in cells), default=0), max((cell[2] for cell in cells), default=0)
+    names = {"nameLocation": "middle", "axisTick": {"show": False}, "axisLabel": {"width": LANE_NAME // 2, "overflow": "truncate"}}
+    scale = {"min": lowest, "max": max(highest, lowest + 1), "show": lowest < highest, "orient": "horizontal"}
     return _base(
-        grid={"left": 120, "right": 110, "top": 30, "bottom": 50},
+        f"Counts by {pivot['names'][0]} and {pivot['names'][1]}, from {lowest:,} to {highest:,}",
+        grid={"left": LANE_NAME // 2 + 40, "right": 20, "top": 52, "bottom": 50},
         tooltip={"trigger": "item"},
-        xAxis={"type": "category", "data": pivot["columns"], "name": pivot["names"][1], "nameLocation": "middle", "nameGap": 28},
-        yAxis={"type": "category", "data": pivot["rows"], "name": pivot["names"][0], "inverse": True},
-        visualMap={
-            "min": lowest,
-            "max": max(highest, lowest + 1),
-            "calculable": True,
-            "right": 0,
-            "top": "middle",
-            "itemHeight": 110,
-            "inRange": {"color": ["#f0fdfa", "#99f6e4", "#2dd4bf"]},
-        },
+        xAxis={"type": "category", "data": pivot["columns"], "name": pivot["names"][1], "nameGap": 28, **names},
+        yAxis={"type": "category", "data": pivot["rows"], "name": pivot["names"][0], "nameGap": LANE_NAME // 2 + 14}
+        | {"inverse": True, **names},
+        visualMap={**scale, "calculable": True, "right": 10, "top": 0, "itemHeight": 110}
+        | {"itemWidth": 12, "inRange": {"color": ["#f0fdfa", "#99f6e4", "#2dd4bf"]}},
         series=[
             {
                 "type": "heatmap",
@@ -316,52 +282,51 @@ def draw_pivot(pivot: Mapping[str, Any]) -> Spec:
 def draw_predictions(table: pa.Table) -> Spec:
     """The interval of each prediction as a bar in its rule's lane, coloured by how it turned out; a dot where it came true."""
     lows, highs = to_axis(table.column("earliest")), to_axis(table.column("latest"))
-    axis = "time" if pa.types.is_temporal(table.column("earliest").type) else "value"
     outcomes, rules = table.column("outcome").to_pylist(), table.column("rule").to_pylist()
-    names = list(dict.fromkeys(rules))
-    offsets = {name: number for number, name in enumerate(names)}
+    lanes = {name: number for number, name in enumerate(dict.fromkeys(rules))}
+    # Predictions of one rule overlap, so each is drawn a little above or below its neighbour.
+    heights = [lanes[name] + (k % 9 - 4) / 12 for k, name in enumerate(rules)]
     series: list[dict[str, Any]] = []
     for outcome, colour in (("hit", HIT_COLOUR), ("miss", MISS_COLOUR), ("open", OPEN_COLOUR)):
-        # Predictions of one rule overlap, so each is drawn a little above or below its neighbour.
         bars = [
-            {"coords": [[float(lows[k]), (y := offsets[rules[k]] + (k % 9 - 4) / 12)], [float(highs[k]), y]]}
+            {"coords": [[float(lows[k]), heights[k]], [float(highs[k]), heights[k]]]}
             for k in range(len(rules))
             if outcomes[k] == outcome
         ]
-        style = {"color": colour, "width": 4, "opacity": 0.75, "cap": "round"}
+        style = {"color": colour, "width": 3, "opacity": 0.75, "cap": "round"}
         series.append(
-            {
-                "type": "lines",
-                "coordinateSystem": "cartesian2d",
-                "name": outcome,
-                "data": bars,
-                "lineStyle": style,
-                "itemStyle": {"color": colour},
-            }
+            {"type": "lines", "coordinateSystem": "cartesian2d", "name": outcome, "data": bars, "lineStyle": style}
+            | {"itemStyle": {"color": colour}}
         )
     came = [k for k in range(len(rules)) if outcomes[k] == "hit"]
     if came:
         moments = to_axis(table.column("occurred").take(pa.array(came)))
-        dots = [[float(t), offsets[rules[k]] + (k % 9 - 4) / 12] for k, t in zip(came, moments, strict=True)]
+        dots = [[float(t), heights[k]] for k, t in zip(came, moments, strict=True)]
         series.append({"type": "scatter", "name": "occurred", "symbolSize": 6, "data": dots, "itemStyle": {"color": INK}})
-    titles = [
-        {"value": [float(lows.min()), number + 0.45], "label": {"show": True, "position": "right", "formatter": _as_label(name)}}
-        for name, number in offsets.items()
-    ]
-    series.append({"type": "scatter", "symbolSize": 1, "silent": True, "data": titles, "itemStyle": {"color": INK}})
+    label = {"width": LANE_NAME, "overflow": "truncate", "interval": 0}
     return _base(
-        grid={"left": 30, "right": 30, "top": 40, "bottom": 60},
+        f"{len(rules):,} predictions of {len(lanes):,} rules in time, {outcomes.count('hit'):,} of them hits",
+        grid={"left": LANE_NAME + 20, "right": 30, "top": 36, "bottom": 84},
         legend={"top": 0, "data": ["hit", "miss", "open", "occurred"]},
-        xAxis={"type": axis, "scale": True, "splitLine": {"lineStyle": {"color": FAINT}}, "axisLine": {"onZero": False}},
-        yAxis={
-            "type": "value",
-            "min": -0.6,
-            "max": len(names) - 0.4,
-            "interval": 1,
-            "axisLabel": {"show": False},
-            "splitLine": {"show": False},
-        },
-        dataZoom=[{"type": "slider", "filterMode": "none", "height": 22, "bottom": 10}, {"type": "inside", "filterMode": "none"}],
+        xAxis=time_axis(
+            table.column("earliest").type,
+            float(lows.min()),
+            float(highs.max()),
+            splitLine={"lineStyle": {"color": FAINT}},
+            axisLine={"onZero": False},
+        ),
+        # The bars have their own heights; beside them stand the names of the lanes.
+        yAxis=[
+            {"type": "value", "min": -0.5, "max": len(lanes) - 0.5, "inverse": True, "show": False},
+            {"type": "category", "data": [_as_label(name) for name in lanes], "inverse": True, "position": "left"}
+            | {"axisLabel": label, "axisTick": {"show": False}, "splitLine": {"show": True, "lineStyle": {"color": FAINT}}},
+        ],
+        dataZoom=[
+            {"type": "slider", "xAxisIndex": 0, "filterMode": "none", "height": 22, "bottom": 10},
+            {"type": "inside", "xAxisIndex": 0, "filterMode": "none"},
+        ],
+        # On a phone the names have less room.
+        media=[{"query": {"maxWidth": 600}, "option": {"grid": {"left": 110}, "yAxis": [{}, {"axisLabel": {"width": 90}}]}}],
         series=series,
     )
 
@@ -372,6 +337,7 @@ def draw_predictions(table: pa.Table) -> Spec:
 def draw_plan(plan: Explanation) -> Spec:
     """The plan as a tree, rows flowing from the leaves on the right to the answer on the left; with the ways not taken."""
     return _base(
+        f"The plan: {plan.root.title}",
         series=[
             {
                 "type": "tree",
@@ -439,11 +405,13 @@ def draw_options(step: Step) -> Spec:
     """What each way was expected to cost, the taken one in colour."""
     options = [option for option in step.options if option.seconds is not None]
     bars = [
-        {"value": max(1e3 * (option.seconds or 0.0), 1e-4), "itemStyle": {"color": HIT_COLOUR if option.is_taken else "#cbd5e1"}}
+        # In microseconds: bars of a logarithmic axis begin at one.
+        {"value": max(1e6 * (option.seconds or 0.0), 1.001), "itemStyle": {"color": HIT_COLOUR if option.is_taken else "#cbd5e1"}}
         for option in options
     ]
     labels = [_as_label(milliseconds(option.seconds or 0.0)) for option in options]
     return _base(
+        f"What each way of {step.title} was expected to cost",
         title={"text": step.title, "textStyle": {"fontSize": 12}},
         grid={"left": 10, "right": 90, "top": 34, "bottom": 6, "containLabel": True},
         xAxis={"type": "log", "show": False},

@@ -80,6 +80,7 @@ const compartments = new WeakMap();
 // Teach an editor the language: its keywords, and the names that are known now; called again when other events are opened.
 export async function teach(find, types, attributes, keywords) {
   const view = await editorOf(find);
+  view.contentDOM.setAttribute("aria-label", "Query");
   const language = makeLanguage({ types: new Set(types), attributes, keywords: new Set(keywords) });
   const old = compartments.get(view);
   if (old) {

@@ -18,7 +18,7 @@ import pyarrow as pa
 import seqube as sq
 from seqube.errors import SequbeWarning
 from seqube.events import Events
-from seqube.explorer.sources import Source, window_for
+from seqube.explorer.sources import Source, key_for, window_for
 from seqube.explorer.stretches import run_by_stretches
 from seqube.language import parse
 from seqube.plan.explain import Explanation, Step, explain_workload
@@ -48,6 +48,7 @@ class Opened:
     reasons: dict[str, int]
     counts: dict[str, int]
     window: str  # to start with
+    key: str | None  # whose events they seem to be
     seconds: float
 
 
@@ -101,7 +102,9 @@ class Desk:
         counts = events.statistics.counts
         seconds = time.perf_counter() - before
         window = window_for(events)
-        return Opened(events.slice(0, 0), len(events), rejected.count, dict(rejected.reasons), dict(counts), window, seconds)
+        return Opened(
+            events.slice(0, 0), len(events), rejected.count, dict(rejected.reasons), dict(counts), window, key_for(events), seconds
+        )
 
     def _read(self) -> Events:
         if self._events is None:
@@ -200,7 +203,7 @@ class Desk:
         before = time.perf_counter()
         found = forecast(self._source.rules, self._read(), hierarchy=self._source.concepts)
         _write([found.outcomes], out)
-        quality = found.quality.to_pylist()
+        quality = [row | {"lift": rule.lift} for row, rule in zip(found.quality.to_pylist(), found.rules, strict=True)]
         return {"quality": quality, "n_rows": len(found), "unseen": found.unseen, "seconds": time.perf_counter() - before}
 
 

@@ -23,7 +23,7 @@ from nicegui import run, ui
 from seqube.errors import Problem, QueryError, SequbeError
 from seqube.explorer.jobs import Opened, Progress, Ran
 from seqube.explorer.live import LivePanel
-from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeline, draw_chart, show_plan
+from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeline, draw_chart, show_plan, show_title
 from seqube.explorer.results import ResultFile
 from seqube.explorer.sources import ENDINGS, Source
 from seqube.explorer.worker import Worker
@@ -33,7 +33,13 @@ from seqube.query import prepare
 
 OFFERED = ("auto", *names("matches", "aggregates"))
 TABS = ("query", "cube", "forecast", "live")
-DETAILS = {"query": ("show", "between"), "cube": ("pivot",), "forecast": ("at",)}  # what else an address says of a view
+DETAILS = {"query": ("show", "between"), "cube": ("pivot",), "forecast": ("rule", "at")}  # what else an address says of a view
+FIRST_STEPS = """
+1. **Choose events** above, or upload a file. Those that are open have a query that fits them.
+2. **Change the query**, or take one of the *Examples*; what is wrong is underlined while you type. **Run** it (Ctrl-Enter).
+3. **Look at what was found** as table, timeline or chart, and at the plan: how it was found, and why in that way.
+4. Go on in the **Cube**, where types become finer and coarser at a click, and to **Forecasts**, what rules predict.
+"""
 LARGEST_UPLOAD = 512 * 2**20
 TYPING_PAUSE = 0.25
 
@@ -107,8 +113,9 @@ class Screen:
         ui.add_css(Path(__file__).with_name("style.css"))
         ui.add_body_html("<script>addEventListener('popstate', () => location.reload())</script>")
         ui.colors(primary="#0f766e")
-        with ui.header().classes("items-center bg-white text-slate-800 border-b py-2").style("gap: 16px"):
-            ui.label("Seqube").classes("text-xl font-bold text-teal-800")
+        ui.dark_mode(None)  # as the reader's system has it
+        with ui.header().classes("sq-header items-center py-2").style("gap: 16px"):
+            ui.label("Seqube").classes("text-xl font-bold sq-name").props("role=heading aria-level=1")
             self._chosen = ui.select(list(self.explorer.sources), value=self.data, label="Events", on_change=self._choose)
             self._chosen.props("dense outlined options-dense data-testid=data").classes("w-64")
             self._build_upload()
@@ -129,6 +136,8 @@ class Screen:
             for view in TABS:
                 if view != "live" or self.explorer.live is not None:
                     ui.tab(view, names[view]).props(f"data-testid=tab-{view}")
+        if not self.text:
+            self._show_first_steps()
         with ui.tab_panels(tabs, value=self.view, animated=False).classes("w-full bg-transparent"):
             with ui.tab_panel("query").classes("gap-3"):
                 self.query = QueryPanel(self)
@@ -139,6 +148,12 @@ class Screen:
             if self.explorer.live is not None:
                 with ui.tab_panel("live").classes("gap-3"):
                     LivePanel(self.explorer.live)
+
+    def _show_first_steps(self) -> None:
+        """What to do, for whoever comes without an address that says what to look at."""
+        with ui.row().classes("sq-card sq-guide items-start no-wrap gap-2").props("data-testid=first-steps") as guide:
+            ui.markdown(FIRST_STEPS).classes("grow")
+            ui.button(icon="close", on_click=guide.delete).props("flat dense round size=sm aria-label='Close the first steps'")
 
     def _build_upload(self) -> None:
         with ui.dialog() as dialog, ui.card().classes("w-96"):
@@ -160,7 +175,8 @@ class Screen:
                 dialog.close()
 
             ui.upload(on_upload=take, auto_upload=True, max_file_size=LARGEST_UPLOAD, max_files=1).classes("w-full")
-        ui.button(icon="upload", on_click=dialog.open).props("flat dense round data-testid=upload").tooltip("Upload events")
+        button = ui.button(icon="upload", on_click=dialog.open).tooltip("Upload events")
+        button.props("flat dense round data-testid=upload aria-label='Upload events'")
 
     async def _choose(self, event: happenings.ValueChangeEventArguments[Any]) -> None:
         if event.value != self.data:
@@ -186,7 +202,7 @@ class Screen:
         aside = f" · {opened.n_rejected:,} rows rejected" if opened.n_rejected else ""
         self._facts.text = f"{opened.n_events:,} events · {sum(map(bool, opened.counts.values()))} types{aside}"
         if not self.text:
-            self.text = next(iter(self.source.queries(opened.sample.type_names, opened.window).values()))
+            self.text = next(iter(self.source.queries(opened.sample.type_names, opened.window, opened.key).values()))
         self.query.meet(opened)
         self.forecast.meet()
         self.cube.shown = ""
@@ -298,10 +314,10 @@ class QueryPanel:
         self._result: tuple[str, ResultFile] | None = None
         self._timeline: tuple[str, ResultFile] | None = None
         self._shown: tuple[str, str] | None = None
-        with ui.row().classes("w-full no-wrap gap-3 items-stretch"):
+        with ui.row().classes("sq-split w-full gap-3 items-stretch"):
             with ui.column().classes("sq-card gap-2 grow"):
                 with ui.row().classes("w-full items-center gap-2"):
-                    ui.label("Query").classes("sq-title")
+                    show_title("Query")
                     ui.space()
                     with (
                         ui.button("Examples", icon="menu_book").props("flat dense data-testid=examples"),
@@ -313,15 +329,15 @@ class QueryPanel:
                 )
                 self._editor.classes("sq-editor").props("data-testid=editor")
                 self._editor.map_key("Mod-Enter", self.run)
-                self._problems = ui.label().classes("sq-problems").props("data-testid=problems")
+                self._problems = ui.label().classes("sq-problems").props("data-testid=problems role=alert")
                 with ui.row().classes("items-center gap-3"):
                     ui.button("Run", icon="play_arrow", on_click=self.run).props("unelevated data-testid=run").tooltip("Ctrl-Enter")
                     ui.select(list(OFFERED), value=screen.strategy, label="Strategy", on_change=self._plan_by).props(
                         "dense outlined options-dense"
                     ).classes("w-40")
-                    self._outcome = ui.html("", sanitize=False).props("data-testid=outcome")
-            with ui.column().classes("sq-card gap-1").style("width: 250px; flex: none"):
-                ui.label("Event types").classes("sq-title")
+                    self._outcome = ui.html("", sanitize=False).props("data-testid=outcome role=status")
+            with ui.column().classes("sq-card sq-side gap-1"):
+                show_title("Event types")
                 self._types = ui.scroll_area().style("height: 230px").classes("w-full")
         self._answer = ui.column().classes("w-full gap-3")
 
@@ -335,7 +351,7 @@ class QueryPanel:
         self._tell_editor("teach", list(dict.fromkeys(names)), attributes, COLOURED)
         self._examples.clear()
         with self._examples:
-            for title, text in screen.source.queries(opened.sample.type_names, opened.window).items():
+            for title, text in screen.source.queries(opened.sample.type_names, opened.window, opened.key).items():
                 ui.menu_item(title, on_click=lambda text=text: self.set_text(text))
         self._types.clear()
         with self._types, ui.column().classes("gap-0 w-full"):

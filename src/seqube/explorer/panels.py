@@ -5,17 +5,18 @@ A panel asks the screen's worker and shows the answer; it holds what it shows an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from nicegui import events as happenings
 from nicegui import run, ui
 
 from seqube.errors import SequbeError
 from seqube.explorer import charts
-from seqube.explorer.jobs import Around
+from seqube.explorer.jobs import Around, Cuboid
 from seqube.explorer.results import ResultFile, for_browser
 from seqube.plan.explain import Explanation
 
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 ROWS_SHOWN = 15
 MATCHES_DRAWN = 300
 PREDICTIONS_DRAWN = 120
+LANES_DRAWN = 8  # rules whose predictions are still told apart when all are drawn together
+RULES_SHOWN = 10
+ALL_RULES = "all rules"
+
+
+def show_title(text: str) -> ui.label:
+    """What a card is about, as a heading for those who jump from one to the next."""
+    return ui.label(text).classes("sq-title").props("role=heading aria-level=2")
 
 
 class ResultTable:
@@ -63,11 +72,10 @@ class Timeline:
         if not result.is_in_time:
             ui.label("There are no matches to draw.").classes("text-slate-500")
             return
-        self._axis = "time" if pa.types.is_temporal(result.table.schema.field("start").type) else "value"
         self._edges, counts = result.density
         low, high = self._asked_stretch() or self._first_stretch()
-        spec = charts.draw_density(self._edges, counts, self._axis, low, high)
-        overview = ui.echart(spec).classes("w-full").style("height: 170px").props("data-testid=density")
+        spec = charts.draw_density(self._edges, counts, result.table.schema.field("start").type, low, high)
+        overview = ui.echart(spec).classes("w-full").style("height: 190px").props("data-testid=density")
         overview.on("chart:datazoom", self._zoom, ["start", "end"], throttle=0.3)
         self._note = ui.label().classes("text-slate-500 text-sm").props("data-testid=timeline-note")
         self._place = ui.column().classes("w-full")
@@ -101,7 +109,7 @@ class Timeline:
         shown = f"{len(rows):,} of {total:,} matches" if total > len(rows) else f"{total:,} matches"
         more = " here; move or narrow the slider to see others" if total > len(rows) else " here"
         self._note.text = f"{shown}{more}. Click a point for its event."
-        spec = charts.draw_timeline(self._result, rows, self._time, self._kind, self._axis, low, high)
+        spec = charts.draw_timeline(self._result, rows, self._time, self._kind, low, high)
         lanes = len(spec["yAxis"]["data"])
         self._place.clear()
         with self._place:
@@ -134,11 +142,11 @@ def show_plan(plan: Explanation) -> None:
         chart.style(f"height: {max(200, height)}px; width: {width}px; max-width: none")
     weighed = charts.weighed(plan.root)
     if weighed:
-        ui.label("What was weighed: expected cost, on a logarithmic scale").classes("sq-title")
+        show_title("What was weighed: expected cost, on a logarithmic scale")
         with ui.row().classes("w-full gap-4"):
             for step in weighed:
                 costs = ui.echart(charts.draw_options(step)).props("data-testid=costs")
-                costs.style(f"height: {26 * len(step.options) + 90}px; width: 460px; flex: none")
+                costs.style(f"height: {26 * len(step.options) + 90}px; width: 460px; max-width: 100%")
     with ui.expansion("As text").classes("w-full"):
         ui.label(str(plan)).classes("sq-mono").props("data-testid=plan-text")
 
@@ -181,10 +189,11 @@ class CubePanel:
         with self._place:
             self._show_positions(around)
             with ui.column().classes("sq-card gap-1"):
-                ui.label("Coarser above, finer below: click to go there").classes("sq-title")
-                height = 200 + 78 * (-(-len(around.coarser) // 6) + -(-len(around.finer) // 6))
-                chart = ui.echart(charts.draw_lattice(around), on_point_click=self._pick)
-                chart.classes("w-full").style(f"height: {height}px").props("data-testid=lattice")
+                show_title("Coarser above, finer below: click to go there")
+                with ui.column().classes("w-full items-center gap-3").props("data-testid=lattice"):
+                    self._show_cuboids(around.coarser, "coarser")
+                    self._show_cuboids((around.here,), "here")
+                    self._show_cuboids(around.finer, "finer")
                 if around.n_left_out:
                     ui.label(f"{around.n_left_out:,} finer ones are not drawn").classes("text-slate-500 text-sm")
             await self._show_pivot(around)
@@ -213,10 +222,17 @@ class CubePanel:
         self._screen.via = [*self._screen.via, self.shown][-20:]
         await self.look(text)
 
-    async def _pick(self, event: happenings.EChartPointClickEventArguments) -> None:
-        data: Any = event.data
-        if isinstance(data, dict) and data.get("text", self.shown) != self.shown:
-            await self._go(data["text"])
+    def _show_cuboids(self, cuboids: Sequence[Cuboid], where: str) -> None:
+        """Queries side by side, each with what leads there and its count."""
+        with ui.row().classes("justify-center gap-2 w-full"):
+            for cuboid in cuboids:
+                go = None if where == "here" else lambda text=cuboid.text: self._go(text)
+                with ui.button(on_click=go, color=None).props("flat no-caps").classes(f"sq-cuboid sq-{where}") as button:
+                    button.props["data-query"] = cuboid.text  # not as text: a name must not become a property
+                    ui.label(cuboid.pattern.removeprefix("SEQ(").removesuffix(")"))
+                    ui.label(f"{cuboid.count:,}").classes("sq-fact font-bold")
+                    if where != "here":
+                        ui.label(cuboid.move).classes("sq-move")
 
     async def _move(self, verb: str, concept: tuple[str, str, int] | None = None, pattern: tuple[str, int] | None = None) -> None:
         text = await self._screen.work("move", text=self.shown, verb=verb, concept=concept, pattern=pattern)
@@ -229,7 +245,7 @@ class CubePanel:
         counts = {near.move: near.count for near in (*around.coarser, *around.finer)}
         with ui.column().classes("sq-card gap-2"):
             with ui.row().classes("items-center gap-3"):
-                ui.label("Pattern").classes("sq-title")
+                show_title("Pattern")
                 ui.html(f'<span class="sq-big" data-testid="cube-count">{around.here.count:,}</span> matches', sanitize=False)
                 ui.label(f"{around.seconds:.2f} s").classes("text-slate-400 text-sm")
             with ui.row().classes("items-center gap-1"):
@@ -256,7 +272,7 @@ class CubePanel:
         opened, concepts = self._screen.opened, self._screen.source.concepts
         names = sorted({*(opened.counts if opened else ()), *(concepts.names if concepts else ())})
         with (
-            ui.button(icon="add").props(f"flat dense round size=sm data-testid=gap-{at}"),
+            ui.button(icon="add").props(f"flat dense round size=sm data-testid=gap-{at} aria-label='Put a type in at {at}'"),
             ui.menu(),
             ui.column().classes("p-3 gap-2"),
         ):
@@ -278,7 +294,7 @@ class CubePanel:
         first, second, n_down = self._asked_pivot(places) or (*list(places)[:2], 1)
         with ui.column().classes("sq-card gap-1"):
             with ui.row().classes("items-center gap-3"):
-                ui.label("Pivot").classes("sq-title")
+                show_title("Pivot")
                 rows = ui.select(places, value=first, label="Rows").props("dense outlined options-dense").classes("w-36")
                 columns = ui.select(places, value=second, label="Columns").props("dense outlined options-dense").classes("w-36")
                 steps = ui.number("Steps down", value=n_down, min=1, max=9).props("dense outlined").classes("w-24")
@@ -294,14 +310,20 @@ class CubePanel:
                 if pivot is not None:
                     place.clear()
                     with place:
-                        height = max(220, 34 * len(pivot["rows"]) + 120)
-                        ui.echart(charts.draw_pivot(pivot)).classes("w-full").style(f"height: {height}px").props(
-                            "data-testid=pivot"
-                        )
+                        self._draw_pivot(pivot)
 
             for control in (rows, columns, steps):
                 control.on_value_change(draw)
             await draw()
+
+    @staticmethod
+    def _draw_pivot(pivot: dict[str, Any]) -> None:
+        if len(pivot["rows"]) == len(pivot["columns"]) == 1:
+            note = "Nothing is finer than these two types: choose a coarser one, or start with --hierarchy H.yaml."
+            ui.label(note).classes("text-slate-500").props("data-testid=no-pivot")
+            return
+        height = max(220, 34 * len(pivot["rows"]) + 130)
+        ui.echart(charts.draw_pivot(pivot)).classes("w-full").style(f"height: {height}px").props("data-testid=pivot")
 
     def _asked_pivot(self, places: dict[int, str]) -> tuple[int, int, int] | None:
         """The rows, the columns and the steps down that the address asks for, if there are such positions."""
@@ -320,11 +342,15 @@ def _headline(text: str) -> str:
 
 
 class ForecastPanel:
-    """What rules predicted and how it turned out: the quality of each rule, a stretch of intervals, all rows."""
+    """What rules predicted and how it turned out: the quality of each rule, a stretch of intervals, all rows.
+
+    Of many rules the one with the most predictions is drawn first: together they would be a few moments of each.
+    """
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._result: tuple[str, ResultFile] | None = None
+        self._drawn: Any = None  # the predictions of the rule that is chosen
         self._at = 0
         self._place = ui.column().classes("w-full gap-3")
 
@@ -349,7 +375,7 @@ class ForecastPanel:
         with self._place:
             with ui.column().classes("sq-card gap-2"):
                 with ui.row().classes("items-center gap-3"):
-                    ui.label("Rules").classes("sq-title")
+                    show_title("Rules")
                     big = f'<span class="sq-big" data-testid="n-predictions">{len(result):,}</span>'
                     ui.html(f"{big} predictions in {found['seconds']:.2f} s", sanitize=False)
                 if found["unseen"]:
@@ -358,50 +384,92 @@ class ForecastPanel:
             if len(result):
                 with ui.column().classes("sq-card gap-1"):
                     with ui.row().classes("items-center gap-2"):
+                        rule = self._first_rule(found["quality"])
+                        self._names = [ALL_RULES, *(row["rule"] for row in found["quality"])]
+                        choice = ui.select(self._names, value=rule, label="Rule", on_change=lambda event: self._choose(event.value))
+                        choice.props("dense outlined options-dense data-testid=rule").classes("w-96 max-w-full")
                         self._stretch = ui.label().classes("sq-title").props("data-testid=stretch")
                         for icon, way in (("chevron_left", -1), ("chevron_right", 1)):
                             button = ui.button(icon=icon, on_click=lambda way=way: self._move(way))
                             button.props(f"flat dense round size=sm data-testid={icon}")
+                            button.props["aria-label"] = "Earlier predictions" if way < 0 else "Later predictions"
                     self._chart = ui.column().classes("w-full")
-                self._draw(self._first(result))
+                self._show_rule(rule)
+                self._draw(self._first())
             with ui.column().classes("sq-card gap-1"):
                 ResultTable(result)
 
-    def _first(self, result: ResultFile) -> int:
+    def _first_rule(self, quality: list[dict[str, Any]]) -> str:
+        names = [str(row["rule"]) for row in quality]
+        asked = self._screen.detail.get("rule", "")
+        if asked.isdecimal() and int(asked) <= len(names):
+            return [ALL_RULES, *names][int(asked)]
+        return ALL_RULES if len(names) <= LANES_DRAWN else str(max(quality, key=lambda row: row["predictions"])["rule"])
+
+    def _choose(self, name: str) -> None:
+        self._show_rule(name)
+        self._screen.detail.pop("at", None)
+        self._draw(self._first())
+        self._screen.look_at(rule=str(self._names.index(name)))
+
+    def _show_rule(self, name: str) -> None:
+        assert self._result is not None
+        table = self._result[1].table
+        self._drawn = table if name == ALL_RULES else table.filter(pc.field("rule") == name)
+
+    def _first(self) -> int:
         """Where the address asks to begin; else with the last predictions that are all decided."""
         asked = self._screen.detail.get("at", "")
         if asked.isdecimal():
             return int(asked)
-        undecided = pc.index(result.table.column("outcome"), "open").as_py()
-        return (undecided if undecided >= 0 else len(result)) - PREDICTIONS_DRAWN
+        undecided = pc.index(self._drawn.column("outcome"), "open").as_py()
+        return (undecided if undecided >= 0 else len(self._drawn)) - PREDICTIONS_DRAWN
 
     def _move(self, way: int) -> None:
         self._draw(self._at + way * PREDICTIONS_DRAWN)
         self._screen.look_at(at=str(self._at))
 
     def _draw(self, at: int) -> None:
-        assert self._result is not None
-        result = self._result[1]
-        self._at = min(max(at, 0), max(len(result) - PREDICTIONS_DRAWN, 0))
-        shown = result.table.slice(self._at, PREDICTIONS_DRAWN)
-        self._stretch.text = f"Predictions {self._at + 1:,} to {self._at + len(shown):,} of {len(result):,}"
+        n = len(self._drawn)
+        self._at = min(max(at, 0), max(n - PREDICTIONS_DRAWN, 0))
+        shown = self._drawn.slice(self._at, PREDICTIONS_DRAWN)
+        self._stretch.text = f"Predictions {self._at + 1:,} to {self._at + len(shown):,} of {n:,}" if n else "No predictions"
         self._chart.clear()
-        with self._chart:
-            spec = charts.draw_predictions(shown)
-            ui.echart(spec).classes("w-full").style("height: 320px").props("data-testid=predictions")
+        if n:
+            with self._chart:
+                spec = charts.draw_predictions(shown)
+                height = 120 + max(160, 34 * len(spec["yAxis"][1]["data"]))
+                ui.echart(spec).classes("w-full").style(f"height: {height}px").props("data-testid=predictions")
 
     @staticmethod
     def _show_quality(quality: list[dict[str, Any]]) -> None:
-        shown = ("rule", "predictions", "hits", "misses", "open", "precision", "probability", "observed_rate", "mean_lead")
-        columns = [{"name": name, "label": name.replace("_", " "), "field": name, "align": "left"} for name in shown]
-        rows = [{name: _brief(row.get(name)) for name in shown} for row in quality]
-        ui.table(columns=columns, rows=rows, row_key="rule").classes("sq-table").props("flat dense data-testid=quality")
+        shown = ["rule", "predictions", "hits", "misses", "open", "precision", "probability", "observed_rate", "lift", "mean_lead"]
+        shown = [name for name in shown if any(row.get(name) is not None for row in quality) or name != "lift"]
+        columns = [
+            {"name": name, "label": name.replace("_", " "), "field": name, "align": "left", "sortable": name != "mean_lead"}
+            for name in shown
+        ]
+        rows = [{name: _brief(row.get(name)) for name in shown} | {"rule": _say(row["rule"])} for row in quality]
+        table = ui.table(columns=columns, rows=rows, row_key="rule", pagination=RULES_SHOWN if len(rows) > RULES_SHOWN else 0)
+        table.classes("sq-table").props("flat dense data-testid=quality")
 
     def forget(self) -> None:
         if self._result is not None:
             self._screen.explorer.drop(self._result[0])
-        self._result = None
+        self._result = self._drawn = None
+
+
+def _say(rule: str) -> str:
+    """The name of a mined rule as it is read aloud."""
+    return rule.replace(" => ", " ⇒ ").replace(" -> ", " → ")
 
 
 def _brief(value: Any) -> Any:
-    return round(value, 3) if isinstance(value, float) else for_browser(value)
+    """A number or a duration in a few digits."""
+    match value:
+        case float():
+            return round(value, 3)
+        case timedelta() if value >= timedelta(seconds=10):
+            return for_browser(timedelta(seconds=round(value.total_seconds())))
+        case _:
+            return for_browser(value)

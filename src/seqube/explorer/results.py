@@ -8,7 +8,6 @@ comparisons per match.
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterator
 from functools import cached_property
@@ -19,10 +18,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import parquet
+from pyarrow import csv, parquet
 
 from seqube import output
+from seqube.engine.display import flat
 from seqube.engine.jsonable import plain
+from seqube.events.times import wall_clock
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,18 +45,20 @@ class ResultFile:
 
     @cached_property
     def flat(self) -> pa.Table:
-        return output.flatten(self.table)
+        return flat(self.table)
 
     def page(self, start: int, n: int, order: str | None = None, descending: bool = False) -> list[dict[str, Any]]:
         """Some rows as plain values, in the order of a column or of the file."""
         if order is None or order not in self.flat.column_names:
-            return _plain_rows(self.flat.slice(start, n))
+            return _plain_rows(output.flatten(self.flat.slice(start, n)))
         if self._order != (order, descending):
             ways = [(order, "descending" if descending else "ascending")]
-            self._rows = pc.sort_indices(self.flat.select([order]), sort_keys=ways)
+            column = self.flat.select([order])
+            values = output.flatten(column) if pa.types.is_nested(column.schema.field(0).type) else column  # lists have no order
+            self._rows = pc.sort_indices(values, sort_keys=ways)
             self._order = (order, descending)
         assert self._rows is not None
-        return _plain_rows(self.flat.take(self._rows.slice(start, n)))
+        return _plain_rows(output.flatten(self.flat.take(self._rows.slice(start, n))))
 
     def row(self, number: int) -> dict[str, Any]:
         rows = _plain_rows(self.table.slice(number, 1))
@@ -83,7 +86,7 @@ class ResultFile:
     @cached_property
     def density(self) -> tuple[Floats, npt.NDArray[np.int64]]:
         """How many matches end in each of some equal stretches of time: where these begin and end, and the counts."""
-        low, high = float(self.starts.min()), float(self.ends.max())
+        low, high = float(min(self.starts.min(), self.ends.min())), float(self.ends.max())  # clocks go back in autumn
         counts, edges = np.histogram(self.ends, bins=N_BINS, range=(low, max(high, low + 1)))
         return edges, counts
 
@@ -109,22 +112,22 @@ class ResultFile:
         yield sink.getvalue()
 
     def as_csv(self) -> Iterator[bytes]:
-        sink = io.StringIO()
-        writer = csv.writer(sink)
-        writer.writerow(self.flat.column_names)
-        for batch in self.flat.to_batches(max_chunksize=_CHUNK):
-            writer.writerows(for_browser([list(row.values()) for row in batch.to_pylist()]))
-            yield sink.getvalue().encode()
-            sink.seek(0)
-            sink.truncate()
-        yield sink.getvalue().encode()
+        """What `seqube run --format csv` prints, piece by piece."""
+        sink = io.BytesIO()
+        with csv.CSVWriter(sink, output.flatten(self.flat.slice(0, 0)).schema) as writer:
+            for begin in range(0, len(self), _CHUNK):
+                writer.write_table(output.flatten(self.flat.slice(begin, _CHUNK)))
+                yield sink.getvalue()
+                sink.seek(0)
+                sink.truncate()
+        yield sink.getvalue()
 
 
 def to_axis(column: pa.ChunkedArray) -> Floats:
-    """Times as numbers on an axis: milliseconds for timestamps, numbers as they are."""
+    """Times as numbers on an axis: for timestamps milliseconds by the clocks of their zone, which the charts take for UTC."""
     if pa.types.is_temporal(column.type):
-        column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None))).cast(pa.int64())
-        return np.asarray(column.to_numpy(), np.float64) / 1000
+        clocks = wall_clock(column).cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+        return np.asarray(clocks.to_numpy(), np.float64) / 1000
     return np.asarray(column.to_numpy(), np.float64)
 
 

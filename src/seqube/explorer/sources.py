@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from seqube.events import Events, Hierarchy
-from seqube.events.schema import UNITS
+from seqube.events.batch import SAMPLE
+from seqube.events.schema import TIME, TYPE, UNITS, is_text
 from seqube.generate import KINDS_OF_DATA, generate, hierarchy
 from seqube.language.writer import quote
 from seqube.predict.rules import Rules
@@ -42,14 +45,15 @@ class Source:
             return Events(generate(self.kind, GENERATED, SEED))
         return Events(self.path, type=self.type, time=self.time, unit=self.unit)
 
-    def queries(self, types: tuple[str, ...], window: str) -> Mapping[str, str]:
-        """Queries to start from: a kind's own, or the two first types in a row."""
+    def queries(self, types: tuple[str, ...], window: str, key: str | None = None) -> Mapping[str, str]:
+        """Queries to start from: a kind's own, or the two first types in a row, with the same key where there is one."""
         if self.kind:
             return _QUERIES[self.kind]
         first, second = (quote(name) for name in (types * 2)[:2]) if types else ("A", "B")
+        pattern = f"SEQ({first} a, {second} b{f', [{quote(key)}]' if key else ''})"
         return {
-            "One after the other": f"PATTERN SEQ({first} a, {second} b)\nWITHIN {window}",
-            "How many": f"PATTERN SEQ({first} a, {second} b)\nAGG     COUNT(*)\nWITHIN  {window}\nEMIT    TOTAL",
+            "One after the other": f"PATTERN {pattern}\nWITHIN  {window}",
+            "How many": f"PATTERN {pattern}\nAGG     COUNT(*)\nWITHIN  {window}\nEMIT    TOTAL",
         }
 
 
@@ -58,6 +62,25 @@ def window_for(events: Events) -> str:
     statistics = events.statistics
     wanted_us = FEW * statistics.span * UNITS[events.unit] / 1_000 / max(statistics.n, 1)
     return next((name for name, us in WINDOWS_US.items() if us >= wanted_us), "365 days")
+
+
+def key_for(events: Events) -> str | None:
+    """The column that seems to say whose events they are: of those with several events for each value, that with the most values.
+
+    Measures are no keys, so only texts and whole numbers are looked at.
+    """
+    seen = min(len(events), SAMPLE)
+    values = {
+        name: events.distinct[name]
+        for name in events.schema
+        if name not in (TYPE, TIME, events.type_column, events.time_column) and _may_be_key(events.column(name).type)
+    }
+    found = [(count, name) for name, count in values.items() if 2 <= count <= seen / 2]
+    return max(found)[1] if found else None
+
+
+def _may_be_key(kind: pa.DataType) -> bool:
+    return bool(is_text(kind) or pa.types.is_integer(kind) or pa.types.is_dictionary(kind))
 
 
 def generated() -> list[Source]:
@@ -90,7 +113,7 @@ RETURN  a.ts AS began, b.ts AS ended, b.price - a.price AS rise""",
 PATTERN SEQ(DELL a, IPIX b)
 AGG     COUNT(*), AVG(b.price) AS mean_price
 WITHIN  1 s
-EMIT    EVERY 1 s""",
+EMIT    PER 1 s""",
         "How many by type": """\
 PATTERN  SEQ(Computer a, Finance b)
 GROUP BY a.type
@@ -133,7 +156,7 @@ WITHIN  5 min""",
 PATTERN SEQ(Slow a, Jam b, [detector])
 AGG     COUNT(*)
 WITHIN  5 min
-EMIT    EVERY 1 h""",
+EMIT    PER 1 h""",
     },
 }
 

@@ -1,8 +1,9 @@
 """A query stretch by stretch, so that a person sees how far it is, and nothing is held but the piece that was found last.
 
 However a stream is cut, the same rows come out. Of matches, a stretch has those that end in it; to find them, the events of one
-window before it are looked at again, so a stretch is several windows long. Where that leaves only one, rows are handed on as they
-are found, and how far it is cannot be said. Aggregates are stepped through with the state that they have anyway.
+window before it are looked at again, so a stretch is several windows long. Where that leaves only one, and where what remains of
+the rows depends on all before them, rows are handed on as they are found, and how far it is cannot be said. Aggregates are stepped
+through with the state that they have anyway.
 
 Cost: that of the whole, and about a quarter more for looking again.
 """
@@ -17,7 +18,7 @@ import pyarrow as pa
 from seqube.engine.limits import Limits
 from seqube.engine.operator import open_plan
 from seqube.events import Events
-from seqube.plan.needs import Needs, Plan, needs_of
+from seqube.plan.needs import Needs, Plan, needs_of, why_whole
 
 MOST = 100
 SHORTEST = 5_000
@@ -31,8 +32,13 @@ def run_by_stretches(plan: Plan, events: Events) -> Portions:
     limits = Limits()
     budget = limits.budget()
     needs = needs_of(plan, events.unit)
-    length = _length(plan, needs, events)
-    for share, piece in _cut(plan, needs, events, length, limits) if needs.can_be_cut else _fed(plan, events, length, limits):
+    if why_whole(plan) is not None:
+        portions = _cut(plan, needs, events, len(events), limits)
+    elif needs.can_be_cut:
+        portions = _cut(plan, needs, events, _length(plan, needs, events), limits)
+    else:
+        portions = _fed(plan, events, _length(plan, needs, events), limits)
+    for share, piece in portions:
         budget.find(len(piece))
         budget.hold(piece.nbytes)  # in a file: no more than would be in memory
         budget.check()

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard, assert_never
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
-from seqube.events.schema import ANY
+from seqube.events.schema import ANY, COLUMNS
 from seqube.language import mentions, tree
-from seqube.language.functions import AGGREGATES, OF_LISTS
-from seqube.language.names import column_name, default_variables
+from seqube.language.functions import AGGREGATES, OF_EVENTS, OF_LISTS
+from seqube.language.names import clashes, column_name, default_variables
 from seqube.language.parser import CLAUSES, Draft, in_order
 from seqube.language.rewriting import NamedLeaf, rewrite_leaves, split_conjuncts, with_variables
 from seqube.language.tree import (
@@ -105,10 +105,12 @@ class _Binder:
             aggregates=self._aggregates(),
             emit=self._emit(),
             returns=self._returns(),
-            returns_all=draft.returns_all,
+            returns_all=draft.returns is not None and draft.returns.is_all,
+            is_distinct=self._is_distinct(),
+            limit=self._limit(),
             source=self.source,
         )
-        self._check_columns(query)
+        self.problems += clashes(query, {name: variable.leaf.at for name, variable in self.positive.items()})
         return replace(query, having=self._having(query.aggregates))
 
     # ---------------------------------------------------------------- patterns
@@ -230,7 +232,7 @@ class _Binder:
         """A function of a list, where aggregates have no place."""
         argument = call.argument
         if argument is not None and argument.variable is None:  # COUNT(f)
-            argument = Attribute(argument.name, TIME_ATTRIBUTE, argument.at)
+            argument = Attribute(COLUMNS.get(argument.name, argument.name), TIME_ATTRIBUTE, argument.at, sure=True)
         known = argument is not None and argument.variable in self.variables
         if argument is None or (known and self.variables[argument.variable or ""].leaf.quantifier is None):
             self.fail(f"{call.function} stands outside AGG and HAVING", call.at, advice)
@@ -357,11 +359,13 @@ class _Binder:
         for number, definition in enumerate(self.draft.definitions):
             own = {definition.name, definition.type}
 
-            def resolve(leaf: NamedLeaf, own: set[str] = own) -> Value:
+            def resolve(leaf: NamedLeaf, own: set[str] = own, name: str = definition.name) -> Value:
                 if not isinstance(leaf, Attribute):
                     self.fail("a condition of DEFINE is about one event", leaf.at, "compare attributes of the event")
                 elif leaf.variable is not None and leaf.variable not in own:
-                    self.fail(f"DEFINE knows no variable {leaf.variable!r}", leaf.at, f"write the attribute alone: {leaf.name}")
+                    called = next(function for function, own in OF_EVENTS.items() if own == leaf.name) if leaf.sure else None
+                    hint = f"{called}({name})" if called else f"write the attribute alone: {leaf.name}"
+                    self.fail(f"DEFINE knows no variable {leaf.variable!r}", leaf.at, hint)
                 return replace(leaf, variable=None) if isinstance(leaf, Attribute) else leaf
 
             if definition.name in names[:number]:
@@ -474,8 +478,8 @@ class _Binder:
                     self._positive(leaf.argument, "HAVING")
             elif leaf.variable is not None:
                 self.fail("HAVING compares aggregates, not attributes", leaf.at, "test attributes in WHERE")
-            elif leaf.name in by_name:
-                return replace(by_name[leaf.name], at=leaf.at)
+            elif (name := COLUMNS.get(leaf.name, leaf.name)) in by_name:
+                return replace(by_name[name], at=leaf.at)
             elif _is_count(leaf):
                 return Aggregate(leaf.name.upper(), None, leaf.at)
             else:
@@ -495,22 +499,16 @@ class _Binder:
     def _emit(self) -> Emit | None:
         self._needs_aggregates("emit")
         emit = self.draft.emit
-        if emit is not None and emit.every is not None:
-            if emit.every.counts_events:
-                self.fail("EMIT EVERY takes a time, not a number of events", emit.every.at, "write a time: EMIT EVERY 5 min")
-            elif emit.every.length == 0:
-                self.fail("EMIT EVERY must be longer than zero", emit.every.at, "write a time: EMIT EVERY 5 min")
+        if emit is not None and emit.period is not None:
+            word = f"EMIT {emit.when.upper()}"
+            if emit.period.counts_events:
+                self.fail(f"{word} takes a time, not a number of events", emit.period.at, f"write a time: {word} 5 min")
+            elif emit.period.length == 0:
+                self.fail(f"{word} must be longer than zero", emit.period.at, f"write a time: {word} 5 min")
         return emit or (Emit("trigger") if self.draft.aggregates else None)
 
     def _returns(self) -> tuple[Output, ...]:
-        if self.draft.returns and self.draft.returns_all:
-            self.fail("RETURN is given twice", self.draft.places["returns_all"], "keep one RETURN")
-        if (self.draft.returns or self.draft.returns_all) and "aggregates" in self.draft.places:
-            self.fail(
-                "RETURN and AGG do not go together",
-                self.draft.places["returns" if self.draft.returns else "returns_all"],
-                "leave one of them out; GROUP BY adds columns to AGG",
-            )
+        self._not_with_aggregates("returns", "leave one of them out; GROUP BY adds columns to AGG")
 
         def resolve(leaf: NamedLeaf) -> Value:
             match leaf:
@@ -523,11 +521,35 @@ class _Binder:
                     return self._positive(leaf, "RETURN")
 
         outputs = []
-        for position, output in enumerate(self.draft.returns, 1):
+        for position, output in enumerate(self.draft.returns.outputs if self.draft.returns else (), 1):
             value = rewrite_leaves(output.value, resolve)
             self._check_lists(value)
             outputs.append(replace(output, value=value, name=output.name or column_name(value, position)))
         return tuple(outputs)
+
+    def _is_distinct(self) -> bool:
+        returned = self.draft.returns
+        if returned is None or not returned.is_distinct:
+            return False
+        named = [output.value for output in returned.outputs] or [
+            Attribute(name, TIME_ATTRIBUTE, sure=True) for name in self.positive
+        ]
+        for value in named:
+            if isinstance(value, Attribute) and self._is_list(value.variable):
+                self.fail(
+                    f"RETURN DISTINCT of {value.variable!r}, which is a list: lists are not compared",
+                    value.at or self.draft.places["returns"],
+                    f"take one value of it: LAST({value.variable}.{value.name})",
+                )
+        return True
+
+    def _limit(self) -> int | None:
+        self._not_with_aggregates("limit", "leave LIMIT out, and take the first rows of the table")
+        return self.draft.limit
+
+    def _not_with_aggregates(self, clause: str, advice: str) -> None:
+        if clause in self.draft.places and "aggregates" in self.draft.places:
+            self.fail(f"{CLAUSES[clause]} and AGG do not go together", self.draft.places[clause], advice)
 
     def _check_lists(self, value: Value) -> None:
         """A list is returned as it is: what would be calculated with it is not one value."""
@@ -538,29 +560,6 @@ class _Binder:
                     leaf.at,
                     f"take one value of it: LAST({leaf.variable}.{leaf.name})",
                 )
-
-    def _check_columns(self, query: Query) -> None:
-        """No two columns of the result may have one name."""
-        taken: dict[str, str] = {}
-        columns: list[tuple[str, Span | None, str]] = []
-        if query.aggregates:
-            if query.emit is not None and query.emit.when != "total":
-                taken["ts"] = "the time of each row"
-            columns += [(column_name(key, 0), key.at, "group by it once") for key in query.group_by]
-        elif not query.returns:
-            taken = {"start": "the start of each match", "end": "the end of each match"}
-            columns = [
-                (name, variable.leaf.at, "give it another variable, or use RETURN") for name, variable in self.positive.items()
-            ]
-        if query.keeps_partial:
-            taken["reached"] = "how far each run got"
-            taken["end"] = "the end of each run"
-        hint = "name it with AS"
-        columns += [(output.name or "", output.at, hint) for output in (*query.aggregates, *query.returns)]
-        for name, at, advice in columns:
-            if name in taken:
-                self.fail(f"two columns of the result are called {name!r} (the other is {taken[name]})", at, advice)
-            taken.setdefault(name, f"in line {at.line}, column {at.column}" if at else "before it")
 
 
 _COLUMNS = {"partition_by": "key", "order_by": "column"}

@@ -5,7 +5,7 @@ query keeps its definitions, and says so in its text; `spell_out` writes each su
 condition beside it, so that nothing below the language knows of them.
 
     SEQ(Big a, !Big b)        SEQ(Trade a, !Trade b, a.price > 1000 AND b.price > 1000)
-    OR(Big a, Small b)        OR(Trade a, Trade b, a.ts IS NULL OR a.price > 1000, b.ts IS NULL OR b.price < 10)
+    OR(Big a, Small b)        OR(Trade a, Trade b, TIME(a) IS NULL OR a.price > 1000, TIME(b) IS NULL OR b.price < 10)
 
 The condition stands in the operator whose part the type is: there it belongs to the part alone, or to its negation. In an OR the
 variable of another branch is null, and asks for nothing.
@@ -59,7 +59,7 @@ def _expanded(part: Pattern, defined: dict[str, Definition]) -> tuple[Pattern, t
 
 def _if_bound(condition: Predicate, plain: Part) -> Predicate:
     assert isinstance(plain, Type)
-    return AnyOf((IsNull(Attribute(plain.variable, TIME_ATTRIBUTE)), condition), condition.at)
+    return AnyOf((IsNull(Attribute(plain.variable, TIME_ATTRIBUTE, sure=True)), condition), condition.at)
 
 
 def _plain(part: Type, defined: dict[str, Definition]) -> tuple[Pattern, tuple[Predicate, ...]]:

@@ -14,8 +14,9 @@ from seqube.language.binder import resolve
 from seqube.language.definitions import spell_out
 from seqube.language.functions import Kind
 from seqube.language.parameters import Params, fill
-from seqube.language.parser import draft, in_order, place
+from seqube.language.parser import draft, in_order
 from seqube.language.syntax import without_clause
+from seqube.language.tokens import place
 from seqube.language.tree import Query
 from seqube.language.types import mismatches
 

@@ -127,6 +127,8 @@ OF_LISTS = {
     )
 }
 PREVIOUS = "PREV"  # of an event in a list, the one before
+# What every event has, whatever its columns are called, and the attribute that is.
+OF_EVENTS = {"TYPE": "type", "TIME": "ts"}
 FUNCTIONS = tuple(dict.fromkeys((*AGGREGATES, *OF_LISTS, PREVIOUS)))
 
 

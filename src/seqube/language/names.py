@@ -9,9 +9,11 @@ name that can be derived is never written out and parses back the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from seqube.language.tree import Aggregate, Attribute, OfList, Type, Value
+from seqube.errors import Problem, Span
+from seqube.events.schema import COLUMNS
+from seqube.language.tree import Aggregate, Attribute, OfList, Query, Type, Value
 
 
 def default_variables(types: Sequence[Type]) -> list[str]:
@@ -37,9 +39,9 @@ def column_name(value: Value, position: int) -> str:
     """The name of a result column without AS; `position` counts from 1."""
     match value:
         case Attribute(None, name):
-            return name
+            return COLUMNS.get(name, name)
         case Attribute(variable, name):
-            return f"{variable}_{name}"
+            return f"{variable}_{COLUMNS.get(name, name)}"
         case Aggregate(function, None):
             return function.lower()
         case OfList("COUNT", Attribute(variable, _)):
@@ -48,3 +50,24 @@ def column_name(value: Value, position: int) -> str:
             return f"{function.lower()}_{column_name(argument, position)}"
         case _:
             return f"column_{position}"
+
+
+def clashes(query: Query, variables: Mapping[str, Span | None]) -> Iterator[Problem]:
+    """Columns of a result that have the name of another; `variables` are those of a match, with their places."""
+    taken: dict[str, str] = {}
+    columns: list[tuple[str, Span | None, str]] = []
+    if query.aggregates:
+        if query.emit is not None and query.emit.when != "total":
+            taken["ts"] = "the time of each row"
+        columns += [(column_name(key, 0), key.at, "group by it once") for key in query.group_by]
+    elif not query.returns:
+        taken = {"start": "the start of each match", "end": "the end of each match"}
+        columns = [(name, at, "give it another variable, or use RETURN") for name, at in variables.items()]
+    if query.keeps_partial:
+        taken["reached"] = "how far each run got"
+        taken["end"] = "the end of each run"
+    columns += [(output.name or "", output.at, "name it with AS") for output in (*query.aggregates, *query.returns)]
+    for name, at, advice in columns:
+        if name in taken:
+            yield Problem(f"two columns of the result are called {name!r} (the other is {taken[name]})", at, advice)
+        taken.setdefault(name, f"in line {at.line}, column {at.column}" if at else "before it")

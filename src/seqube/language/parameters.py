@@ -108,9 +108,12 @@ def _refused(place: Parameter, why: str, query: Query) -> QueryError:
 def read_parameter(text: str) -> Any:
     """The value that a command line or a file means: `500`, `2.5`, `TRUE`, `NULL`, `10 min`, `'500'`; all else is a string."""
     try:
-        (output,) = draft(f"A WITHIN 1 RETURN {text}").returns
-    except (QueryError, ValueError):
+        returned = draft(f"A WITHIN 1 RETURN {text}").returns
+    except QueryError:
         return text
+    if returned is None or len(returned.outputs) != 1 or returned.is_distinct:
+        return text
+    (output,) = returned.outputs
     match output.value:
         case Literal(value) if output.name is None:
             return value

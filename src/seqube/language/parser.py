@@ -14,13 +14,29 @@ import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from fractions import Fraction
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from seqube.errors import ArgumentError, Problem, QueryError, Span
 from seqube.language import tree
-from seqube.language.functions import CASTS, FUNCTIONS, OF_LISTS, PLAIN_CALLS, PREVIOUS, aggregate_function, value_function
+from seqube.language.functions import (
+    CASTS,
+    FUNCTIONS,
+    OF_EVENTS,
+    OF_LISTS,
+    PLAIN_CALLS,
+    PREVIOUS,
+    aggregate_function,
+    value_function,
+)
+from seqube.language.tokens import MAX_INT64, MAX_UINT64, place
+from seqube.language.tokens import at_token as _at
+from seqube.language.tokens import column_of as _column
+from seqube.language.tokens import cover as _cover
+from seqube.language.tokens import fail as _fail
+from seqube.language.tokens import microseconds as _microseconds
+from seqube.language.tokens import name_of as _name
+from seqube.language.tokens import number_of as _number
 from seqube.language.tree import Attribute, Emit, Output, Part, Pattern, Predicate, Value, Window
 
 if TYPE_CHECKING:
@@ -29,22 +45,18 @@ if TYPE_CHECKING:
 MAX_LENGTH = 1_000_000
 MAX_DEPTH = 100
 MAX_TIMES = 1_000_000  # of a repeated part, where a number is given
-MAX_INT64 = 2**63 - 1
-MAX_UINT64 = 2**64 - 1
 
-UNIT_US = {
-    unit: microseconds
-    for units, microseconds in (
-        ("us usec usecs µs microsecond microseconds", 1),
-        ("ms msec msecs millisecond milliseconds", 1_000),
-        ("s sec secs second seconds", 1_000_000),
-        ("m min mins minute minutes", 60_000_000),
-        ("h hr hrs hour hours", 3_600_000_000),
-        ("d day days", 86_400_000_000),
-        ("w week weeks", 604_800_000_000),
-    )
-    for unit in units.split()
-}
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What RETURN asks for: columns, or (none) all of them; each row, or each that is unlike those before."""
+
+    outputs: tuple[Output, ...] = ()
+    is_distinct: bool = False
+
+    @property
+    def is_all(self) -> bool:
+        return not self.outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +75,8 @@ class Draft:
     aggregates: tuple[Output, ...] = ()
     having: Predicate | None = None
     emit: Emit | None = None
-    returns: tuple[Output, ...] = ()
-    returns_all: bool = False
+    returns: Returned | None = None
+    limit: int | None = None
     places: dict[str, Span] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
@@ -93,22 +105,14 @@ def _parser() -> Lark:
 
     grammar = files("seqube.language").joinpath("grammar.lark").read_text(encoding="utf-8")
     grammar = grammar.replace("(?:FUNCTIONS)", f"(?:{'|'.join(FUNCTIONS)})")
+    grammar = grammar.replace("(?:OF_EVENTS)", f"(?:{'|'.join(OF_EVENTS)})")
     grammar = grammar.replace("(?:VALUE_FUNCTIONS)", f"(?:{'|'.join(PLAIN_CALLS)})")
     return Lark(grammar, parser="lalr", lexer="contextual", transformer=_Builder())
-
-
-def place(text: str, offset: int, length: int = 1) -> Span:
-    """The span that starts at `offset` in `text`."""
-    return Span(text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset), length)
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
     """Each problem once (a name in the middle of a chain is looked up twice), in the order of their places."""
     return sorted(dict.fromkeys(problems), key=lambda problem: (problem.at.line, problem.at.column) if problem.at else (0, 0))
-
-
-def _fail(message: str, at: Span | None, hint: str | None = None) -> NoReturn:
-    raise QueryError(Problem(message, at, hint))
 
 
 # ---------------------------------------------------------------- limits
@@ -132,7 +136,7 @@ def _check_text(text: str) -> None:
 def _check_limits(query: Draft) -> None:
     """Walk the whole draft with a stack of its own, since before this check nobody may recurse."""
     roots: list[Any] = [query.pattern, query.where, query.having]
-    roots += [output.value for output in (*query.aggregates, *query.returns)]
+    roots += [output.value for output in (*query.aggregates, *(query.returns.outputs if query.returns else ()))]
     roots += [condition for definition in query.definitions for condition in definition.where]
     stack = [(root, 1) for root in roots if root is not None]
     while stack:
@@ -150,61 +154,13 @@ def _check_limits(query: Draft) -> None:
             stack.extend((child, depth + 1) for child in tree.children(node))
 
 
-# ---------------------------------------------------------------- tokens
-
-
-def _at(token: Token) -> Span:
-    return Span(token.line or 1, token.column or 1, len(token))
-
-
-def _cover(first: Span | None, last: Span | None) -> Span | None:
-    """From the start of `first` to the end of `last`, or `first` alone when the two are on different lines."""
-    if first is None or last is None or first.line != last.line:
-        return first
-    return Span(first.line, first.column, max(1, last.column + last.length - first.column))
-
-
-def _name(token: Token) -> str:
-    quote = token[0]
-    if quote not in '"`':
-        return str(token)
-    name = token[1:-1].replace(quote * 2, quote)
-    if not name:
-        _fail("a name cannot be empty", _at(token))
-    return name
-
-
-def _microseconds(token: Token) -> int:
-    total = Fraction(0)
-    for number, unit in re.findall(r"(\d+(?:\.\d+)?)\s*([^\W\d]+)", token):
-        if len(number) > 40:
-            _fail("this duration is too long", _at(token))
-        total += Fraction(number) * UNIT_US[unit.lower()]
-    if total.denominator != 1:
-        _fail("this duration is not a whole number of microseconds", _at(token), "microseconds are the finest time there is")
-    if total > MAX_INT64:
-        _fail("this duration is too long", _at(token), "the longest is 2^63 - 1 microseconds, about 292,000 years")
-    return int(total)
-
-
-def _number(token: Token) -> int | float:
-    if token.isdecimal():
-        if len(token) > 40 and len(token.lstrip("0")) > 20:
-            _fail("this number does not fit into 64 bits", _at(token), "write it with a decimal point to make it a float")
-        return int(token)
-    value = float(token)
-    if value == float("inf"):
-        _fail("this number is too large for a float", _at(token))
-    return value
-
-
 # ---------------------------------------------------------------- values and predicates
 
 
 def _value(node: Any) -> Value:
-    if isinstance(node, Value):
-        return node
-    _fail("a condition stands where a value is needed", node.at, "compare values, and join comparisons with AND or OR")
+    if not isinstance(node, Value):
+        _fail("a condition stands where a value is needed", node.at, "compare values, and join comparisons with AND or OR")
+    return node
 
 
 def _predicate(node: Any) -> Predicate:
@@ -289,10 +245,15 @@ class _Builder:
 
     def attribute(self, children: list[Token]) -> Attribute:
         variable, name = children
-        return Attribute(_name(variable), _name(name), _cover(_at(variable), _at(name)))
+        return Attribute(_name(variable), _column(name), _cover(_at(variable), _at(name)))
+
+    def of_event(self, children: list[Token]) -> Attribute:
+        function, variable = children
+        at = _cover(_at(function), _at(variable))
+        return Attribute(_name(variable), OF_EVENTS[function.upper()], at, sure=True)
 
     def bare(self, children: list[Token]) -> Attribute:
-        return Attribute(None, _name(children[0]), _at(children[0]))
+        return Attribute(None, _column(children[0]), _at(children[0]))
 
     def call(self, children: list[Any]) -> tree.Aggregate | tree.Prev:
         """A function of matches or of a list: which of the two, its place decides, and the binder sees."""
@@ -403,7 +364,7 @@ class _Builder:
         return tree.IsNull(_item(operand), negated is not None, _cover(operand.at, _at(null)))
 
     def is_distinct(self, children: list[Any]) -> Predicate:
-        left, negated, right = _item(children[0]), children[1], _item(children[2])
+        left, negated, right = _item(children[0]), children[1], _item(children[3])
         at = _cover(left.at, right.at)
         return _inverse(tree.IsTrue(tree.Call("IS DISTINCT FROM", (left, right), at), at), negated)
 
@@ -504,10 +465,14 @@ class _Builder:
         return "aggregates", _at(children[0]), tuple(children[1:])
 
     def returns(self, children: list[Any]) -> tuple[str, Span, object]:
-        return "returns", _at(children[0]), tuple(children[1:])
+        token, distinct, *outputs = children
+        return "returns", _at(token), Returned(() if outputs == ["*"] else tuple(outputs), distinct is not None)
 
-    def returns_all(self, children: list[Any]) -> tuple[str, Span, object]:
-        return "returns_all", _at(children[0]), True
+    def limit(self, children: list[Any]) -> tuple[str, Span, object]:
+        token, number = children
+        if not number.isdecimal():
+            _fail("LIMIT takes a whole number of rows", _at(number), "write LIMIT 10")
+        return "limit", _at(token), min(_number(number), MAX_INT64)
 
     def output(self, children: list[Any]) -> Output:
         value, name = children
@@ -519,7 +484,9 @@ class _Builder:
     def emit(self, children: list[Any]) -> tuple[str, Span, object]:
         at = _at(children[0])
         when: dict[str, Emit] = {"TRIGGER": Emit("trigger", at=at), "TOTAL": Emit("total", at=at)}
-        return "emit", at, when[children[1].type] if len(children) == 2 else Emit("every", children[2], at)
+        if len(children) == 2:
+            return "emit", at, when[children[1].type]
+        return "emit", at, Emit("every" if children[1].type == "EVERY" else "per", children[2], at)
 
     def length(self, children: list[Any]) -> Window:
         sign, token = children
@@ -564,5 +531,5 @@ CLAUSES = {
     "window": "WITHIN",
     "emit": "EMIT",
     "returns": "RETURN",
-    "returns_all": "RETURN",
+    "limit": "LIMIT",
 }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from seqube.errors import Problem, Span, nearest
 from seqube.language.functions import PARTS, VALUE_FUNCTIONS
-from seqube.language.parser import UNIT_US, place
+from seqube.language.tokens import UNIT_US, place
 from seqube.language.words import CALLED, CLAUSE_WORDS
 
 if TYPE_CHECKING:
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
 _START = "a query starts with its pattern: PATTERN SEQ(A a, B b) WITHIN 10 min"
 _SPECIAL = 'a name with special characters takes double quotes: "ER-Triage"'
+_ORDER = 'ORDER BY breaks ties of time, ascending; put the rows of a result in order afterwards: result.table.sort_by("price")'
 _STRAIGHT = "strings take straight single quotes: 'A'"
 _UNITS = "us, ms, s, min, hours, days and weeks, and in WITHIN also EVENTS"
 _COMMENT = re.compile(r"--[^\n]*")
 _PIECES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|\w+|[()]""")
 # The clauses that may be left out while others are still looked at, each with those that rest on it.
 _LEAVES_OUT = {
-    **dict.fromkeys(("WHERE", "ORDER", "SKIP", "KEEP", "GROUP", "GROUPBY", "HAVING", "EMIT", "RETURN"), ()),
+    **dict.fromkeys(("WHERE", "ORDER", "SKIP", "KEEP", "GROUP", "GROUPBY", "HAVING", "EMIT", "RETURN", "LIMIT"), ()),
     "AGG": ("HAVING", "EMIT", "GROUP", "GROUPBY"),
 }
 
@@ -46,6 +47,7 @@ _SPELLED = {
     "_ON": "ON TRIGGER",
     "TRIGGER": "TRIGGER",
     "EVERY": "EVERY",
+    "PER": "PER",
     "TOTAL": "TOTAL",
     "NULL": "NULL",
 }
@@ -178,6 +180,8 @@ def _recognise(stop: _Stop) -> tuple[str, str | None] | None:
         return f"{first} stands before the pattern", _START
     if stop.before.upper() in CLAUSE_WORDS and "WITHIN" in stop.accepts:
         return f"a value is missing before {stop.before.upper()}", f'a name that is a keyword takes double quotes: "{stop.before}"'
+    if stop.kind == "DOT" and re.search(r"\border\s+by\s+[\w\s,]*$", stop.text_before, re.IGNORECASE):
+        return "ORDER BY takes columns of the events, and orders those of one time", _ORDER
     if stop.kind == "LPAR" and re.fullmatch(r"[^\W\d]\w*", stop.before):
         called = stop.before.upper()
         near = _OTHER_NAMES.get(called) or nearest(called, (*CALLED, *VALUE_FUNCTIONS), _ALIKE)
@@ -216,7 +220,7 @@ def _hint(stop: _Stop) -> str | None:
         return "every part of a duration takes a unit: 1h30m" if parts else f"a window is written WITHIN {stop.found}"
     if "WITHIN" in accepts and stop.is_word:
         if stop.found.upper() in ("ASC", "DESC"):
-            return "ORDER BY breaks ties of time, ascending; the rows of a result are put in order by whoever uses the table"
+            return _ORDER
         near = nearest(stop.found.upper(), CLAUSE_WORDS, _ALIKE) if len(stop.found) > 2 else None
         return f"did you mean {near}?" if near else f"a column is named with AS {stop.found}" if "_AS" in accepts else None
     if "WITHIN" in accepts and stop.kind == "COMMA":
@@ -241,8 +245,9 @@ def _name_in_quotes(stop: _Stop) -> str | None:
 
 def _phrase(accepts: set[str]) -> str:
     """A few words for what could have followed."""
-    if accepts == {"WHERE"}:
-        return "WHERE and a condition"
+    alone = {"WHERE": "WHERE and a condition", "NUMBER": "a number of rows"}
+    if len(accepts) == 1 and (known := alone.get(*accepts)):
+        return known
     words = []
     spelled = _SPELLED
     if "STRING" in accepts:

@@ -20,7 +20,7 @@ from seqube.errors import Span
 ComparisonOp = OneOf["=", "!=", "<", "<=", ">", ">="]
 ArithmeticOp = OneOf["+", "-", "*", "/", "%"]
 
-TYPE_ATTRIBUTE = "type"  # v.type and v.ts are always there, whatever the columns are called
+TYPE_ATTRIBUTE = "type"  # TYPE(v) and TIME(v) are always there, whatever the columns are called; v.type and v.ts are short for them
 TIME_ATTRIBUTE = "ts"
 
 
@@ -49,11 +49,16 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """`r.id`. A bare name (a partition key in GROUP BY or RETURN, an aggregate's name in HAVING) has `variable` None."""
+    """`r.id`. A bare name (a partition key in GROUP BY or RETURN, an aggregate's name in HAVING) has `variable` None.
+
+    The event's own type and time may be written `TYPE(r)` and `TIME(r)`: then they are `sure` to be no columns of that name, which
+    are written `r."type"` (`events.schema.COLUMNS`).
+    """
 
     variable: str | None
     name: str
     at: Span | None = _place()
+    sure: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +339,7 @@ Part = Pattern | Not
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The length of a window or of EMIT EVERY: in microseconds (`us`), in the time column's own unit (`ticks`), or in `events`."""
+    """A window, or the period of EMIT: in microseconds (`us`), in the time column's own unit (`ticks`), or in `events`."""
 
     length: int
     unit: OneOf["us", "ticks", "events"]
@@ -347,11 +352,16 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """When aggregates are reported. `every` is the period of EMIT EVERY."""
+    """When aggregates are reported. `period` is that of EMIT EVERY and EMIT PER."""
 
-    when: OneOf["trigger", "every", "total"]
-    every: Window | None = None
+    when: OneOf["trigger", "every", "per", "total"]
+    period: Window | None = None
     at: Span | None = _place()
+
+    @property
+    def counts_once(self) -> bool:
+        """Whether a match counts in one row alone, and not in that of every window it lies in."""
+        return self.when in ("per", "total")
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +414,8 @@ class Query:
     emit: Emit | None = None  # bound: set exactly when there are aggregates
     returns: tuple[Output, ...] = ()
     returns_all: bool = False  # RETURN *: the default columns, flat
+    is_distinct: bool = False  # RETURN DISTINCT: equal rows once
+    limit: int | None = None  # so many rows at most
     order_by: tuple[str, ...] = ()
     skip: Skip | None = None
     keeps_partial: bool = False

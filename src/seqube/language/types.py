@@ -19,9 +19,19 @@ from itertools import pairwise
 from typing import Literal as OneOf
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
-from seqube.events.schema import ANY
+from seqube.events.schema import ANY, Schema
 from seqube.language import mentions, tree
-from seqube.language.functions import CASTS, OF_LISTS, PARTS, TRUNCATED, Function, Kind, aggregate_function, value_function
+from seqube.language.functions import (
+    CASTS,
+    OF_EVENTS,
+    OF_LISTS,
+    PARTS,
+    TRUNCATED,
+    Function,
+    Kind,
+    aggregate_function,
+    value_function,
+)
 from seqube.language.parser import draft, in_order
 from seqube.language.tree import TIME_ATTRIBUTE, TYPE_ATTRIBUTE, Attribute, Predicate, Query, Value
 
@@ -36,6 +46,7 @@ _ARTICLES: dict[_Kind, str] = {
     "period": "a duration",
     "other": "a value that cannot be compared",
 }
+_OWN = frozenset(OF_EVENTS.values())
 _ISO = "write times in single quotes as '2024-03-01' or '2024-03-01T08:30:00'"
 
 
@@ -80,11 +91,21 @@ class _Checker:
             self.predicate(predicate)
         self.named_columns()
         for attribute in query.group_by:
+            if not attribute.sure:
+                self.hidden(attribute.variable, attribute.name, attribute.at)
             self.key(attribute.name, attribute.at, "GROUP BY")
         for output in (*query.aggregates, *query.returns):
-            self.kind(output.value)
+            if self.kind(output.value) == "other":
+                self.distinct_nested(output.at)
+        if query.returns_all and "other" in (self.schema or {}).values():
+            self.distinct_nested(None)
         for predicate in query.having:
             self.predicate(predicate)
+
+    def distinct_nested(self, at: Span | None) -> None:
+        if self.query.is_distinct:
+            message = "RETURN DISTINCT compares plain values, and here is a nested or binary one"
+            self.fail(message, at, "return columns of numbers, strings or times")
 
     # ---------------------------------------------------------------- columns
 
@@ -96,6 +117,21 @@ class _Checker:
         kind = self.schema.get(name)
         return None if kind == "null" else kind
 
+    def hidden(self, variable: str | None, name: str, at: Span | None) -> None:
+        """Refuse what could be the event's own type or time, or a column that has that name."""
+        if not isinstance(self.schema, Schema) or name not in self.schema.hidden:
+            return
+        of_event = next(function for function, attribute in OF_EVENTS.items() if attribute == name)
+        own = self.schema.column_of(name)
+        one = f"{of_event}({variable})" if variable else own
+        other = f'{variable}."{name}"' if variable else f'"{name}"'
+        meaning = "type" if name == TYPE_ATTRIBUTE else "time"
+        self.fail(
+            f"{name!r} is the event's {meaning} here and also a column, while {own!r} holds the {meaning}s",
+            at,
+            f"write {one} for the {meaning}, or {other} for the column",
+        )
+
     def key(self, name: str, at: Span | None, place: str) -> None:
         if self.column(name, at) == "other":
             self.fail(
@@ -103,6 +139,10 @@ class _Checker:
                 at,
                 "use a column of numbers, strings or times",
             )
+
+    @property
+    def result_columns(self) -> set[str | None]:
+        return {"start", "end", *(output.name for output in self.query.returns)}
 
     def named_columns(self) -> None:
         """The columns that PARTITION BY and ORDER BY name."""
@@ -112,7 +152,7 @@ class _Checker:
         if (
             schema is not None
             and query.source
-            and any(schema.get(name, "other") == "other" for each in named.values() for name in each)
+            and any(schema.get(name, "other") == "other" or name in _OWN for each in named.values() for name in each)
         ):
             # The tree keeps the columns' names only; their places are looked up when there is something to show.
             written = draft(query.source)
@@ -120,7 +160,15 @@ class _Checker:
             places = {(clause, column.name): column.at for clause, columns in drafted.items() for column in columns}
         for clause, names in named.items():
             for name in names:
-                self.key(name, places.get((clause, name)), clause)
+                if clause == "ORDER BY" and schema is not None and name not in schema and name in self.result_columns:
+                    self.fail(
+                        f"ORDER BY orders events of one time, and {name!r} is a column of the result",
+                        places.get((clause, name)),
+                        f'put the rows in order afterwards: result.table.sort_by("{name}")',
+                    )
+                else:
+                    self.hidden(None, name, places.get((clause, name)))
+                    self.key(name, places.get((clause, name)), clause)
 
     # ---------------------------------------------------------------- predicates
 
@@ -132,6 +180,7 @@ class _Checker:
             case tree.Inverse(part):
                 self.predicate(part)
             case tree.Same(attribute, at):
+                self.hidden(None, attribute, at)
                 self.key(attribute, at, f"[{attribute}]")
             case tree.Comparison(_, left, right):
                 self.comparable(left, right, node.at)
@@ -221,7 +270,9 @@ class _Checker:
                 if self.schema is not None:
                     self.fail(f"there is no value for :{name}", at, f"give it: params={{'{name}': ...}}")
                 return None
-            case Attribute(_, name, at):
+            case Attribute(variable, name, at):
+                if not node.sure:
+                    self.hidden(variable, name, at)
                 return self.column(name, at)
             case tree.FirstOf(values):
                 return self.kind(values[0])

@@ -5,18 +5,21 @@ The grammar spells its keywords itself, since each stands in a place of its own;
 
 from __future__ import annotations
 
-from seqube.language.functions import FUNCTIONS, VALUE_FUNCTIONS
+from seqube.language.functions import FUNCTIONS, OF_EVENTS, VALUE_FUNCTIONS
 
 # What a clause begins with.
 CLAUSE_WORDS = (
     "WITHIN", "WHERE", "DEFINE", "PARTITION", "ORDER", "SKIP", "KEEP", "GROUP", "GROUPBY", "AGG", "HAVING", "EMIT", "RETURN",
+    "LIMIT",
 )  # fmt: skip
 OPERATORS = ("SEQ", "NEXT", "STRICT", "AND", "OR")
 CALLED = (*OPERATORS, *FUNCTIONS)  # a parenthesis follows
-WITHIN_CLAUSES = ("BY", "ON", "TRIGGER", "EVERY", "TOTAL", "AS", "PAST", "TO", "NEXT", "FIRST", "LAST", "PARTIAL")
+WITHIN_CLAUSES = (
+    "BY", "ON", "TRIGGER", "EVERY", "PER", "TOTAL", "AS", "PAST", "TO", "NEXT", "FIRST", "LAST", "PARTIAL", "DISTINCT",
+)  # fmt: skip
 OF_VALUES = ("AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "TRUE", "FALSE")
-OF_FUNCTIONS = ("CASE", "WHEN", "THEN", "ELSE", "END", "DISTINCT", "FROM", "LIKE", "ILIKE", "RLIKE", "CAST", "EXTRACT")
+OF_FUNCTIONS = ("CASE", "WHEN", "THEN", "ELSE", "END", "FROM", "LIKE", "ILIKE", "RLIKE", "CAST", "EXTRACT")
 COUNTED = ("EVENT", "EVENTS")  # a unit of windows, after a number
 
 KEYWORDS = tuple(dict.fromkeys(("PATTERN", *CLAUSE_WORDS, *WITHIN_CLAUSES, *CALLED, *OF_VALUES)))  # a name like these takes quotes
-COLOURED = tuple(dict.fromkeys((*KEYWORDS, *OF_FUNCTIONS, *(name for name in VALUE_FUNCTIONS if " " not in name))))
+COLOURED = tuple(dict.fromkeys((*KEYWORDS, *OF_FUNCTIONS, *OF_EVENTS, *(name for name in VALUE_FUNCTIONS if " " not in name))))

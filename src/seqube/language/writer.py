@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import assert_never
 
+from seqube.events.schema import COLUMNS
 from seqube.language import tree
-from seqube.language.functions import OF_LISTS, PREVIOUS
+from seqube.language.functions import OF_EVENTS, OF_LISTS, PREVIOUS
 from seqube.language.names import column_name
 from seqube.language.tree import Attribute, Output, Part, Predicate, Query, Value, Window
 from seqube.language.words import COUNTED, KEYWORDS
 
 _KEYWORD = re.compile("|".join((*KEYWORDS, *COUNTED)), re.IGNORECASE)
+_OF_EVENT = {attribute: name for name, attribute in OF_EVENTS.items()}
 _WORD = re.compile(r"[^\W\d]\w*")
 _UNITS = ((86_400_000_000, "day"), (3_600_000_000, "hour"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms"), (1, "us"))
 
@@ -30,14 +33,13 @@ def write(query: Query) -> str:
     """The canonical text of a bound query."""
     lines = [f"PATTERN {write_pattern(query.pattern, _quote_keyword)}"]
     if query.definitions:
-        defined = (f"{quote(each.name)} AS {quote(each.type)} WHERE {write_conjunction(each.where)}" for each in query.definitions)
-        lines.append(f"DEFINE {', '.join(defined)}")
+        lines.append(f"DEFINE {', '.join(map(_definition, query.definitions))}")
     if query.where:
         lines.append(f"WHERE {write_conjunction(query.where)}")
     if query.partition_by:
-        lines.append(f"PARTITION BY {', '.join(map(quote, query.partition_by))}")
+        lines.append(f"PARTITION BY {', '.join(map(_quote_attribute, query.partition_by))}")
     if query.order_by:
-        lines.append(f"ORDER BY {', '.join(map(quote, query.order_by))}")
+        lines.append(f"ORDER BY {', '.join(map(_quote_attribute, query.order_by))}")
     if query.skip is not None:
         lines.append(f"SKIP {query.skip.to}{'' if query.skip.variable is None else ' ' + quote(query.skip.variable)}")
     if query.keeps_partial:
@@ -51,13 +53,23 @@ def write(query: Query) -> str:
     lines.append(f"WITHIN {_window(query.window)}")
     if query.emit is not None and query.emit.when == "total":
         lines.append("EMIT TOTAL")
-    elif query.emit is not None and query.emit.every is not None:
-        lines.append(f"EMIT EVERY {_window(query.emit.every)}")
-    if query.returns_all:
-        lines.append("RETURN *")
-    if query.returns:
-        lines.append(f"RETURN {_outputs(query.returns)}")
+    elif query.emit is not None and query.emit.period is not None:
+        lines.append(f"EMIT {query.emit.when.upper()} {_window(query.emit.period)}")
+    if query.returns or query.returns_all:
+        lines.append(f"RETURN {'DISTINCT ' * query.is_distinct}{_outputs(query.returns) or '*'}")
+    if query.limit is not None:
+        lines.append(f"LIMIT {query.limit}")
     return "\n".join(lines)
+
+
+def _definition(node: tree.Definition) -> str:
+    where = (tree.transform(condition, lambda part: _of_event(part, node.name)) for condition in node.where)
+    return f"{quote(node.name)} AS {quote(node.type)} WHERE {write_conjunction(tuple(where))}"
+
+
+def _of_event(node: tree.Node, name: str) -> tree.Node:
+    """The event's own type and time in a condition on it: TYPE(Big)."""
+    return replace(node, variable=name) if isinstance(node, Attribute) and node.sure else node
 
 
 def quote(name: str) -> str:
@@ -65,9 +77,19 @@ def quote(name: str) -> str:
     return name if _WORD.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
+def quote_column(name: str) -> str:
+    """A column by its own name, also where the event's type or time would hide it."""
+    return f'"{name}"' if name in COLUMNS.values() else quote(name)
+
+
+def _quote_attribute(name: str) -> str:
+    """The name of an attribute; one that is in quotes by itself stays so."""
+    return name if name in COLUMNS else quote(name)
+
+
 def _quote_keyword(name: str) -> str:
     """A name where a keyword could stand too."""
-    return f'"{name}"' if _KEYWORD.fullmatch(name) else quote(name)
+    return f'"{name}"' if _KEYWORD.fullmatch(name) else _quote_attribute(name)
 
 
 def write_pattern(part: Part, variable_quote: Callable[[str], str] = quote) -> str:
@@ -145,7 +167,7 @@ def write_predicate(node: Predicate, least: int = _OR) -> str:
         case tree.IsTrue(operand):
             text = write_value(operand, _CONDITION)
         case tree.Same(attribute):
-            text = f"[{quote(attribute)}]"
+            text = f"[{_quote_attribute(attribute)}]"
         case _:
             assert_never(node)
     return f"({text})" if binds < least else text
@@ -187,8 +209,10 @@ def write_value(node: Value, least: int = _SUM) -> str:
             binds, text = (_SIGN if microseconds < 0 else _ATOM), duration(microseconds)
         case tree.Parameter(name):
             text = f":{name}"
+        case Attribute(str(variable), name) if node.sure:
+            text = f"{_OF_EVENT[name]}({quote(variable)})"
         case Attribute(variable, name):
-            text = _quote_keyword(name) if variable is None else f"{quote(variable)}.{quote(name)}"
+            text = _quote_keyword(name) if variable is None else f"{quote(variable)}.{_quote_attribute(name)}"
         case tree.Aggregate(function, argument):
             text = f"{function}({'*' if argument is None else write_value(argument)})"
         case tree.OfList(function, argument):

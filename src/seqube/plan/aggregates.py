@@ -8,6 +8,7 @@ single events, with negated single events between them, tied together by nothing
     given     known from the events alone: every trigger, or every multiple of EMIT EVERY
     new       groups and moments at which a match ends
     present   groups with a match in the window, at every multiple of EMIT EVERY
+    per       groups and buckets of EMIT PER in which a match ends
     total     groups that have a match at all; the only one without GROUP BY
 """
 
@@ -28,7 +29,7 @@ from seqube.plan.physical import Gap, KeyColumn, MatchPlan, MatchSequence, Optio
 from seqube.plan.planner import plan_matches
 from seqube.plan.rewrite import conjuncts
 
-ReportKind = OneOf["given", "new", "present", "total"]
+ReportKind = OneOf["given", "new", "present", "per", "total"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,8 @@ class AggregatePlan:
 
     @property
     def report(self) -> ReportKind:
-        if self.emit.when == "total":
-            return "total"
+        if self.emit.when in ("per", "total"):
+            return self.emit.when
         if self.emit.when == "every":
             return "present" if self.group_by else "given"
         if self.trigger is None:
@@ -153,6 +154,8 @@ def chain_of(plan: AggregatePlan) -> EventChain | str:
             return "a leading negation looks back over a number of events"
         if found.has_trailing and plan.emit.when == "total":
             return "a trailing negation waits for a number of events"
+    if found.has_trailing and plan.emit.when == "per":
+        return "a trailing negation decides on a match when its bucket may be over"
     return found
 
 
@@ -201,7 +204,7 @@ class Aggregation:
             keys = self._values([*_key_names(node.key if isinstance(node, MatchSequence) else ()), *self.plan.matches.partition_by])
             before = prod(self._per_window(slot.types) / keys for slot in slots[:-1]) / factorial(len(slots) - 1)
             matches = statistics.count(slots[-1].types) * before
-        anew = ANEW * statistics.n if self.plan.matches.waits and self.plan.emit.when != "total" else 0.0
+        anew = ANEW * statistics.n if self.plan.matches.waits and not self.plan.emit.counts_once else 0.0
         return (SCAN_EVENT + LAY_OUT) * statistics.n + matches * (BUILD_MATCH + ADD * len(self.plan.measures)) + anew
 
     def per_start(self) -> float:

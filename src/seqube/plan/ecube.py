@@ -6,7 +6,8 @@ where it is negated. With as many components on both sides that is concept refin
 both. Patterns alone are compared here; whether results can be taken over from one query to another also hangs on windows,
 predicates and scopes, and is decided in `derivation`.
 
-Cost: linear in the length of two patterns per pair. Invariant: the relation is a strict order, so the hierarchy has no cycles.
+Cost: linear in the length of two patterns per pair; only those are looked at of which the finer has something below the type of the
+coarser that fewest have. Invariant: the relation is a strict order, so the hierarchy has no cycles.
 
     Paper                                | Here
     q_k >c q_j (Definition 3)            | refinement(q_k, q_j) == "concept"
@@ -93,6 +94,8 @@ def cuboid_of(query: Query, hierarchy: Hierarchy | None = None) -> Cuboid | str:
         return "it returns aggregates, which need no matches of other queries"
     if query.order_by or query.skip is not None:
         return "its matches depend on the order of events with equal times, or of matches"
+    if query.is_distinct or query.limit is not None:
+        return f"{'RETURN DISTINCT' if query.is_distinct else 'LIMIT'} leaves out rows, which other queries may need"
     pattern = rooted(query)
     if isinstance(pattern, Type):
         pattern = Seq((pattern,))
@@ -192,9 +195,14 @@ class Lattice:
     def of(cuboids: Mapping[str, Cuboid], hierarchy: Hierarchy | None = None) -> Lattice:
         relation = _Relation(hierarchy)
         seen = [(name, relation.seen(cuboid.components)) for name, cuboid in cuboids.items()]
+        below: dict[str, list[int]] = {}  # for each name, the cuboids with a positive component at or below it
+        for number, (_, parts) in enumerate(seen):
+            for name in frozenset[str]().union(*(above for _, negated, above in parts if not negated)):
+                below.setdefault(name, []).append(number)
         edges = []
         for coarse, upper in seen:
-            for fine, lower in seen:
+            rarest = min((below[name] for name, negated, _ in upper if not negated), key=len)
+            for fine, lower in (seen[number] for number in rarest):
                 if upper is not lower and (label := relation.compare(upper, lower)):
                     edges.append(Refinement(coarse, fine, label))
         return Lattice(cuboids, tuple(edges))

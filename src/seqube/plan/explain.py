@@ -237,7 +237,9 @@ def _matches(plan: MatchPlan, statistics: Statistics | None, is_built: bool = Tr
         notes.append(f"partitioned by {', '.join(plan.partition_by)}: each partition is a stream of its own")
     if plan.order_by:
         notes.append(f"in the order of time, then of {', '.join(plan.order_by)}")
-    if plan.waits_from_end:
+    if plan.skip is not None and plan.waits:
+        notes.append("one that ends before it may still wait: a match is final a window after its end")
+    elif plan.waits_from_end:
         notes.append("a run inside it may go on: a match is final a window after its end")
     elif plan.keeps_partial or plan.has_runs_that_wait:
         notes.append("a run may go on: it is final when the window that began with it is over")
@@ -247,7 +249,11 @@ def _matches(plan: MatchPlan, statistics: Statistics | None, is_built: bool = Tr
         notes.append("every run is kept, as far as it got")
     if plan.skip is not None:
         of = "" if plan.skip.variable is None else f" {plan.skip.variable}"
-        notes.append(f"skip {plan.skip.to.lower()}{of}: matches in the order in which they end, over the whole stream")
+        notes.append(f"skip {plan.skip.to.lower()}{of}: matches in the order in which they end")
+    if plan.is_distinct:
+        notes.append("distinct: of equal rows the first that is found")
+    if plan.limit is not None:
+        notes.append(f"limit: it ends with {plan.limit:,} rows, those that are found first")
     known = _Known(statistics, {way.subquery: way for way in plan.ways}, plan.is_nested, is_built)
     children = [_step(plan.pattern, known), *(_absence(check, known) for check in plan.checks)]
     title = "return matches" if not plan.returns else f"return {', '.join(str(item.name) for item in plan.returns)}"
@@ -256,8 +262,13 @@ def _matches(plan: MatchPlan, statistics: Statistics | None, is_built: bool = Tr
 
 def _aggregates(plan: AggregatePlan, statistics: Statistics | None) -> Step:
     """What is reported when, the strategy taken, and what the others would have cost."""
-    when = {"trigger": "at every trigger", "every": "at every multiple of the period", "total": "once, at the end"}[plan.emit.when]
-    notes = [f"reported {when}"]
+    when = {
+        "trigger": "at every trigger",
+        "every": "at every multiple of the period",
+        "per": "for every bucket, when it is over: each match once, where it ends",
+        "total": "once, at the end",
+    }
+    notes = [f"reported {when[plan.emit.when]}"]
     if plan.group_by:
         notes.append(f"grouped by {', '.join(write_value(key) for key in plan.group_by)}")
     notes += [f"having {write_predicate(predicate)}" for predicate in plan.having]

@@ -57,12 +57,18 @@ class Needs:
     reaches: int = 1  # windows before what is still to be decided in which an event can matter
     ahead: int = 0  # how long after its first event a match waits to be final
     period: int | None = None  # of EMIT EVERY
+    bucket: int | None = None  # of EMIT PER
     can_be_cut: bool = True  # results of a stretch of time need only its events and those of a window around it
 
     @property
     def back(self) -> int:
         """How far before what is still to be decided an event can matter."""
         return min(self.window * self.reaches, ALL_OF_TIME)
+
+    @property
+    def outlives_events(self) -> bool:
+        """Whether more has to be remembered than the events in the window: how many there were, or what an open bucket holds."""
+        return self.by_position or self.bucket is not None
 
     @property
     def types(self) -> frozenset[str]:
@@ -101,9 +107,18 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         scans=(*common.scans, *triggers),
         every_event=common.every_event or plan.emit.when == "every",
         reaches=2 if matches.looks_back else 1,  # a report is over a window, from any match in which a negation may look back one
-        period=None if plan.emit.every is None else whole_ticks(plan.emit.every, unit),
+        period=whole_ticks(plan.emit, unit) if plan.emit.when == "every" else None,
+        bucket=whole_ticks(plan.emit, unit) if plan.emit.when == "per" else None,
         can_be_cut=False,
     )
+
+
+def why_whole(plan: Plan) -> str | None:
+    """Why a query is answered over a whole stream alone, and refused where one goes on; None where it may go on."""
+    matches = plan.matches
+    if matches.is_distinct:
+        return "RETURN DISTINCT leaves out rows by all that came before them"
+    return None if matches.limit is None else "LIMIT ends a result, and that of a stream goes on"
 
 
 def why_replayed(plan: Plan) -> str | None:
@@ -115,6 +130,8 @@ def why_replayed(plan: Plan) -> str | None:
     """
     if isinstance(plan, AggregatePlan):
         return _why_counted_anew(plan)
+    if plan.skip is not None and plan.waits:
+        return "SKIP takes matches in the order in which they end, and these are not final in that order"
     pattern = plan.pattern
     if plan.is_nested:
         return "its sub-queries are evaluated in each partition" if plan.partition_by else None

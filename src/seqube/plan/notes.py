@@ -48,13 +48,13 @@ def _near(name: str, names: Collection[str]) -> list[str]:
 
 
 def _overlapping_rows(query: Query, events: Events) -> Iterator[str]:
-    period = query.emit.every if query.emit else None
+    period = query.emit.period if query.emit is not None and query.emit.when == "every" else None
     if period is None or query.window.counts_events:
         return
     if ticks(period, events.unit) < ticks(query.window, events.unit):
         yield (
             "EMIT EVERY is shorter than WITHIN, so the windows overlap: a match is in several rows, and their sum is more than "
-            "the total; EMIT TOTAL counts each match once"
+            "the total; EMIT PER and EMIT TOTAL count each match once"
         )
 
 

@@ -31,7 +31,7 @@ from typing import assert_never
 
 from seqube.errors import PlanError
 from seqube.events.schema import UNITS
-from seqube.language.tree import Attribute, Comparison, ComparisonOp, Output, Predicate, Skip, Value, Window
+from seqube.language.tree import Attribute, Comparison, ComparisonOp, Emit, Output, Predicate, Skip, Value, Window
 
 ALL_OF_TIME = 2**63 - 1  # ticks: all of time
 
@@ -355,9 +355,9 @@ class MatchRun:
         return tuple(found)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether its parts are one event each, tied by nothing but order and key."""
-        return not self.asked and all(len(step.scans) == 1 and not step.is_repeated for step in self.steps)
+    def has_single_parts(self) -> bool:
+        """Whether its parts are one event of one variable each."""
+        return all(len(step.scans) == 1 and not step.is_repeated for step in self.steps)
 
     @property
     def waits(self) -> bool:
@@ -430,6 +430,8 @@ class MatchPlan:
     partition_by: tuple[str, ...] = ()
     returns: tuple[Output, ...] = ()
     is_flat: bool = False  # the default columns without structs
+    is_distinct: bool = False  # of equal rows, one
+    limit: int | None = None  # so many rows at most
     ways: tuple[Way, ...] = ()
     order_by: tuple[str, ...] = ()  # columns that say what is after what among equal times
     skip: Skip | None = None
@@ -476,7 +478,12 @@ class MatchPlan:
 
     @property
     def waits_from_end(self) -> bool:
-        """Whether a match is final only a window after its end: a run inside it (or negated) that waits may begin that late."""
+        """Whether a match is final only a window after its end.
+
+        A run inside it (or negated) that waits may begin that late, and so may, with SKIP, a match that ends before it and waits.
+        """
+        if self.skip is not None and self.waits:
+            return True
         return any(isinstance(node, MatchRun) and node.waits and node is not self.pattern for node in walk(self))
 
     @property
@@ -507,11 +514,13 @@ def ticks(window: Window, unit: str) -> int:
     return min(length, ALL_OF_TIME)
 
 
-def whole_ticks(period: Window, unit: str) -> int:
-    """The period of EMIT EVERY in ticks, which must be a whole number of them."""
+def whole_ticks(emit: Emit, unit: str) -> int:
+    """The period of EMIT EVERY or PER in ticks, which must be a whole number of them."""
+    period = emit.period
+    assert period is not None
     if period.unit == "us" and period.length * 1_000 % UNITS[unit]:
         raise PlanError(
-            f"EMIT EVERY {period.length} us is not a whole number of {unit}, the unit of the events' times\n"
+            f"EMIT {emit.when.upper()} {period.length} us is not a whole number of {unit}, the unit of the events' times\n"
             f"  hint: report at whole {unit}, or give the times in a finer unit"
         )
     return ticks(period, unit)

@@ -27,7 +27,6 @@ from seqube.events import Hierarchy
 from seqube.language.mentions import named_as_lists, named_before, named_by_event, positives, quantifiers, variables_of
 from seqube.language.tree import (
     And,
-    AnyOf,
     Attribute,
     Comparison,
     Literal,
@@ -47,15 +46,14 @@ from seqube.language.tree import (
     Value,
     transform,
 )
+from seqube.plan.joining import join_conditions
 from seqube.plan.physical import (
     Absence,
-    Atom,
     Clause,
     Gap,
     Guarded,
     KeyColumn,
     Link,
-    LocalAtom,
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
@@ -99,6 +97,8 @@ def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchP
         skip=query.skip,
         cut_at=cut_at,
         is_flat=query.returns_all,
+        is_distinct=query.is_distinct,
+        limit=query.limit,
     )
 
 
@@ -314,7 +314,7 @@ class _Builder:
         """
         told = [replace(guarded, predicate=_told_by_first(guarded.predicate, own_lists)) for guarded in here]
         each = [guarded for guarded in told if named_by_event(guarded.predicate) & self.repeated]
-        key, clauses, filters = _join_conditions([guarded for guarded in told if guarded not in each], names)
+        key, clauses, filters = join_conditions([guarded for guarded in told if guarded not in each], names)
         return key, clauses, (*filters, *each)
 
     def _sort(
@@ -443,73 +443,6 @@ def _position(part: Seq | Next | Strict, negation: Not) -> int:
             break
         count += not isinstance(child, Not)
     return count
-
-
-# ---------------------------------------------------------------- joining slots
-
-
-def _join_conditions(
-    predicates: Iterable[Guarded], names: list[frozenset[str]]
-) -> tuple[tuple[KeyColumn, ...], tuple[Clause, ...], tuple[Guarded, ...]]:
-    """Predicates over several slots as key columns, loop clauses, and filters for what neither can hold."""
-    slot_of = {name: i for i, slot_names in enumerate(names) for name in slot_names}
-    clauses: list[Clause] = []
-    filters: list[Guarded] = []
-    for guarded in predicates:
-        clause = None if guarded.when else _as_clause(guarded.predicate, slot_of)
-        if clause is None:
-            filters.append(guarded)
-        else:
-            clauses.append(clause)
-    key = _key_columns([clause[0] for clause in clauses if _is_equality(clause)], len(names))  # type: ignore[misc]
-    implied = {(slot, value) for column in key for slot, value in enumerate(column)}
-    rest = [clause for clause in clauses if not (_is_equality(clause) and _sides(clause[0]) <= implied)]  # type: ignore[arg-type]
-    return key, tuple(rest), tuple(filters)
-
-
-def _as_clause(predicate: Predicate, slot_of: dict[str, int]) -> Clause | None:
-    """A disjunction of tests, each with sides that belong to one slot; None if it is not of that form."""
-    atoms: list[Atom | LocalAtom] = []
-    for part in predicate.parts if isinstance(predicate, AnyOf) else (predicate,):
-        slots = {slot_of[name] for name in variables_of(part)}
-        if len(slots) == 1:
-            atoms.append(LocalAtom(slots.pop(), part))
-        elif isinstance(part, Comparison):
-            left = {slot_of[name] for name in variables_of(part.left)}
-            right = {slot_of[name] for name in variables_of(part.right)}
-            if len(left) != 1 or len(right) != 1:
-                return None
-            atoms.append(Atom(part.op, left.pop(), part.left, right.pop(), part.right))
-        else:
-            return None
-    return tuple(atoms)
-
-
-def _is_equality(clause: Clause) -> bool:
-    return len(clause) == 1 and isinstance(clause[0], Atom) and clause[0].op == "="
-
-
-def _sides(atom: Atom) -> set[tuple[int, Value]]:
-    return {(atom.left_slot, atom.left), (atom.right_slot, atom.right)}
-
-
-def _key_columns(equalities: list[Atom], n_slots: int) -> tuple[KeyColumn, ...]:
-    """Chains of equalities that reach every slot, each as one value per slot."""
-    classes: list[list[tuple[int, Value]]] = []
-    for atom in equalities:
-        joined = [(atom.left_slot, atom.left), (atom.right_slot, atom.right)]
-        touching = [members for members in classes if any(side in members for side in joined)]
-        merged = [side for members in touching for side in members]
-        merged += [side for side in joined if side not in merged]
-        classes = [members for members in classes if members not in touching] + [merged]
-    columns: list[KeyColumn] = []
-    for members in classes:
-        by_slot: dict[int, Value] = {}
-        for slot, value in members:
-            by_slot.setdefault(slot, value)
-        if len(by_slot) == n_slots:
-            columns.append(tuple(by_slot[slot] for slot in range(n_slots)))
-    return tuple(columns)
 
 
 # ---------------------------------------------------------------- negations

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.arguments import checked
@@ -29,13 +30,13 @@ from seqube.engine.partitions import KeyCodes
 from seqube.engine.results import whole_result
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import check_version, seal, unseal
-from seqube.errors import DataError, Problem, QueryError, SchemaError
+from seqube.errors import ArgumentError, DataError, PlanError, Problem, QueryError, SchemaError
 from seqube.events import Events, Hierarchy, Schema
 from seqube.events.batch import Codes
 from seqube.language import check
 from seqube.predict.episodes import Episodes, Symbol, compile_episodes, find_instances
 from seqube.predict.matcher import EMPTY, EpisodeMatcher, MatcherState, Occurrences, choose_strategy
-from seqube.predict.outcomes import draw, judge, name_key, score, write_times
+from seqube.predict.outcomes import COLUMNS, draw, judge, name_key, score, write_times
 from seqube.predict.rules import Rule, RuleEdge, Rules
 from seqube.predict.ruletext import Vertex, read_condition
 
@@ -63,6 +64,7 @@ def forecast(
     unit: str = "ms",
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
+    key: Any = None,
     progress: ForecastProgress | None = None,
     limits: Limits | None = None,
     **named: Unpack[Named],
@@ -73,6 +75,8 @@ def forecast(
     - `events`, `type`, `time`, `unit`: as for `run`.
     - `hierarchy`: the concepts above the event types, which rules may name.
     - `strategy`: how to match: "auto", "direct", "tofel", "cbs-tree" or "index"; the predictions are the same.
+    - `key`: what comes next for one key of the rules' `partition_by` (for several columns a mapping): by its events alone, up to
+      the last of them; `expected` of the result says what.
     - `progress`: called with the number of events done and of all.
     - `limits`: what all rules together may use; past that it is a `LimitError`.
     - `named`: the same limits one by one: `max_matches=1_000`.
@@ -87,6 +91,8 @@ def forecast(
     limits = read_limits(limits, named)
     known = read_rules(rules)
     stream = Events(events, type, time, unit)
+    if key is not None:
+        stream = events_of_key(known, stream, key)
     forecaster = Forecaster(known, stream.schema, hierarchy, strategy)
     return Forecast(forecaster.run(stream, limits.budget("forecast"), progress), known, stream, hierarchy)
 
@@ -100,6 +106,34 @@ def read_rules(rules: Rules | Rule | Iterable[Rule] | Mapping[str, Any] | str | 
     if isinstance(rules, (str, Path)):
         return Rules.load(rules)
     return Rules.from_dict(rules) if isinstance(rules, Mapping) else Rules(rules)
+
+
+def events_of_key(rules: Rules, events: Events, key: Any) -> Events:
+    """The events of one key of these rules."""
+    columns = dict.fromkeys(rule.partition_by for rule in rules)
+    if len(columns) != 1 or not next(iter(columns)):
+        raise PlanError("key= is for rules that all have the same partition_by\n  hint: give the rules partition_by")
+    names = next(iter(columns))
+    values = key if isinstance(key, Mapping) else {names[0]: key}
+    if set(values) != set(names):
+        raise ArgumentError(
+            f"forecast: key: these rules have the columns {', '.join(names)}\n  hint: give a value for each, by name"
+        )
+    mask = np.ones(len(events), np.bool_)
+    for name, value in values.items():
+        if name not in events.schema:
+            raise SchemaError(f"there is no column {name!r}, by which the rules are partitioned")
+        column = events.column(name)
+        kind = _plain(column.type)
+        try:
+            wanted = pa.scalar(value).cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise ArgumentError(f"forecast: key: {value!r} cannot be a value of {name!r}, which holds {kind}") from error
+        mask &= np.asarray(pc.fill_null(pc.equal(column.cast(kind), wanted), False))
+    if not mask.any():
+        shown = ", ".join(f"{name} {value!r}" for name, value in values.items())
+        raise PlanError(f"no event has {shown}\n  hint: give a key that is in the events")
+    return events.take(np.flatnonzero(mask))
 
 
 def find_halo(rules: Rules, unit: str) -> int:
@@ -394,6 +428,20 @@ class Forecast:
     def quality(self) -> pa.Table:
         """A row per rule: predictions, hits, misses, open, precision, mean lead, stated probability and observed rate."""
         return score(self.outcomes, self.rules)
+
+    @cached_property
+    def expected(self) -> pa.Table:
+        """What is still to come, the most probable first: for each key and consequent the open prediction that is most certain.
+
+        `earliest` and `latest` say between when.
+        """
+        is_open = pc.equal(self.outcomes.column("outcome"), "open")
+        table = self.table.filter(is_open).sort_by([("probability", "descending"), ("latest", "ascending")])
+        keys = [name for name in table.column_names if name not in COLUMNS]
+        numbered = table.append_column("#", pa.array(range(len(table)), pa.int64()))
+        firsts = numbered.group_by([*keys, "consequent"], use_threads=False).aggregate([("#", "min")])
+        rows = firsts.column("#_min").sort() if len(table) else pa.array([], pa.int64())
+        return table.take(rows).select([*keys, "consequent", "probability", "earliest", "latest", "rule"])
 
     @property
     def unseen(self) -> tuple[str, ...]:

@@ -4,7 +4,12 @@ An episode is a chain (`A -> B`, serial) or a set (`A, B`, parallel) of distinct
 minimal occurrences within the window, found by the same loop that forecasts use. Episodes grow event by event: one is tried only
 if all its parts with one event less are frequent. A rule "episode => type" is given if the type followed at least `min_support`
 occurrences before the horizon, and at least `min_confidence` of those whose interval lies in the past; that share is its
-probability, so over the same events `forecast(...).quality` observes exactly what the rule states.
+probability, so over the same events `forecast(...).quality` observes exactly what the rule states. Its lift is that share
+divided by the share of all events (of types with that support) that the type followed before the horizon: with 1 the rule says
+nothing, with 3 the type comes three times as often as after any event.
+
+A rule is redundant where one with fewer of its events, or with the same ones in any order, is as certain (`min_gain`): what it says
+beyond that one is nothing.
 
 Counting is kept apart from searching, and adds up: a `Slice` counts the occurrences that end with its own events, given those of
 one window before them and one horizon after them. Whoever has many slices (of time, or of keys) adds their counts.
@@ -62,6 +67,8 @@ def mine(
     max_events: int = 3,
     kinds: Sequence[str] = ("serial", "parallel"),
     partition_by: str | Sequence[str] = (),
+    min_lift: float = 0,
+    min_gain: float | None = None,
     limit: int | None = None,
     type: str = "type",
     time: str = "ts",
@@ -78,6 +85,9 @@ def mine(
     - `max_events`: the size of the largest predicate.
     - `kinds`: of predicates: "serial" (one after the other), "parallel" (in any order).
     - `partition_by`: columns; each of their values is a stream of its own.
+    - `min_lift`: how many times more often than after any event the consequent must have followed.
+    - `min_gain`: by how much a rule must be more certain than every rule with part of what it asks for; 0 leaves out the redundant
+      ones, None leaves out none.
     - `limit`: how many rules to give at most.
     - `progress`: called with each size of episodes and how many of it are counted.
 
@@ -88,7 +98,8 @@ def mine(
     Jam => Crash 0.75
     """
     stream = Events(events, type, time, unit)
-    aim = read_aim(stream.unit, window, min_support, min_confidence, horizon, max_events, kinds, partition_by, limit)
+    lengths = (stream.unit, window, min_support, min_confidence, horizon)
+    aim = read_aim(*lengths, max_events, kinds, partition_by, limit, min_lift, min_gain)
     names = sorted(stream.type_names)  # so that the order of rules does not depend on the order of rows
     newest = int(stream.times[-1]) if len(stream) else 0
     return aim.find(_Slices(list(cut_slices(stream, names, aim, newest)), len(names)), names, len(stream), progress)
@@ -103,6 +114,8 @@ class Aim:
     ticks: tuple[int, int]
     min_support: Fraction
     min_confidence: Fraction
+    min_lift: Fraction
+    min_gain: Fraction | None
     max_events: int
     kinds: tuple[str, ...]
     partition_by: tuple[str, ...]
@@ -116,7 +129,11 @@ class Aim:
         """The rules that hold. `names` are what the counter's symbols stand for, `n_events` counts those of every type."""
         within, least = min(self.ticks[0], self.ticks[1] - 1), self.least(n_events)
         found = search(counter, within, least, self.min_confidence, self.max_events, self.kinds, progress)
-        return Rules(_write_rule(pattern, names, self) for pattern in found[: self.limit])
+        rates = follow_rates(counter, within, least) if found else {}
+        found = [pattern for pattern in found if pattern.share >= self.min_lift * rates[pattern.consequent]]
+        if self.min_gain is not None:
+            found = list(_without_redundant(found, self.min_gain))
+        return Rules(_write_rule(pattern, names, rates[pattern.consequent], self) for pattern in found[: self.limit])
 
 
 def read_aim(
@@ -129,6 +146,8 @@ def read_aim(
     kinds: Sequence[str],
     partition_by: str | Sequence[str],
     limit: int | None,
+    min_lift: float = 0,
+    min_gain: float | None = None,
 ) -> Aim:
     """Check what a user asks for; `unit` is that of the time column."""
     columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
@@ -141,14 +160,21 @@ def read_aim(
         )
     if not 0 <= min_confidence <= 1:
         raise QueryError(Problem(f"min_confidence {min_confidence!r} is not a number from 0 to 1"))
+    if not 0 <= min_lift < inf:
+        raise QueryError(
+            Problem(f"min_lift {min_lift!r} is not a number of times", hint="give 2 for twice as often as after any event")
+        )
+    if min_gain is not None and not 0 <= min_gain <= 1:
+        raise QueryError(Problem(f"min_gain {min_gain!r} is not a number from 0 to 1"))
     unknown = [kind for kind in kinds if kind not in ("serial", "parallel")]
     if unknown or not kinds or max_events < 1:
         raise QueryError(
             Problem(f"cannot mine {unknown or 'nothing'}", hint="kinds are 'serial' and 'parallel', max_events at least 1")
         )
     # As they were written: 0.55 is 55 of 100 then, and not the double next to it.
-    support, confidence = Fraction(str(min_support)), Fraction(str(min_confidence))
-    return Aim(within, until, ticks, support, confidence, max_events, tuple(kinds), columns, limit)
+    support, confidence, lift = (Fraction(str(size)) for size in (min_support, min_confidence, min_lift))
+    gain = None if min_gain is None else Fraction(str(min_gain))
+    return Aim(within, until, ticks, support, confidence, lift, gain, max_events, tuple(kinds), columns, limit)
 
 
 def at_least(share: Fraction, n: int) -> int:
@@ -308,6 +334,10 @@ class FoundRule(NamedTuple):
     n_closed: int
 
     @property
+    def share(self) -> Fraction:
+        return Fraction(self.n_hits, self.n_closed)
+
+    @property
     def confidence(self) -> float:
         return self.n_hits / self.n_closed
 
@@ -341,6 +371,32 @@ def search(
                 break
             found += _follow(counter, level, is_chain, within, totals, frequent, min_support, min_confidence)
     return sorted(found, key=lambda p: (-p.confidence, -p.n_hits, len(p.symbols), not p.is_chain, p.symbols, p.consequent))
+
+
+def follow_rates(counter: Counter, within: int, min_support: int) -> dict[int, Fraction]:
+    """By frequent symbol: the share of the events of such symbols, with intervals that lie in the past, that it followed."""
+    totals = counter.totals()
+    frequent = np.flatnonzero(totals >= min_support).astype(np.int32)
+    closed, hits = counter.follow(line_up(frequent.reshape(-1, 1), True, within, len(totals)), frequent)
+    n_closed = max(1, int(closed.sum()))
+    return {symbol: Fraction(n_hits, n_closed) for symbol, n_hits in zip(frequent.tolist(), hits.sum(axis=0).tolist(), strict=True)}
+
+
+def _without_redundant(found: Sequence[FoundRule], min_gain: Fraction) -> Iterator[FoundRule]:
+    """The rules that say more than every rule with part of what they ask for, and by so much."""
+    shares = {(rule.is_chain or len(rule.symbols) == 1, rule.symbols, rule.consequent): rule.share for rule in found}
+    for rule in found:
+        parts = [
+            shares[known]
+            for size in range(1, len(rule.symbols) + 1)
+            for symbols in combinations(rule.symbols, size)
+            for is_chain in (True, False)
+            if (is_chain, symbols) != (rule.is_chain or size == 1, rule.symbols)
+            and (not is_chain or rule.is_chain or size == 1)
+            and (known := (is_chain, symbols if is_chain else tuple(sorted(symbols)), rule.consequent)) in shares
+        ]
+        if all(rule.share > part and rule.share - part >= min_gain for part in parts):
+            yield rule
 
 
 def _grow(level: Codes, is_chain: bool) -> Codes:
@@ -389,11 +445,12 @@ def _follow(
     return found
 
 
-def _write_rule(pattern: FoundRule, names: Sequence[str], aim: Aim) -> Rule:
+def _write_rule(pattern: FoundRule, names: Sequence[str], rate: Fraction, aim: Aim) -> Rule:
     events = [Vertex("", names[symbol]).text for symbol in pattern.symbols]
     consequent = Vertex("", names[pattern.consequent]).text
     edges = [list(pair) for pair in pairwise(events)] if pattern.is_chain else []
     predicate = {"vertices": {event: event for event in events}, "edges": edges}
     name = f"{(' -> ' if pattern.is_chain else ', ').join(events)} => {consequent}"
     lengths = write_length(aim.within), write_length(aim.horizon)
-    return Rule(predicate, consequent, *lengths, pattern.confidence, name, aim.partition_by)
+    lift = float(pattern.share / rate) if rate else None
+    return Rule(predicate, consequent, *lengths, pattern.confidence, name, aim.partition_by, lift)

@@ -22,6 +22,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any, overload
 
@@ -33,7 +34,7 @@ from seqube.language.tree import Query, Window
 from seqube.predict.ruletext import Vertex, join_layers, read_length, split_layers, write_length
 
 REQUIRED = ("predicate", "consequent", "within", "horizon", "probability")
-KEYS = ("name", *REQUIRED, "partition_by")
+KEYS = ("name", *REQUIRED, "partition_by", "lift")
 
 RuleEdge = tuple[str, str]
 
@@ -50,6 +51,7 @@ class Rule:
     - `probability`: how often it comes.
     - `name`: the rule's own text unless given.
     - `partition_by`: columns; each of their values is a stream of its own.
+    - `lift`: how many times more often it comes than after any event, where that is known; `mine` says it.
 
     >>> rule = sq.Rule("Triage, Lactate -> Fluids", "Transfer", "1 h", "3 h", 0.8)
     >>> rule.name
@@ -64,6 +66,7 @@ class Rule:
     horizon: Window
     probability: float
     partition_by: tuple[str, ...] = field(default=())
+    lift: float | None = None
 
     def __init__(
         self,
@@ -74,9 +77,10 @@ class Rule:
         probability: float,
         name: str | None = None,
         partition_by: str | Sequence[str] = (),
+        lift: float | None = None,
     ) -> None:
         given = {"name": name, "predicate": predicate, "consequent": consequent, "within": within, "horizon": horizon}
-        reading = _Reading({**given, "probability": probability, "partition_by": partition_by}, "rule", ())
+        reading = _Reading({**given, "probability": probability, "partition_by": partition_by, "lift": lift}, "rule", ())
         if reading.problems:
             raise QueryError(reading.problems)
         self._fill(reading)
@@ -115,6 +119,8 @@ class Rule:
             "horizon": write_length(self.horizon),
             "probability": self.probability,
         }
+        if self.lift is not None:
+            entry["lift"] = self.lift
         if self.partition_by:
             entry["partition_by"] = self.partition_by[0] if len(self.partition_by) == 1 else list(self.partition_by)
         return entry
@@ -336,6 +342,7 @@ class _Reading:
         within, horizon = windows.get("within"), windows.get("horizon")
         probability = self._read_probability(entry["probability"]) if "probability" in entry else None
         partition_by = self._read_partition(entry.get("partition_by", ()))
+        lift = self._read_lift(entry.get("lift"))
         depth = max(lifts_of(vertices, edges).values(), default=0) if not self.problems else 0
         span, until = (window.length if window else None for window in (within, horizon))
         same_unit = within is not None and horizon is not None and within.unit == horizon.unit
@@ -355,6 +362,7 @@ class _Reading:
             "horizon": horizon,
             "probability": probability,
             "partition_by": partition_by,
+            "lift": lift,
         }
 
     def _read_vertex(self, key: str, text: Any, alias: str = "") -> Vertex | None:
@@ -376,6 +384,12 @@ class _Reading:
             self._report(f"probability {value!r} is not a number from 0 to 1", "probability")
             return None
         return float(value)
+
+    def _read_lift(self, value: Any) -> float | None:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < inf):
+            self._report(f"lift {value!r} is not a number of times", "lift")
+            return None
+        return None if value is None else float(value)
 
     def _read_partition(self, value: Any) -> tuple[str, ...]:
         columns = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else (None,)

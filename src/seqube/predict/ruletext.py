@@ -19,7 +19,8 @@ from seqube.errors import Problem, QueryError, Span
 from seqube.events.documents import BAD_VALUE, weigh
 from seqube.language.binder import bind
 from seqube.language.parameters import Params, fill
-from seqube.language.parser import UNIT_US, draft
+from seqube.language.parser import draft
+from seqube.language.tokens import UNIT_US
 from seqube.language.tree import Attribute, Node, Query, Window, transform
 from seqube.language.writer import duration, write_conjunction
 

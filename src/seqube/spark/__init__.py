@@ -282,6 +282,8 @@ def mine(
     max_events: int = 3,
     kinds: Sequence[str] = ("serial", "parallel"),
     partition_by: str | Sequence[str] = (),
+    min_lift: float = 0,
+    min_gain: float | None = None,
     limit: int | None = None,
     type: str = "type",
     time: str = "ts",
@@ -294,6 +296,7 @@ def mine(
     - `events`: a DataFrame, with `type`, `time` and `unit` as for `run`.
     - `window`, `min_support`, `min_confidence`, `horizon`, `max_events`, `kinds`, `partition_by`, `limit`, `progress`: as for
       `seqube.mine`.
+    - `min_lift`, `min_gain`: as there, too.
     - `slices`: how many slices of time; as many as the data suggests unless given.
 
     >>> rows = [("Jam", 0), ("Crash", 1), ("Jam", 10), ("Crash", 11), ("Rain", 20)]
@@ -306,7 +309,7 @@ def mine(
 
     source = ingest.read_source(events, type, time, unit)
     lengths = (source.schema.unit, window, min_support, min_confidence, horizon)
-    aim = read_aim(*lengths, max_events, kinds, partition_by, limit)
+    aim = read_aim(*lengths, max_events, kinds, partition_by, limit, min_lift, min_gain)
     if not events.isStreaming:
         source.warn()
     return forecasting.mine(source, aim, slices, progress)

@@ -438,4 +438,7 @@ def _matched(blobs: DataFrame, columns: Columns, tasks: Mapping[int, SparkTask],
     from pyspark.sql.pandas.types import from_arrow_schema
 
     work = in_worker(lambda batches: match(batches, columns, tasks, wanted))
-    return blobs.mapInArrow(work, from_arrow_schema(wanted.schema))
+    frame = blobs.mapInArrow(work, from_arrow_schema(wanted.schema))
+    matches = wanted.plan.matches  # whose rows each task has thinned by itself
+    frame = frame.distinct() if matches.is_distinct else frame
+    return frame if matches.limit is None else frame.limit(matches.limit)

@@ -126,7 +126,7 @@ def _looked_at(rules: Iterable[Rule]) -> set[str]:
 
 def _narrow(schema: Schema, names: Iterable[str]) -> Schema:
     """The type, the time and these columns."""
-    wanted = {schema.type_column, schema.time_column} | (set(names) - {TYPE, TIME})
+    wanted = {schema.column_of(name) for name in (TYPE, TIME, *names)}
     kept = pa.schema([field for field in schema.columns if field.name in wanted])
     return Schema(kept, schema.type_column, schema.time_column, schema.unit)
 

@@ -472,7 +472,7 @@ def translate(node: Predicate, source: EventFrame, kinds: dict[str, DataType]) -
 def _resolve(attribute: Attribute, source: EventFrame, kinds: dict[str, DataType]) -> tuple[Column, str]:
     name = source.schema.column_of(attribute.name)
     kind = kinds[name].simpleString()
-    return column(name), "type" if attribute.name == TYPE and kind != "string" else kind
+    return column(name), "type" if source.schema.resolve(attribute.name) == TYPE and kind != "string" else kind
 
 
 def _literal(value: Any, kind: str, zone: str | None) -> Any:

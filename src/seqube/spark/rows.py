@@ -118,8 +118,12 @@ def unknown_in_streams(plan: Plan) -> str | None:
     nodes = list(walk(plan.matches))
     if any(isinstance(node, MatchRun) for node in nodes):
         return "NEXT and STRICT"
-    if plan.matches.order_by or plan.matches.skip is not None:
-        return "ORDER BY" if plan.matches.order_by else "SKIP"
+    matches = plan.matches
+    asked = {"ORDER BY": matches.order_by, "SKIP": matches.skip, "RETURN DISTINCT": matches.is_distinct}
+    for word in (word for word, given in asked.items() if given):
+        return word
+    if matches.limit is not None:
+        return "LIMIT"
     return "a repeated part" if any(isinstance(node, MatchRepeat) for node in nodes) else None
 
 
@@ -127,6 +131,8 @@ def ship_query(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limit
     """The rows a plan will give, known without a row of input; running it on none also compiles what workers will load."""
     nothing = Events(schema.columns.empty_table(), type=schema.type_column, time=schema.time_column, unit=schema.unit)
     aggregates = isinstance(plan, AggregatePlan)
+    if with_ids and plan.matches.is_distinct:
+        raise PlanError("a row of RETURN DISTINCT stands for many matches and has no id\n  hint: leave out DISTINCT, or match_id")
     fields = []
     for field in open_plan(plan).run(nothing).schema:
         kind = field.type

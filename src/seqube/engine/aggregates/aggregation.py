@@ -5,7 +5,8 @@ be due, the groups, and the columns that are measured. A strategy fills `Cells` 
 (means, HAVING, column names) is the same for all of them.
 
 Between steps only events remain that a later row can still depend on: those of one window (two where a negation looks back from a
-match's end), of the plan's types or, in a tuple-count window, of all types, since all are counted. EMIT TOTAL adds a row per group.
+match's end), of the plan's types or, in a tuple-count window, of all types, since all are counted. EMIT TOTAL adds a row per group,
+EMIT PER one per group and bucket that is not over.
 
 Cost of a step: the events kept and the new ones, plus what the strategy costs.
 """
@@ -23,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from seqube.engine.aggregates.buckets import Buckets
 from seqube.engine.aggregates.measured import Measured
 from seqube.engine.aggregates.measures import Extreme, Means, Moved, Sum, finisher, means
 from seqube.engine.aggregates.state import LiveCounts, Reporter, State
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
+BUCKET = "#bucket"  # the column of totals that says where each bucket begins
+FEW = 8  # times as many events are taken to be long enough to leave most of them out
 CELL_BYTES = 64  # about what a group at a moment takes while it is measured
 
 
@@ -84,7 +88,14 @@ class Aggregator(Reporter[pa.Table]):
 
     def run(self, events: Events) -> pa.Table:
         """The rows of a whole stream: all its events at once, whatever goes on."""
-        return self.decide(super().take(self.start(), events), HIGHEST, final=True)[1]
+        return self.decide(super().take(self.start(), self._needed(events)), HIGHEST, final=True)[1]
+
+    def _needed(self, events: Events) -> Events:
+        """What the plan needs of a whole stream, where that is little: then it costs what its events cost, however many others."""
+        needs = needs_of(self.plan, events.unit)
+        if needs.sent_types is None or events.statistics.count(needs.sent_types) * FEW > len(events):
+            return events
+        return events.take(events.rows_of(needs.sent_types), needs.columns)
 
     def number(self, events: Events, known: Ints | None) -> Ints | None:
         """Numbers of all events in their partition; those kept of a partition are its last ones, without a hole."""
@@ -94,12 +105,19 @@ class Aggregator(Reporter[pa.Table]):
         return number_events(codes, len(events), NONE_KNOWN if known is None else known)
 
     def wake(self, state: State | LiveCounts) -> int | None:
-        """The next multiple of EMIT EVERY, up to the first at or after the last event."""
+        """The next multiple of EMIT EVERY, up to the first at or after the last event; with EMIT PER, when a bucket is over."""
         events, last = (state.pending.template, state.pending.last) if isinstance(state, LiveCounts) else (state.events, state.last)
         if last == LOWEST:
             return None
         assert events is not None
-        period = needs_of(self.plan, events.unit).period
+        needs = needs_of(self.plan, events.unit)
+        if needs.bucket is not None:
+            ends = Buckets.of(needs.bucket, events.column("ts").type).ends(state.open_times)
+            waits = self.plan.matches.waits and not needs.by_position
+            moments = plus(ends, needs.window) if waits else ends
+            moments = moments[moments > state.decided + 1]
+            return int(moments.min()) if len(moments) else None
+        period = needs.period
         if period is None:
             return None
         due = (state.reported // period + 1) * period
@@ -113,7 +131,7 @@ class Aggregator(Reporter[pa.Table]):
         assert state.events is not None
         task = self._task(state, upto, final)
         answer = strategy(self.plan.strategy)(task)
-        if self.plan.emit.when != "total":
+        if not self.plan.emit.counts_once:
             table = write(task, answer)
             if final:
                 return State(state.events.slice(0, 0), decided=upto, reported=upto, last=state.last), table
@@ -123,7 +141,10 @@ class Aggregator(Reporter[pa.Table]):
         totals = partial if state.totals is None else _merge([state.totals, partial], self.plan)
         if final:
             return State(state.events.slice(0, 0), decided=upto, reported=upto, last=state.last), _named(task, totals)
-        return self._purge(replace(state, decided=upto, reported=upto, totals=totals), task), _named(task, partial).slice(0, 0)
+        rows = _named(task, partial).slice(0, 0)
+        if self.plan.emit.when == "per":
+            rows, totals = _whole_buckets(task, totals)
+        return self._purge(replace(state, decided=upto, reported=upto, totals=totals), task), rows
 
     def report_counts(self, state: State, upto: int, final: bool, counts: Ints) -> pa.Table:
         """What `decide` gives for COUNT(*), where another has counted already: a number for every moment that is due."""
@@ -223,6 +244,16 @@ class Task:
         return self.due // self.period * self.period + self.period if self.plan.emit.when == "every" else self.upto + 1
 
     @cached_property
+    def buckets(self) -> Buckets:
+        assert self.needs.bucket is not None
+        return Buckets.of(self.needs.bucket, self.batch.events.column("ts").type)
+
+    @cached_property
+    def bucket_starts(self) -> Ints:
+        """Where the bucket of every event begins."""
+        return self.buckets.starts(self.batch.events.times)
+
+    @cached_property
     def trigger_rows(self) -> Ints:
         assert self.plan.trigger is not None
         rows = self.scan(self.plan.trigger)
@@ -231,10 +262,12 @@ class Task:
 
     @cached_property
     def moments(self) -> Ints:
-        """Times at which a row may be due."""
+        """Times at which a row may be due; buckets by their starts."""
         times = self.batch.events.times
         if self.plan.emit.when == "total":
             return np.zeros(1, np.int64)
+        if self.plan.emit.when == "per":
+            return distinct(self.bucket_starts)
         if self.plan.emit.when == "every":
             if self.last == LOWEST:
                 return np.empty(0, np.int64)
@@ -361,15 +394,21 @@ def strategy(name: str) -> Callable[[Task], Answer]:
 
 
 def measured(task: Task, answer: Answer) -> pa.Table:
-    """The measures of every cell beside its group: what totals are added up from."""
-    groups = task.groups.columns(answer.cells.groups)
-    names = [f"#group{i}" for i in range(len(groups))] + [f"#measure{i}" for i in range(len(task.plan.measures))]
-    return pa.table([*groups, *(answer.measures[measure] for measure in task.plan.measures)], names=names)
+    """The measures of every cell beside its group, and its bucket: what totals are added up from."""
+    keys = task.groups.columns(answer.cells.groups)
+    if task.plan.emit.when == "per":
+        keys = [pa.array(task.moments[answer.cells.moments]), *keys]
+    names = [*_key_names(task.plan), *(f"#measure{i}" for i in range(len(task.plan.measures)))]
+    return pa.table([*keys, *(answer.measures[measure] for measure in task.plan.measures)], names=names)
+
+
+def _key_names(plan: AggregatePlan) -> list[str]:
+    return [*([BUCKET] if plan.emit.when == "per" else []), *(f"#group{i}" for i in range(len(plan.group_by)))]
 
 
 def _merge(parts: list[pa.Table], plan: AggregatePlan) -> pa.Table:
     """Totals of pieces of the stream as one."""
-    keys = [f"#group{i}" for i in range(len(plan.group_by))]
+    keys = _key_names(plan)
     rows = {i: means(measure.function) for i, measure in enumerate(plan.measures, len(keys))}
     # Arrow compares no durations here, adds up decimals of one width only, and sums of 64 bits wrap.
     fields = [(i, field.type) for part in parts for i, field in enumerate(part.schema) if i >= len(keys)]
@@ -427,12 +466,29 @@ def _cast(table: pa.Table, kinds: dict[int, pa.DataType]) -> pa.Table:
     return table
 
 
+def _whole_buckets(task: Task, totals: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows of buckets in which no more matches can end or be cancelled, and the totals of the others."""
+    times, first = task.batch.events.times, task.upto + 1
+    if task.plan.matches.waits:
+        first = min(first, int(times.min(initial=HIGHEST, where=task.untils > task.upto)))
+    starts = np.asarray(totals.column(BUCKET))
+    order = np.argsort(starts, kind="stable")
+    are_whole = np.empty(len(starts), np.bool_)
+    are_whole[order] = task.buckets.ends(starts[order]) <= first
+    return _named(task, totals.filter(pa.array(are_whole))), totals.filter(pa.array(~are_whole))
+
+
 def _named(task: Task, totals: pa.Table) -> pa.Table:
-    """Totals as the user's rows."""
-    columns = [_one(column) for column in totals.columns]
+    """Totals as the user's rows, by bucket where there are any."""
+    if not (is_per := task.plan.emit.when == "per"):
+        starts = []
+    else:
+        totals = totals.take(pa.array(np.argsort(totals.column(BUCKET).to_numpy(), kind="stable")))
+        starts = [shown_times(task, totals.column(BUCKET).to_numpy())]
+    columns = [_one(column) for column in totals.columns][is_per:]
     n_keys = len(task.plan.group_by)
     measures = dict(zip(task.plan.measures, columns[n_keys:], strict=True))
-    return result_rows(task, [], columns[:n_keys], measures, totals.num_rows)
+    return result_rows(task, starts, columns[:n_keys], measures, totals.num_rows)
 
 
 def write(task: Task, answer: Answer) -> pa.Table:
@@ -471,7 +527,8 @@ def shown_times(task: Task, moments: Ints) -> pa.Array:
         return pa.array(moments).cast(pa.timestamp("us"))
     times = pa.array(moments).cast(pa.timestamp("us", kind.tz))
     # A row every 1500 ms is not due at whole seconds.
-    coarse = task.plan.emit.when == "every" and task.period * 1_000 % UNITS[kind.unit]
+    length = task.needs.period or task.needs.bucket or 0
+    coarse = length * 1_000 % UNITS[kind.unit]
     return times if coarse else times.cast(kind)
 
 

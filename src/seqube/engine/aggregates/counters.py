@@ -82,9 +82,9 @@ class How(NamedTuple):
     n_slots: int
     window: int
     by_position: bool
-    total: bool
+    total: bool  # each match counts once, for its group
     own: bool  # what a start has counts when it leaves
-    news: bool  # groups are reported where a match ends
+    news: bool  # groups are reported where a match ends; in a total, at the next sample, and begun anew
     single: bool  # a group is one lane
 
 

@@ -51,7 +51,7 @@ def aggregate_chain(task: Task, run: Kernel) -> Answer:
         from seqube.engine.aggregates.two_step import aggregate_matches
 
         return aggregate_matches(task)
-    counter = _Total(task, chain, lanes, run) if task.plan.emit.when == "total" else _Shared(task, chain, lanes, run)
+    counter = _Once(task, chain, lanes, run) if task.plan.emit.counts_once else _Shared(task, chain, lanes, run)
     return _Measures(counter).answer()
 
 
@@ -85,7 +85,7 @@ class _Counter(ABC):
         size = len(self.samples.times)
         kind = np.array(ring.zero).dtype
         values, fresh = np.full(size, ring.zero, kind), np.full(size if news else 0, ring.zero, kind)
-        total = self.task.plan.emit.when == "total"
+        total = self.task.plan.emit.counts_once
         span = (LOWEST, HIGHEST) if total and self.task.batch.counts_events else (self.task.after, self.task.upto)
         own = total and self.chain.has_trailing
         with self.task.batch.budget.bell() as bell:
@@ -101,34 +101,49 @@ class _Counter(ABC):
         return weights
 
 
-class _Total(_Counter):
-    """EMIT TOTAL: all that ends (or, with a trailing negation, outlives its window), per group."""
+class _Once(_Counter):
+    """TOTAL and PER: all that ends (or, with a trailing negation, outlives its window), per group; with PER, and bucket.
+
+    What ended in a bucket is new at a sample with its last end, if the one before is that of the bucket before.
+    """
 
     def _samples(self) -> Samples:
         n_lanes = len(self.lanes.groups)
-        return Samples(np.arange(n_lanes + 1), np.full(n_lanes, HIGHEST))
+        if self.task.plan.emit.when == "total":
+            self._moments = np.zeros(n_lanes, np.int64)
+            return Samples(np.arange(n_lanes + 1), np.full(n_lanes, HIGHEST))
+        ends = np.flatnonzero(self.lanes.maps.ranks == 1)
+        lanes, starts = self.lanes.of_maps[ends], self.task.bucket_starts[self.lanes.rows[ends]]
+        last = np.ones(len(ends), np.bool_)
+        last[:-1] = (lanes[1:] != lanes[:-1]) | (starts[1:] != starts[:-1])
+        self._moments = np.searchsorted(self.task.moments, starts[last])
+        return Samples(np.searchsorted(lanes[last], np.arange(n_lanes + 1)), self.lanes.maps.times[ends[last]])
 
     def _settle(self) -> tuple[Cells, Floats]:
-        if not self.task.plan.group_by:
-            self._keep = np.ones(len(self.firsts), np.bool_)
+        groups = np.repeat(self.lanes.groups, np.diff(self.samples.offsets))
+        self._order = np.lexsort((self._moments, groups))
+        groups, moments = groups[self._order], self._moments[self._order]
+        self._firsts = np.flatnonzero(np.append(True, (groups[1:] != groups[:-1]) | (moments[1:] != moments[:-1]))[: len(groups)])
+        if self.task.is_given:
+            self._keep = np.ones(len(self._firsts), np.bool_)
             return self.task.given, self.at_cells(None, DOUBLES)
         sums = self._sums(None, DOUBLES)
         self._keep = sums != 0
-        groups = self.lanes.groups[self.firsts[self._keep]]
-        return Cells(groups, np.zeros(len(groups), np.int64)), sums[self._keep]
+        kept = self._firsts[self._keep]
+        return Cells(groups[kept], moments[kept]), sums[self._keep]
 
     def _sums(self, weights: Numbers | None, ring: Ring) -> Numbers:
-        news = self.run(weights, ring, news=True)[1]
-        if not len(self.firsts):
+        news = self.run(weights, ring, news=True)[1][self._order]
+        if not len(news):
             return news
         if ring.tropical is not None:
-            return np.minimum.reduceat(news, self.firsts)
-        sums = np.add.reduceat(news, self.firsts)
+            return np.minimum.reduceat(news, self._firsts)
+        sums = np.add.reduceat(news, self._firsts)
         return sums if ring.modulus is None else sums % ring.modulus
 
     def at_cells(self, weights: Numbers | None, ring: Ring) -> Numbers:
         sums = self._sums(weights, ring)
-        if not self.task.plan.group_by and not len(sums):
+        if self.task.is_given and not len(sums):
             return np.full(1, ring.zero, np.array(ring.zero).dtype)
         return sums[self._keep]
 

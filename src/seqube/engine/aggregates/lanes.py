@@ -150,7 +150,7 @@ def _single(task: Task, chain: EventChain) -> Lanes:
     for code, known in enumerate(ranks_of):
         table[code, : len(known)] = known
     stop = int(np.searchsorted(events.times, task.upto, "right"))
-    after = task.after if task.plan.emit.when == "total" and not chain.has_trailing else LOWEST
+    after = task.after if task.plan.emit.counts_once and not chain.has_trailing else LOWEST
     times, ranks, untils, rows = gather(events.times, events.types, table, masks, task.batch.window, stop, after)
     return Lanes(n_slots, Maps(np.array([0, len(times)]), times, ranks, untils), rows, np.zeros(1, np.int64))
 
@@ -294,7 +294,7 @@ def _pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
 def _ordered(task: Task, chain: EventChain, slot_ranks: list[int], rows: Ints, ranks: npt.NDArray[np.int8], lanes: Ints) -> Lanes:
     """Lanes numbered by group, maps in the order in which they are applied."""
     n_slots, batch = len(chain.slots), task.batch
-    total = task.plan.emit.when == "total"
+    total = task.plan.emit.counts_once
     times = batch.events.times[rows]
     needed = times <= task.upto
     if total and not chain.has_trailing:

@@ -29,6 +29,7 @@ from seqube.engine.aggregates.counters import (
     FREE_MAPS,
     FREE_ROWS,
     FREE_WAITING,
+    FRESH,
     GROUP_OF,
     IS_DIRTY,
     LANE,
@@ -39,6 +40,7 @@ from seqube.engine.aggregates.counters import (
     LINK,
     N_DIRTY,
     N_DOMAINS,
+    N_FRESH,
     N_GROUPS,
     N_LANES,
     N_OF_LANES,
@@ -324,6 +326,11 @@ class Ledger:
         found: Array = (lanes[:, LAST_LEAVES] <= clocks) & (lanes[:, BLOCK] <= clocks)
         return found
 
+    @property
+    def fresh(self) -> Ints:
+        """Groups in which a match has ended since they were last reported."""
+        return self.columns.groups[: self.at[N_FRESH], FRESH]
+
     def keep_lanes(self, kept: Ints) -> None:
         """Forget all other lanes, which are empty."""
         c, numbers = self.columns, np.zeros(len(self.columns.lanes), np.int64)
@@ -341,12 +348,14 @@ class Ledger:
             self._plant()
 
     def keep_groups(self, kept: Ints) -> None:
-        """Forget all other groups, which have no lane."""
+        """Forget all other groups, which have no lane and nothing to report."""
         c, numbers = self.columns, np.zeros(len(self.columns.groups), np.int64)
         numbers[kept] = np.arange(len(kept))
+        groups, fresh = c.groups[kept], numbers[self.fresh]
+        groups[: len(fresh), FRESH] = fresh
         self.at[N_GROUPS] = len(kept)
         c.lanes[:, GROUP_OF] = numbers[c.lanes[:, GROUP_OF]] if len(numbers) else 0
-        self.columns = c._replace(groups=c.groups[kept], totals=c.totals[kept])
+        self.columns = c._replace(groups=groups, totals=c.totals[kept])
 
     def keep_domains(self, kept: Ints) -> None:
         """Forget all other domains, which have no lane."""

@@ -72,14 +72,14 @@ class Course:
         self._places += [(2 * (n - gap.position), gap.instance, gap.key or ()) for gap in chain.absences]  # type: ignore[misc]
         self._common = self._common_names()
         self._weighing = Weighing(plan.measures, chain, events)
-        when = plan.emit.when
+        once = plan.emit.counts_once
         self.how = How(
             n_slots=n,
             window=self._needs.window,
             by_position=plan.matches.window.counts_events,
-            total=when == "total",
-            own=when == "total" and chain.has_trailing,
-            news=plan.report == "new",
+            total=once,
+            own=once and chain.has_trailing,
+            news=plan.report in ("new", "per"),
             single=set(self._positions or ()) == set(range(n_columns)),
         )
         self._tables: dict[tuple[str, ...], _Types] = {}
@@ -130,9 +130,9 @@ class Course:
         cells = self._run(state, events, self._samples(state, task))
         state.decided = upto
         state.reported = task.due if self.plan.emit.when == "every" and not final else upto
-        if self._empty is not None and not len(cells.cells) and not (final and self.how.total):
+        if self._empty is not None and not len(cells.cells) and not (final and self.plan.emit.when == "total"):
             table = self._empty
-        elif self.how.total:
+        elif self.plan.emit.when == "total":
             table = self._totals(state, task, final)
         else:
             table = self._table(state, task, cells)
@@ -143,13 +143,20 @@ class Course:
 
     def _is_quiet(self, state: LiveCounts, upto: int, final: bool) -> bool:
         """Whether there is nothing to take, and nothing to say."""
-        return not final and self._empty is not None and self._needs.period is None and not state.pending.has_any(upto)
+        if final or self._empty is None or self._needs.period is not None or state.pending.has_any(upto):
+            return False
+        return self._needs.bucket is None or not len(state.ledger.fresh)
 
     def _samples(self, state: LiveCounts, task: Task) -> tuple[Ints, Ints]:
         """When rows are due, and of which groups (-1: of all that have a match)."""
         plan, events = self.plan, task.batch.events
         if plan.emit.when == "every":
             return task.moments, np.full(len(task.moments), -1 if plan.group_by else 0)
+        if plan.emit.when == "per":
+            opened = [] if state.reported == LOWEST else [state.reported]  # what is open ends with the bucket of this time
+            lasts = distinct(task.buckets.ends(np.append(np.array(opened, np.int64), events.times))) - 1
+            lasts = lasts[(lasts > task.after) & ((lasts <= task.upto) | task.final)]
+            return lasts, np.zeros(len(lasts), np.int64)
         if plan.report != "given":
             return _NO_ROWS, _NO_ROWS
         assert plan.trigger is not None
@@ -295,6 +302,7 @@ class Course:
 
     def _table(self, state: LiveCounts, task: Task, found: Sampled) -> pa.Table:
         times, groups, values = found.cells[:, DUE_AT], found.cells[:, OF_GROUP], found.values
+        times = task.buckets.starts(times) if self.plan.emit.when == "per" else times
         columns = []
         if self.plan.group_by:
             order = np.lexsort((groups, times))

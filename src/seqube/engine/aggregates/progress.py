@@ -280,7 +280,7 @@ def multiply(c: Counters, batch: Arrived, k: int, until: int, how: How, exact: E
                 for t in range(len(room)):
                     room[t] = multiplied(room[t], weights[t], exact.rings[t])
                 add(c.totals[group], room, exact.rings)
-            elif room[0] > 0.0:
+            if how.news and room[0] > 0.0:
                 mark_fresh(c.groups, c.at, group)
         raise_entries(back[slot + 1], back[slot], weights, 0, slot + 1, exact.rings)
     else:
@@ -464,17 +464,23 @@ def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, star
             if not take_map(c, batch, at[NEXT_MAP], how, exact, room, starts, products):
                 return TOO_NARROW
             at[NEXT_MAP] += 1
-        while at[N_FRESH] > 0:
+        is_due = at[NEXT_SAMPLE] < len(samples) and samples[at[NEXT_SAMPLE], DUE_AT] == now
+        while at[N_FRESH] > 0 and (is_due or not how.total):
             group = c.groups[at[N_FRESH] - 1, FRESH]
             if at[N_OUT] == len(out.cells):
                 return NO_MORE_ROOM
-            if not flush(c, how, exact, room, starts, products) or not sample(c, group, how, exact, room, starts, products):
+            if how.total:
+                put(room, c.totals[group])
+                put(c.totals[group], exact.zeros)
+            elif not flush(c, how, exact, room, starts, products) or not sample(c, group, how, exact, room, starts, products):
                 return TOO_NARROW
             out.cells[at[N_OUT], DUE_AT], out.cells[at[N_OUT], OF_GROUP] = now, group
             put(out.values[at[N_OUT]], room)
             c.groups[group, IS_FRESH] = 0
             at[N_OUT] += 1
             at[N_FRESH] -= 1
+        if how.total:
+            at[NEXT_SAMPLE] += is_due
         while at[NEXT_SAMPLE] < len(samples) and samples[at[NEXT_SAMPLE], DUE_AT] == now:
             if not flush(c, how, exact, room, starts, products):
                 return TOO_NARROW

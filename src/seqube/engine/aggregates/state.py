@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.aggregates.counters import DOMAIN_OF, GROUP_OF, N_DOMAINS, N_GROUPS, N_LANES, Counters
+from seqube.engine.aggregates.counters import DOMAIN_OF, GROUP_OF, N_DOMAINS, N_FRESH, N_GROUPS, N_LANES, Counters
 from seqube.engine.aggregates.ledger import FEWEST, Ledger
 from seqube.engine.aggregates.progress import leave
 from seqube.engine.operator import Operator, Rows
@@ -40,6 +40,12 @@ class State:
     @property
     def has_begun(self) -> bool:
         return self.events is not None
+
+    @property
+    def open_times(self) -> Ints:
+        """Times in all buckets of which more may be said."""
+        starts = [] if self.totals is None else [np.asarray(self.totals.column(0))]
+        return np.unique(np.concatenate([*starts, *([] if self.events is None else [self.events.times])]))
 
     @property
     def n_kept(self) -> int:
@@ -119,6 +125,12 @@ class LiveCounts:
     has_begun = True
 
     @property
+    def open_times(self) -> Ints:
+        """Times in all buckets of which more may be said."""
+        filled = [self.reported] if self.ledger.at[N_FRESH] else []
+        return np.concatenate([np.array(filled, np.int64), self.pending.events.times])
+
+    @property
     def n_kept(self) -> int:
         return len(self.pending)
 
@@ -148,8 +160,8 @@ class LiveCounts:
             self.keys.keep(kept)
             ledger.keep_lanes(kept)
         lanes = ledger.columns.lanes[: ledger.at[N_LANES]]
-        if self.groups.names and not ledger.how.total:
-            kept = np.unique(lanes[:, GROUP_OF])
+        if self.groups.names and (ledger.how.news or not ledger.how.total):
+            kept = np.unique(np.append(lanes[:, GROUP_OF], ledger.fresh))
             self.groups.keep(kept)
             ledger.keep_groups(kept)
         if self.partitions.names:

@@ -112,18 +112,21 @@ class _Places:
 
 def _pieces(task: Task) -> Iterator[_Piece]:
     plan, batch = task.plan, task.batch
-    if plan.emit.when != "total" and plan.matches.waits:
+    once = plan.emit.counts_once
+    if not once and plan.matches.waits:
         yield from _anew(task)
         return
-    whole = plan.emit.when == "total" and plan.matches.waits
-    after = LOWEST if plan.emit.when != "total" or whole else task.after
+    whole = once and plan.matches.waits
+    after = LOWEST if not once or whole else task.after
     times, untils = batch.events.times, task.untils
     for piece in Evaluation(plan.matches, batch, after, HIGHEST if whole else task.upto).matches():
-        if plan.emit.when == "total":
+        if once:
             if whole:
                 leaves = untils[piece.first_rows]
                 piece = piece.select((leaves > task.after) & ((leaves <= task.upto) | task.final))
             begin = np.zeros(len(piece), np.int64)
+            if plan.emit.when == "per":
+                begin = np.searchsorted(task.moments, task.bucket_starts[piece.last_rows])
             end, fresh = begin + 1, np.ones(len(piece), np.bool_)
         else:
             ends = times[piece.last_rows]

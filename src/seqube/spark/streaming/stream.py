@@ -375,7 +375,7 @@ def _place_watches(
     for name, plan in plans.items():
         if isinstance(plan, AggregatePlan) and plan.emit.when == "total":
             raise PlanError(
-                "EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT EVERY 1 hour, or a batch"
+                "EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT PER 1 hour, or a batch"
             )
         refuse_in_streams(plan)
         needs = needs_of(plan, schema.unit)

@@ -14,7 +14,8 @@ again where it is missing:
 - Where it does not, the chunks that were read. Only keys that can have something new are looked at: those with an event now that
   can end a match, or whose first event's window is over now.
 
-Windows of so many EVENTS are numbered by the engine, which keeps a state of its own.
+Windows of so many EVENTS are numbered by the engine, and a bucket of EMIT PER outlives the window of its events: there the engine
+keeps a state of its own.
 
     chunks      [....]  [......]  [...]  [..]  <- new rows          decided            watermark
     key 17       A        B                                       ----|----------- C ------|------>   C's key: 17
@@ -83,12 +84,13 @@ class Held:
     reported: int = LOWEST  # aggregates: every row up to here is out
     last: int = LOWEST  # aggregates: time of the last event
     engine_rows: int = 0
-    engine: bytes | None = None  # the engine's own state, for windows of so many EVENTS
+    engine: bytes | None = None  # the engine's own state, where it outlives the events
     marks: tuple[str, ...] = ()  # of the states that led here, this one last
+    wake: int | None = None  # the watermark at which that state has something to say
 
     def to_text(self) -> str:
         """Everything but the engine's state."""
-        return json.dumps([*self._about, list(self.marks)])
+        return json.dumps([*self._about, list(self.marks), self.wake])
 
     @property
     def _about(self) -> list[Any]:
@@ -97,9 +99,10 @@ class Held:
 
     @staticmethod
     def from_text(text: str, engine: bytes | None) -> Held:
-        chunks, following, decided, reported, last, engine_rows, *marks = json.loads(text)  # without marks before 0.2.0
-        marked = tuple(marks[0]) if marks else ()
-        return Held(tuple(Chunk(*chunk) for chunk in chunks), following, decided, reported, last, engine_rows, engine, marked)
+        chunks, following, decided, reported, last, engine_rows, *more = json.loads(text)
+        known = tuple(Chunk(*chunk) for chunk in chunks)
+        marks, wake = tuple(more[0]) if more else (), more[1] if len(more) > 1 else None  # there were none before 0.2.0
+        return Held(known, following, decided, reported, last, engine_rows, engine, marks, wake)
 
     def marked(self) -> Held:
         """The same, with its own mark."""
@@ -288,7 +291,7 @@ class Watch:
 
     def _decide(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> tuple[Held, pa.Table | None]:
         due = self._between(held, held.decided, upto, store)
-        if self.needs.by_position:
+        if self.needs.outlives_events:
             events = self._events([(rows, numbers) for rows, numbers in due if len(numbers)])
             return self._step(replace(held, decided=upto), events)
         held, before = replace(held, decided=upto), held
@@ -309,7 +312,7 @@ class Watch:
     @cached_property
     def goes_on(self) -> bool:
         """Whether the operator's live state is worth keeping: it goes on in place, and all that it needs is in the chunks."""
-        return not self.needs.by_position and self.needs.period is None and self.wanted.operator.goes_on
+        return not self.needs.outlives_events and self.needs.period is None and self.wanted.operator.goes_on
 
     def _live(self, held: Held, store: MutableMapping[int, bytes], place: BucketPlace) -> Live:
         """The operator as it was after the last call: as it was left here and taken further, or made of the chunks."""
@@ -345,14 +348,21 @@ class Watch:
         return held, None if found is None else self.wanted.rows(found)
 
     def _step(self, held: Held, events: Events) -> tuple[Held, pa.Table | None]:
-        """The engine's own state, taken further. A count of events must outlive the events."""
-        if held.engine is None and not len(events):
+        """The engine's own state, taken further."""
+        if not len(events) and (held.wake is None or held.wake > held.decided + 1):
             return held, None
         operator = self.wanted.operator
         state = operator.start() if held.engine is None else operator.restore(adapted(held.engine, self._as_events))
         state, found = operator.step(state, events, held.decided + 1)
         assert found is not None
-        return replace(held, engine=state.to_bytes(), engine_rows=state.n_kept), self.wanted.rows(found)
+        wake, rows = operator.wake(state), self.wanted.rows(found)
+        if not self.needs.by_position:
+            last = max(held.last, int(events.times[-1]) if len(events) else LOWEST)
+            over = int(plus(np.array([last]), self.needs.back)[0])
+            if wake is None and over <= held.decided:  # all buckets are out, and no event is left in the window
+                return replace(held, engine=None, engine_rows=0, last=LOWEST, wake=None), rows
+            held, wake = replace(held, last=last), over + 1 if wake is None else wake
+        return replace(held, engine=state.to_bytes(), engine_rows=state.n_kept, wake=wake), rows
 
     def _touched(
         self, held: Held, due: list[tuple[ChunkRows, Ints]], upto: int, store: MutableMapping[int, bytes]
@@ -421,7 +431,7 @@ class Watch:
         upto = held.decided
         if self.needs.period is not None and held.reported > LOWEST:
             upto = (held.reported // self.needs.period + 1) * self.needs.period - 1
-        back = 0 if self.needs.by_position else self.needs.back  # the engine keeps what it numbers
+        back = 0 if self.needs.outlives_events else self.needs.back  # the engine keeps what it needs
         return int(minus(np.array([upto]), back)[0])
 
     def _append(self, held: Held, table: pa.Table, store: MutableMapping[int, bytes]) -> Held:
@@ -459,8 +469,8 @@ class Watch:
 
     def _wake(self, held: Held, store: MutableMapping[int, bytes]) -> int | None:
         """When a waiting event is due, a match or a report that waits is final, and when all chunks can go."""
-        wakes = [self._next(held, store, held.decided)]
-        if not self.needs.by_position and held.chunks:
+        wakes = [self._next(held, store, held.decided), None if held.wake is None else held.wake - 1]
+        if not self.needs.outlives_events and held.chunks:
             if self.needs.period is None:
                 wakes.append(int(plus(np.array([max(chunk.newest for chunk in held.chunks)]), self.needs.back)[0]))
             if self.needs.ahead:

@@ -221,7 +221,7 @@ def _check_streams(query: Query, schema: Schema) -> None:
     """Refuse what a stream on Spark over these columns cannot answer."""
     check(query, schema)
     if query.emit is not None and query.emit.when == "total":
-        raise PlanError("EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT EVERY 1 hour, or a batch")
+        raise PlanError("EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT PER 1 hour, or a batch")
     ship_query(plan_query(query), schema)
 
 

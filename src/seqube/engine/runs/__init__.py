@@ -1,0 +1,1 @@
+"""NEXT and STRICT: one run for each start."""

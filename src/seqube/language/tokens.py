@@ -1,0 +1,95 @@
+"""What single tokens of the text mean: their places, names, numbers and durations, and the first mistake among them.
+
+Cost: linear in the token. Invariant: a number or duration that leaves its range is refused here, with its place.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import TYPE_CHECKING, NoReturn
+
+from seqube.errors import Problem, QueryError, Span
+from seqube.events.schema import COLUMNS
+
+if TYPE_CHECKING:
+    from lark import Token
+
+MAX_INT64 = 2**63 - 1
+MAX_UINT64 = 2**64 - 1
+
+UNIT_US = {
+    unit: microseconds
+    for units, microseconds in (
+        ("us usec usecs µs microsecond microseconds", 1),
+        ("ms msec msecs millisecond milliseconds", 1_000),
+        ("s sec secs second seconds", 1_000_000),
+        ("m min mins minute minutes", 60_000_000),
+        ("h hr hrs hour hours", 3_600_000_000),
+        ("d day days", 86_400_000_000),
+        ("w week weeks", 604_800_000_000),
+    )
+    for unit in units.split()
+}
+
+
+def place(text: str, offset: int, length: int = 1) -> Span:
+    """The span that starts at `offset` in `text`."""
+    return Span(text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset), length)
+
+
+def fail(message: str, at: Span | None, hint: str | None = None) -> NoReturn:
+    raise QueryError(Problem(message, at, hint))
+
+
+def at_token(token: Token) -> Span:
+    return Span(token.line or 1, token.column or 1, len(token))
+
+
+def cover(first: Span | None, last: Span | None) -> Span | None:
+    """From the start of `first` to the end of `last`, or `first` alone when the two are on different lines."""
+    if first is None or last is None or first.line != last.line:
+        return first
+    return Span(first.line, first.column, max(1, last.column + last.length - first.column))
+
+
+def name_of(token: Token) -> str:
+    quote = token[0]
+    if quote not in '"`':
+        return str(token)
+    name = token[1:-1].replace(quote * 2, quote)
+    if not name:
+        fail("a name cannot be empty", at_token(token))
+    return name
+
+
+def column_of(token: Token) -> str:
+    """The name of a column: in quotes, one that the event's type or time may hide is that column."""
+    name = name_of(token)
+    if name in COLUMNS:
+        fail(f"a column called {name}, with its quotes, cannot be asked for", at_token(token), "rename the column")
+    return f'"{name}"' if token[0] in '"`' and name in COLUMNS.values() else name
+
+
+def microseconds(token: Token) -> int:
+    total = Fraction(0)
+    for number, unit in re.findall(r"(\d+(?:\.\d+)?)\s*([^\W\d]+)", token):
+        if len(number) > 40:
+            fail("this duration is too long", at_token(token))
+        total += Fraction(number) * UNIT_US[unit.lower()]
+    if total.denominator != 1:
+        fail("this duration is not a whole number of microseconds", at_token(token), "microseconds are the finest time there is")
+    if total > MAX_INT64:
+        fail("this duration is too long", at_token(token), "the longest is 2^63 - 1 microseconds, about 292,000 years")
+    return int(total)
+
+
+def number_of(token: Token) -> int | float:
+    if token.isdecimal():
+        if len(token) > 40 and len(token.lstrip("0")) > 20:
+            fail("this number does not fit into 64 bits", at_token(token), "write it with a decimal point to make it a float")
+        return int(token)
+    value = float(token)
+    if value == float("inf"):
+        fail("this number is too large for a float", at_token(token))
+    return value
