@@ -84,6 +84,7 @@ TITLES = {
     "cube": "Cubes: the experiments of the E-Cube paper",
     "forecast": "Forecasts: the experiments of the CBS-Tree paper",
     "nested": "Nested queries: the experiments of the papers on NEEL and sliding views",
+    "runs": "Runs and funnels: the first event that fits",
     "streams": "Streams: what a step costs, by the window",
     "spark": "Spark: what the pipeline costs beside Spark itself",
 }

@@ -11,7 +11,8 @@ import oracle
 import seqube as sq
 from seqube.language import parse
 from seqube.language.mentions import positives
-from seqube.plan.aggregates import EventChain, chain_of, plan_aggregates
+from seqube.plan.aggregates import chain_of, plan_aggregates
+from seqube.plan.chains import EventChain
 from strategies import PARTITIONS, plain, queries, table, windows
 
 FUNCTIONS = ["SUM", "AVG", "MIN", "MAX", "STDDEV"]
@@ -28,7 +29,7 @@ def with_aggregates(draw: st.DrawFn, base: str, period: str | None = None, durat
     aggregate |= st.builds("VARIANCE({}.{})".format, st.sampled_from(variables), st.sampled_from([n for n in names if n != "d"]))
     if period is not None:
         aggregate |= st.builds("{}({}.ts)".format, st.sampled_from(["MIN", "MAX"]), st.sampled_from(variables))
-    items = draw(st.lists(aggregate, max_size=3, unique=True))
+    items = draw(st.lists(aggregate | st.just("APPROX_COUNT(*)"), max_size=3, unique=True))
     lines = [base, "AGG " + ", ".join(["COUNT(*) AS n", *(f"{item} AS a{i}" for i, item in enumerate(items))])]
     single = [str(leaf.variable) for leaf in positives(query.pattern) if not leaf.is_list]
     keys = st.builds("{}.{}".format, st.sampled_from(single or variables), st.sampled_from(["id", "s", "type", "y", "u", "c", "k"]))
@@ -118,6 +119,29 @@ def chains(draw: st.DrawFn, names: Sequence[str] = ("A", "B", "C"), counted: boo
     if both_keys or draw(st.integers(0, 3)) == 3:
         lines.append("PARTITION BY " + draw(st.sampled_from(["s", "f"] if both_keys else PARTITIONS)))
     lines.append("WITHIN " + draw(windows(counted)))
+    return draw(with_aggregates("\n".join(lines)))
+
+
+@st.composite
+def repeated_chains(draw: st.DrawFn, names: Sequence[str] = ("A", "B", "C")) -> str:
+    """A query that needs no matches, of parts that are repeated or may be absent, with negations, a key or predicates."""
+    parts = draw(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(names)), min_size=1, max_size=4))
+    negated = [number == 4 for number, _ in parts]
+    if all(negated):
+        negated[0] = False
+    quantifiers = st.sampled_from(["+", "*", "?", "{2}", "{2,}", "{1,2}", "{,2}", "{2,3}", "", ""])
+    variables = [f"v{i}" for i in range(len(parts))]
+    each = zip(negated, parts, variables, strict=True)
+    texts = [f"!{name} {v}" if no else f"{name}{draw(quantifiers)} {v}" for no, (_, name), v in each]
+    lines = [f"PATTERN SEQ({', '.join(texts)})"]
+    where = draw(st.sampled_from(["", "", "[id]", "[s]", "own"]))
+    if where == "own":
+        where = f"{draw(st.sampled_from(variables))}.{draw(st.sampled_from(['x > 0', 'f']))}"
+    if where:
+        lines.append(f"WHERE {where}")
+    if draw(st.integers(0, 3)) == 3:
+        lines.append("PARTITION BY " + draw(st.sampled_from(PARTITIONS)))
+    lines.append("WITHIN " + draw(windows()))
     return draw(with_aggregates("\n".join(lines)))
 
 

@@ -801,7 +801,7 @@ def _computed(node: Any, members: list[tuple[Partition, Env]]) -> Any:
 
 def _aggregate(function: str, argument: tree.Attribute | None, members: list[tuple[Partition, Env]]) -> Any:
     if argument is None:
-        return len(members)
+        return len(members) if function == "COUNT" else float(len(members))
     told = [part.value(argument, env) for part, env in members]  # of a list, its values
     values = [value for each in told for value in (each if isinstance(each, list) else [each]) if value is not None]
     if function == "COUNT":

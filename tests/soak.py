@@ -26,7 +26,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent
 EXAMPLES = "60"  # cases of each property in one round: a round takes some minutes
 INPUTS = "20000"  # hostile texts in one round
-KILLS = "20"
+KILLS = "25"
 
 PYTEST = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
 

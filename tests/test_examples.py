@@ -59,7 +59,8 @@ def test_the_oracle_agrees(folder: Path, query: Query, expected: list[dict[str, 
 
 MATCHING = ("iterative", "aggressive", "passive", "balanced", "latest-start")
 COUNTING = ("two-step", "per-start", "window-product")
-SHARING = ("independent", "top-down", "bottom-up", "chase", "prefix-tree", "chop-connect")  # of workloads, never of one query
+# Of workloads, never of one query.
+SHARING = ("independent", "top-down", "bottom-up", "chase", "prefix-tree", "chop-connect", "exhaustive")
 
 
 @pytest.mark.parametrize(("folder", "query", "expected"), cases())

@@ -5,6 +5,9 @@ art, here on our own matcher, which is far quicker than the one it was measured 
 `window-product`. "sweep" goes where matches are many and shows how the ratio to two-step grows with length and window; the thesis
 reports 16,736 at length 5. "flat" holds the length and lets the window grow.
 
+"repetition" counts SEQ(A, B+, C), whose matches double with every B: over windows of 10 to 10,000 events, all of which count, and
+against building them where 20 B's still allow it. GRETA, COGRA and HAMLET report 10^4 to 10^6 times over building.
+
 Workloads: Chop-Connect over the frequency of the connecting event, the length of the shared piece and the number of queries,
 against every query by itself; the optimizer's greedy choice against the exhaustive one on 12 groups of queries; 50 overlapping
 queries.
@@ -53,6 +56,7 @@ PUBLISHED = 16_736  # times two-step, at length 5
 SEED = 0
 TICKERS = ["DELL", "IPIX", "QQQ", "AMAT", "MSFT", "CSCO", "INTC", "ORCL", "YHOO", "RIMM"]
 OTHERS = ["IBM", "FB", "AMAZ", "VMW", "GOOG", "LNKD", "NTAP", "EBAY", "SUNW", "JNPR"]
+LISTS = ["A", "B+", "C"]
 ALL = ("two-step", "per-start", "window-product")
 LONG_S = 1.0  # what takes longer is timed once
 
@@ -81,6 +85,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     for window in (100, 20_000):
         about = {"window": window}
         yield from single(f"flat, every event counts, window {window} ms", TICKERS[:3], window, dense, repetitions, ALL[1:], about)
+    yield from repetition(n, repetitions)
     yield from chop_connect(n // 20, repetitions)
     yield from optimizer()
     yield from fifty(made, repetitions)
@@ -142,6 +147,17 @@ def sweep(events: sq.Events, repetitions: int, longest: int) -> Iterator[Measure
             about = {"length": length, "window": window}
             task = f"sweep, length {length}, window {window} ms"
             yield from single(task, TICKERS[:length], window, events, repetitions, about=about)
+
+
+def repetition(n: int, repetitions: int) -> Iterator[Measurement]:
+    """Every list of B's counts: one B in 500 events, so that the largest window has 20; then 20 B's in a row."""
+    types = np.where(np.arange(n) % 500 == 250, "B", np.where(np.arange(n) % 2 == 0, "A", "C"))
+    events = sq.Events(pa.table({"type": types, "ts": np.arange(n)}))
+    for window in (10, 100, 1_000, 10_000):
+        task = f"repetition, SEQ(A, B+, C), window {window:,} events"
+        yield from single(task, LISTS, window, events, repetitions, ("window-product",), {"window": window})
+    rows = sq.Events(pa.table({"type": ["A", *["B"] * 20, "C"], "ts": np.arange(22)}))
+    yield from single("repetition, SEQ(A, B+, C), 20 B's", LISTS, 22, rows, repetitions)
 
 
 # ---------------------------------------------------------------- many queries

@@ -108,6 +108,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
         yield from latency(number, workload(PATTERNS[number], WINDOWS_MS[number] // 2), events, companies, repetitions)
     yield from optimizer_time(events, companies)
     yield from rare_types(1_000, 1_000_000, 3 if quick else 7)
+    yield from moves(300_000, repetitions)
 
 
 def workload(patterns: list[str], window_ms: int, predicate: str = "") -> dict[str, str]:
@@ -259,6 +260,27 @@ def rare_types(n_queries: int, n: int, repetitions: int) -> Iterator[Measurement
         yield from compare(
             WORKLOAD, task, n, {"auto": lambda queries=queries: sum(map(len, sq.run(queries, events).values()))}, repetitions
         )
+
+
+def moves(n: int, repetitions: int) -> Iterator[Measurement]:
+    """A cuboid's own count, the counts of its twenty children, and a pivot of ten by ten, each by a cube that knows nothing yet."""
+    random = np.random.default_rng(SEED)
+    tree = {concept: [f"{concept}{i}" for i in range(10)] for concept in ("X", "Y", "Z")}
+    names = np.array([name for below in tree.values() for name in below])
+    events = sq.Events(pa.table({"ts": np.arange(n), "type": names[random.integers(0, 30, n)], "id": random.integers(0, 100, n)}))
+    hierarchy = sq.Hierarchy.from_dict(tree)
+    for text in ("SEQ(X a, Y b) WITHIN 100 ms", "SEQ(X a, Y b, [id]) WITHIN 1 s", "SEQ(X a, !Z0 z, Y b) WITHIN 100 ms"):
+
+        def cube(text: str = text) -> sq.Cube:
+            return sq.Cube(events, text, hierarchy)
+
+        last = len(cube().components)
+        contenders: dict[str, Callable[[], int]] = {
+            "its own count": lambda cube=cube: cube().count,
+            "20 children": lambda cube=cube: sum(c.count for c in cube().children() if c.move.endswith(" at 1")),
+            "10 by 10 pivot": lambda cube=cube, last=last: int(cube().pivot(rows=1, columns=last).to_numpy().sum()),
+        }
+        yield from compare(WORKLOAD, f"moves from {text}", n, contenders, repetitions)
 
 
 def draw(measured: Sequence[Measurement]) -> altair.ConcatChart:

@@ -1,4 +1,4 @@
-"""The peer suite (Q-a to Q-f) against hard-wired loops, building `Events`, and how cost grows with the input.
+"""The peer suite (Q-a to Q-f) against hard-wired loops, joins of neighbours, building `Events`, and how cost grows with the input.
 
 Both sides start from an `Events` and end with the same Arrow table of matches (`start`, `end`, every event's own columns).
 Beside it stands the loop alone, which stops at row numbers: what is between the two is the price of the table.
@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 import seqube as sq
 from bench.measure import Measurement, compare
@@ -49,7 +51,27 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
 
         contenders = {"hard-wired loop": loop, "its row numbers alone": rows_alone, "seqube": ours}
         yield from compare(WORKLOAD, f"Q-{task}", n, contenders, repetitions=3 if quick else 9)
+    yield from _joins(n, 3 if quick else 9)
     yield from _growth(10 if quick else 30)
+
+
+def _joins(n: int, repetitions: int) -> Iterator[Measurement]:
+    """A chain of four parts with another equality for each pair of neighbours, of which few hold, over all of time."""
+    random = np.random.default_rng(SEED)
+    columns = {name: random.integers(0, n, n) for name in "xyz"}
+    events = sq.Events(pa.table({"type": np.array(list("ABCD"))[random.integers(0, 4, n)], "ts": np.arange(n), **columns}))
+    parts = [events.table.filter(pc.equal(events.table["type"], name)).to_pandas() for name in "ABCD"]
+
+    def merged() -> int:
+        found = parts[0]
+        for number, (name, part) in enumerate(zip("xyz", parts[1:], strict=True)):
+            found = found[["ts", name]].merge(part, on=name, suffixes=(f"_{number}", ""))
+            found = found[found[f"ts_{number}"] < found["ts"]]
+        return len(found)
+
+    text = f"SEQ(A a, B b, C c, D d) WHERE a.x = b.x AND b.y = c.y AND c.z = d.z WITHIN {n}"
+    contenders = {"pandas merges": merged, "seqube": lambda: len(sq.run(text, events))}
+    yield from compare(WORKLOAD, "joins of neighbours", n, contenders, repetitions=repetitions)
 
 
 def _growth(times: int) -> Iterator[Measurement]:

@@ -4,9 +4,10 @@
                sorts the same columns, and beside a call of the same engine per key (groupBy.applyInArrow). All events are of the
                pattern's types, so that nothing is saved by filtering.
     slices     the same pattern without a key, cut into slices of time, with one core and with two
-    stream     micro-batches over 100,000 keys, with a window of many of them; once of 50,000 events (median latency) and once as
-               large as a steady stream would make them (rate). Nearly all events begin matches and stay in the state for a
-               window; a few can end one. Rates and state are those of the micro-batches after the window has filled.
+    stream     micro-batches over 100,000 keys, with a window of many of them; of 50,000 events (median latency) with a window of
+               few and of many micro-batches, over the same events, and as large as a steady stream would make them (rate).
+               Nearly all events begin matches and stay in the state for a window; a few can end one. Rates and state are
+               those of the micro-batches after the longest window has filled.
 
 CPU time is that of the whole tree of processes: Python, the JVM and its workers.
 """
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 WORKLOAD = "spark"
 SEED = 7
 N_KEYS = 100_000  # of streams
-N_ENDS = 30  # events of a micro-batch that can end matches, each of some hundreds or thousands
+N_ENDS = 4  # events of a micro-batch that can end matches, each of as many as its key has in the window
 N_FILES = 2  # of a micro-batch: one for each core
 KEYED = "SEQ(A a, B b, C c, [id]) WITHIN {window} RETURN a.ts AS x, b.ts AS y, c.ts AS z"
 FREE = "SEQ(A a, B b, C c) WITHIN 12 RETURN a.ts AS x, c.ts AS z"
@@ -48,8 +49,9 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
         n, n_keys = (1_000_000, 10_000) if quick else (10_000_000, 100_000)
         write_events(Path(folder) / "keyed", n, n_keys)
         write_events(Path(folder) / "slices", n, 1)
-        n_batches, window = (14, 7) if quick else (130, 100)
-        streams = [("stream", folder, n_batches, window, size) for size in ((50_000,) if quick else (50_000, 400_000))]
+        streams: list[tuple[Any, ...]] = [("stream", folder, 14, (2, 7), 50_000)]
+        if not quick:
+            streams = [("stream", folder, 230, (10, 200), 50_000), ("stream", folder, 130, (100,), 400_000)]
         # Slices come first in both sessions, so that both are equally warm.
         sliced = ("slices", folder, n)
         one, two, *others = _in_session(1, sliced) + _in_session(2, sliced, ("keyed", folder, n, n_keys), *streams)
@@ -169,30 +171,49 @@ def slices(spark: SparkSession, folder: str, n: int) -> Iterator[dict[str, Any]]
     yield from _timed("slices", n, answer, {f"{cores} cores": lambda: _sink(sqs.run(FREE, events))})
 
 
-def stream(spark: SparkSession, folder: str, n_batches: int, window: int, n_events: int) -> Iterator[dict[str, Any]]:
-    import seqube.spark as sqs
-
+def stream(spark: SparkSession, folder: str, n_batches: int, windows: Sequence[int], n_events: int) -> Iterator[dict[str, Any]]:
+    """The same stream with each of these windows, one after the other."""
     place = Path(folder) / f"stream{n_events}"
     shares = (0.5 - N_ENDS / n_events / 2, 0.5 - N_ENDS / n_events / 2, N_ENDS / n_events)
     for number in range(n_batches):
         write_events(place / "in", n_events, N_KEYS, number * n_events, n_files=N_FILES, shares=shares)
     # The last events are decided when the watermark has passed them.
-    write_events(place / "in", N_FILES, N_KEYS, (n_batches + 2 * window) * n_events, n_files=N_FILES)
+    write_events(place / "in", N_FILES, N_KEYS, (n_batches + 2 * max(windows)) * n_events, n_files=N_FILES)
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "10000")
+    first: dict[str, Any] = {}
+    for window in windows:
+        row = _stream(spark, place, window, n_events, after=max(windows))
+        if first:
+            times = f"{row['cpu_s'] / first['cpu_s']:.2f} times the CPU, {row['wall_s'] / first['wall_s']:.2f} times the time"
+            row["note"] += f"; {times} of {first['contender']}"
+        first = first or row
+        yield row
+
+
+def _stream(spark: SparkSession, place: Path, window: int, n_events: int, after: int) -> dict[str, Any]:
+    import seqube.spark as sqs
+
     schema = "ts long, type string, id long"
     read = spark.readStream.schema(schema).option("maxFilesPerTrigger", N_FILES).parquet(str(place / "in"))
     query = KEYED.format(window=window * n_events)
     writer = sqs.run(query, read, lateness="1 second").writeStream.format("noop")
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "10000")
-    started = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
-    started.awaitTermination()
+    started = writer.option("checkpointLocation", str(place / f"checkpoint{window}")).trigger(availableNow=True).start()
+    cpu, begun = 0.0, -1  # when the longest window has filled, and at which micro-batch that was
+    while started.isActive:
+        started.awaitTermination(0.2)  # type: ignore[arg-type]
+        newest = started.lastProgress.batchId if started.lastProgress else -1
+        if begun < 0 and newest > after:
+            cpu, begun = tree_cpu(), newest
+    cpu = tree_cpu() - cpu
     found = sum(row.observedMetrics["seqube"]["matches"] for row in started.recentProgress if row.observedMetrics)
-    full = [row for row in started.recentProgress if row.numInputRows == n_events and row.batchId > window]
+    full = [row for row in started.recentProgress if row.numInputRows == n_events and row.batchId > after]
+    n_timed = sum(row.batchId > begun for row in full)
     states = [row.observedMetrics["seqube"]["state_bytes"] for row in full]
     seconds = [row.durationMs["triggerExecution"] / 1_000 for row in full]
     answer = sqs.run(query, spark.read.schema(schema).parquet(str(place / "in"))).count()
-    yield {
+    return {
         "task": "stream", "events": n_events, "contender": f"a window of {window} micro-batches", "answer": found,
-        "right": found == answer, "wall_s": statistics.median(seconds), "repetitions": len(full),
+        "right": found == answer, "wall_s": statistics.median(seconds), "cpu_s": cpu / n_timed, "repetitions": len(full),
         "note": f"{n_events * len(full) / sum(seconds):,.0f} events/s; state {min(states):,} to {max(states):,} bytes",
     }  # fmt: skip
 

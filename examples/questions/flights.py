@@ -41,8 +41,8 @@ def q09_pandas(log: pd.DataFrame) -> int:
 
 def q10(events: sq.Events) -> dict[str, int]:
     """Cancellations per day"""
-    days = sq.run("CANCELLED c WITHIN 1 day RETURN DATE_TRUNC('day', c.ts) AS day", events).to_pandas().day
-    return {f"{day:%Y-%m-%d}": int(n) for day, n in days.value_counts(sort=False).sort_index().items()}
+    days = sq.run("CANCELLED c AGG COUNT(*) AS n WITHIN 1 day EMIT PER 1 day", events).table.to_pylist()
+    return {f"{row['ts']:%Y-%m-%d}": row["n"] for row in days}
 
 
 def q10_pandas(log: pd.DataFrame) -> dict[str, int]:

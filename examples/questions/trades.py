@@ -51,8 +51,8 @@ def q18_pandas(log: pd.DataFrame) -> int:
 
 def q19(events: sq.Events) -> dict[int, int]:
     """Matches of DELL, then IPIX, then QQQ within 2 s, per hour of the day, each counted once"""
-    query = "SEQ(DELL a, IPIX b, QQQ c) WITHIN 2 s RETURN EXTRACT(HOUR FROM c.ts) AS hour"
-    return sq.run(query, events).to_pandas().hour.value_counts().sort_index().to_dict()
+    hours = sq.run("SEQ(DELL a, IPIX b, QQQ c) AGG COUNT(*) AS n WITHIN 2 s EMIT PER 1 hour", events).table.to_pylist()
+    return {row["ts"].hour: row["n"] for row in hours}
 
 
 def q19_pandas(log: pd.DataFrame) -> dict[int, int]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from seqube.language import Query
 
 FAILED, WRONG = 1, 2
+MOST = 10**12  # of rows that anybody can ask for
 
 program = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -62,7 +63,10 @@ def _tell(message: Warning | str, *where: object) -> None:
 
 def _as_options(message: str) -> str:
     """What is an argument in Python is an option here."""
-    return re.sub(r'\b(type|time|unit)="([^"]*)"', lambda found: f"--{found[1]} {found[2].replace('...', 'COL')}", message)
+    message = re.sub(
+        r"\b(min_support|min_confidence|min_lift|min_gain)\b", lambda found: f"--{found[1].replace('_', '-')}", message
+    )
+    return re.sub(r'\b(type|time|unit|within)="([^"]*)"', lambda found: f"--{found[1]} {found[2].replace('...', 'COL')}", message)
 
 
 def _fail(kind: str, message: str, code: int) -> NoReturn:
@@ -157,7 +161,7 @@ def run(
     ] = None,
     strategy: StrategyName = "auto",
     param: Param = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows of each result.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, max=MOST, help="At most so many rows of each result.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     on_spark: OnSpark = False,
     master: Master = None,
@@ -299,7 +303,7 @@ def forecast(
     file_format: Annotated[Format, typer.Option("--format", help="The kind of file that --out writes.")] = Format.parquet,
     strategy: StrategyName = "auto",
     param: Param = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="At most so many predictions.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, max=MOST, help="At most so many predictions.")] = None,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="What comes next for this key alone: its own events, by its rules.")
     ] = None,
@@ -469,7 +473,7 @@ def funnel(
 def generate(
     kind: Annotated[str, typer.Argument(metavar="stock|hospital|transit|traffic")],
     path: Annotated[Path, typer.Option("--out", metavar="FILE", help="Its ending says which kind: .parquet, .csv or .json.")],
-    n: Annotated[int, typer.Option("--events", metavar="N", min=0)] = 100_000,
+    n: Annotated[int, typer.Option("--events", metavar="N", min=0, max=MOST)] = 100_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same events.")] = 0,
 ) -> None:
     """Write generated events to a file."""

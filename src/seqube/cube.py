@@ -9,14 +9,18 @@ other way round, a component put in (taken out). Positions are 1-based and count
 they are positions in the finer query, so that taking them out again is the same list. A move that is none is a PlanError that
 names those that are. Predicates that name a component go with it.
 
-Cost: making a move costs nothing. `count` is counted without building matches where the pattern allows it, once per cube.
+Cost: making a move costs nothing. `count` is counted without building matches where the pattern allows it, once per cube, and what
+was counted once is not counted again: a pivot, and the children of a cube, are one count by the types at two positions, from which
+the counts of finer concepts at these positions are added up (of negated types they cannot be: those are counted, as one workload).
+Invariant: how a count was come by does not show.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from typing import TYPE_CHECKING, Any, overload
 
@@ -43,6 +47,7 @@ from seqube.language.tree import (
     transform_query,
 )
 from seqube.language.writer import quote, write
+from seqube.plan.aggregates import AggregatePlan, chain_of, free_slots
 from seqube.plan.rewrite import flatten_pattern
 from seqube.query import prepare, run
 
@@ -52,6 +57,7 @@ if TYPE_CHECKING:
 
 ConceptMove = tuple[str, str, int]  # from, to, position
 PatternMove = tuple[str, int]  # type ("!" before it where it is negated), position
+_TypeCounts = list[tuple[tuple[str, ...], int]]  # the types at some positions, and how many matches have them
 
 
 class Cube:
@@ -86,11 +92,18 @@ class Cube:
         self.query = _flat(fill(parse(query) if isinstance(query, str) else query, params or {}))
         self.hierarchy = _with_definitions(hierarchy, self.query)
         self.move = ""  # what led here
+        self._counts: dict[Query, int] = {}  # of all cubes that moves lead to from each other
+        self._tables: dict[tuple[int, ...], _TypeCounts] = {}  # by the types at some positions
+        self._coarser: tuple[
+            tuple[Cube, Mapping[int, frozenset[str]]], ...
+        ] = ()  # cubes, and the types that this one has of theirs
+        self._first: Callable[[], object] | None = None  # what it is worth doing before this one is counted
         prepare(self.query, self.events, hierarchy)  # so that a wrong query is told at once
 
     def _moved(self, query: Query, move: str) -> Cube:
-        cube = Cube.__new__(Cube)
-        cube.events, cube.hierarchy, cube.query, cube.move = self.events, self.hierarchy, query, move
+        cube = copy(self)
+        cube.__dict__.pop("count", None)
+        cube.query, cube.move, cube._tables, cube._coarser, cube._first = query, move, {}, (), None
         return cube
 
     # ------------------------------------------------------------ what is there
@@ -98,18 +111,41 @@ class Cube:
     @cached_property
     def count(self) -> int:
         """The number of matches."""
-        return int(self._counted().column("count")[0].as_py())
+        if self._first is not None:
+            self._first()
+        if self.query not in self._counts:
+            told = self._told()
+            self._counts[self.query] = told if told is not None else _total(run(*self._counting(), hierarchy=self.hierarchy).table)
+        return self._counts[self.query]
 
-    def _counted(self, *variables: str) -> pa.Table:
-        """How many matches there are, by the types of some variables."""
-        counting = replace(
+    def _told(self) -> int | None:
+        """The count, where it is a sum of what was counted before."""
+        for cube, types in ((self, {}), *self._coarser):
+            for positions, counts in cube._tables.items():
+                if types.keys() <= set(positions):
+                    asked = [types.get(position) for position in positions]
+                    return sum(count for found, count in counts if _is_among(found, asked))
+        return None
+
+    def _counting(self, *variables: str) -> tuple[Query, Events]:
+        """What asks how many matches there are, by the types of some variables."""
+        asked = replace(
             self.query,
             returns=(),
             group_by=tuple(Attribute(variable, "type", sure=True) for variable in variables),
             aggregates=(Output(Aggregate("COUNT", None), "count"),),
             emit=Emit("total"),
         )
-        return run(counting, self.events, hierarchy=self.hierarchy).table
+        return asked, self.events
+
+    def _by_types(self, positions: tuple[int, ...]) -> _TypeCounts:
+        """The counts by the types at some positions."""
+        if positions not in self._tables:
+            names = [_type(self._parts[position - 1]).variable or "" for position in positions]
+            table = run(*self._counting(*names), hierarchy=self.hierarchy).table
+            types = [table.column(f"{name}_type").to_pylist() for name in names]
+            self._tables[positions] = list(zip(zip(*types, strict=True), table.column("count").to_pylist(), strict=True))
+        return self._tables[positions]
 
     def table(self) -> pa.Table:
         """The matches themselves."""
@@ -148,7 +184,20 @@ class Cube:
         query = self._retyped(concept, finer=True)
         for name, position in sorted(pattern, key=lambda move: move[1]):
             query = self._inserted(query, name, position)
-        return self._moved(query, _written(concept, pattern, "put in"))
+        cube = self._moved(query, _written(concept, pattern, "put in"))
+        if not pattern and all(self._is_by_type(move) for move in concept):
+            types = {position: self._covered(new) for _, new, position in concept}
+            cube._coarser = tuple((above, {**had, **types}) for above, had in ((self, {}), *self._coarser))
+        return cube
+
+    def _is_by_type(self, move: ConceptMove) -> bool:
+        """Whether the matches of the finer query are those whose event at this position is of certain types."""
+        _, new, position = move
+        defined = {definition.name for definition in self.query.definitions}
+        return isinstance(self._parts[position - 1], Type) and not defined & self._covered(new)
+
+    def _covered(self, name: str) -> frozenset[str]:
+        return self.hierarchy.covers(name) if self.hierarchy is not None else frozenset({name})
 
     @checked
     def roll_up(self, concept: Sequence[ConceptMove] = (), pattern: Sequence[PatternMove] = ()) -> Cube:
@@ -168,30 +217,48 @@ class Cube:
     @checked
     def children(self, insert: Sequence[str] = ()) -> Cuboids:
         """The cuboids one concept step finer, and those with one of the types in `insert` put in somewhere."""
-        moves = [self.drill_down(concept=[move]) for move in self._concept_moves(finer=True)]
+        moves = list(self._concept_moves(finer=True))
+        cubes = [self.drill_down(concept=[move]) for move in moves]
+        if self._counts_by_types:
+            grouped = sorted({move[2] for move in moves if self._is_by_type(move)})
+            for pair in ({grouped[number], grouped[-1 - number]} for number in range((len(grouped) + 1) // 2)):
+                for move, cube in zip(moves, cubes, strict=True):
+                    if move[2] in pair and self._is_by_type(move):
+                        cube._first = partial(self._by_types, tuple(sorted(pair)))
         positions = range(1, len(self._parts) + 2)
-        return Cuboids([*moves, *(self.drill_down(pattern=[(name, at)]) for name in insert for at in positions)])
+        return _together([*cubes, *(self.drill_down(pattern=[(name, at)]) for name in insert for at in positions)])
+
+    @property
+    def _counts_by_types(self) -> bool:
+        """Whether counting by the types at two positions costs about what counting costs."""
+        plan = prepare(self._counting()[0], self.events, self.hierarchy)
+        assert isinstance(plan, AggregatePlan)
+        chain = chain_of(plan)
+        return isinstance(chain, str) or free_slots(plan, chain) is not None
 
     def parents(self) -> Cuboids:
         """The cuboids one step coarser: by concept, and with one component taken out."""
         moves = [self.roll_up(concept=[move]) for move in self._concept_moves(finer=False)]
         n_positive = sum(isinstance(part, Type) for part in self._parts)
         removable = [(_plain(part), at) for at, part in enumerate(self._parts, 1) if isinstance(part, Not) or n_positive > 1]
-        return Cuboids([*moves, *(self.roll_up(pattern=[move]) for move in removable)])
+        return _together([*moves, *(self.roll_up(pattern=[move]) for move in removable)])
 
     @checked
     def pivot(self, rows: int | tuple[int, int], columns: int | tuple[int, int]) -> pd.DataFrame:
         """Counts by the types at two positions: those one step below or, with `(position, n)`, n steps below."""
+        import pandas as pd
+
         sides = [self._side(rows), self._side(columns)]
         if sides[0][0] == sides[1][0]:
             raise PlanError(f"rows and columns are both {sides[0][0].name}\n  hint: take two different positions")
-        names = [part.variable or "" for part, _ in sides]
-        counted = self._counted(*names).to_pandas()
+        positions = [side if isinstance(side, int) else side[0] for side in (rows, columns)]
+        order = sorted(positions)
+        counted = self._by_types(tuple(order))
         labels = []
-        for (_, groups), name in zip(sides, names, strict=True):
+        for position, (_, groups) in zip(positions, sides, strict=True):
             of_type = {below: group for group, covered in groups.items() for below in covered}
-            labels.append(counted[f"{name}_type"].map(of_type))
-        cells = counted["count"].groupby(labels).sum().unstack(fill_value=0)
+            labels.append(pd.Series([of_type.get(types[order.index(position)]) for types, _ in counted], dtype=object))
+        cells = pd.Series([count for _, count in counted], dtype="int64").groupby(labels).sum().unstack(fill_value=0)
         cells = cells.reindex(index=list(sides[0][1]), columns=list(sides[1][1]), fill_value=0).astype("int64")
         table: pd.DataFrame = cells.rename_axis(index=sides[0][0].name, columns=sides[1][0].name)
         return table
@@ -344,6 +411,33 @@ class Cuboids(Sequence[Cube]):
 
     def _repr_html_(self) -> str:
         return f"<table>{self._html_rows()}</table>"
+
+
+# ---------------------------------------------------------------- counts
+
+
+def _together(cubes: Sequence[Cube]) -> Cuboids:
+    """Some cubes of which all that cannot be told otherwise are counted by one run, when the first of them is asked for."""
+    asked = [cube for cube in cubes if cube._first is None]
+
+    def count() -> None:
+        unknown = {str(number): cube for number, cube in enumerate(asked) if cube.query not in cube._counts}
+        if unknown:
+            queries = {name: cube._counting()[0] for name, cube in unknown.items()}
+            for name, result in run(queries, asked[0].events, hierarchy=asked[0].hierarchy).items():
+                unknown[name]._counts[unknown[name].query] = _total(result.table)
+
+    for cube in asked:
+        cube._first = count
+    return Cuboids(cubes)
+
+
+def _total(table: pa.Table) -> int:
+    return int(table.column("count")[0].as_py())
+
+
+def _is_among(types: tuple[str, ...], asked: Sequence[frozenset[str] | None]) -> bool:
+    return all(wanted is None or name in wanted for name, wanted in zip(types, asked, strict=True))
 
 
 # ---------------------------------------------------------------- parts of a query

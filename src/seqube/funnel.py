@@ -29,6 +29,7 @@ from seqube.errors import PlanError, did_you_mean
 from seqube.events import Events, Hierarchy
 from seqube.events.schema import UNITS
 from seqube.language.writer import quote, quote_column
+from seqube.predict.ruletext import read_length
 from seqube.query import run
 
 if TYPE_CHECKING:
@@ -133,6 +134,10 @@ def ask_funnel(
     if wrong := [step for step in excluded if not 2 <= step <= len(steps)]:
         hint = "without={2: ...} is between the first and the second"
         raise PlanError(f"nothing lies between step {wrong[0]} and a step before it\n  hint: {hint}")
+    try:
+        read_length(within)  # it becomes part of a query, so it must be a length and nothing else
+    except ValueError as error:
+        raise PlanError(f'within: {error}\n  hint: how long all steps may take, within="30 min"') from error
     word = "NEXT" if mode == "any" and not excluded else MODES_OF_FUNNELS[mode]
     return FunnelQueries(tuple(steps), keys, excluded, breakdown, word, str(within))
 

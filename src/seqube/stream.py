@@ -36,7 +36,7 @@ from seqube.events import Events, Hierarchy, Rejected, Schema
 from seqube.events.buffer import EventBuffer
 from seqube.events.intake import Declared, Intake, read_columns
 from seqube.events.rows import MISFITS
-from seqube.events.schema import COLUMNS, TIME, TYPE, is_moment, is_text, value_type
+from seqube.events.schema import HIDDEN_COLUMNS, TIME, TYPE, is_moment, is_text, value_type
 from seqube.events.times import read_times
 from seqube.language import Query
 from seqube.language.mentions import columns_of
@@ -428,7 +428,7 @@ class Stream:
         for rule in self._rules or ():
             conditions = [read_condition(part.type, part.where) for part in (*rule.vertices, rule.consequent) if part.where]
             named = named.union(rule.partition_by, *map(columns_of, conditions))
-        return sorted({COLUMNS.get(name, name) for name in named - {TYPE, TIME}})
+        return sorted({HIDDEN_COLUMNS.get(name, name) for name in named - {TYPE, TIME}})
 
     def _put_late_aside(self, events: Events) -> Events:
         place = 0

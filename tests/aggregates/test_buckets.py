@@ -19,7 +19,7 @@ import seqube as sq
 from aggregate_queries import COUNTED, applies, chains, found
 from seqube.engine import standing
 from seqube.engine.aggregates.aggregation import Aggregator
-from seqube.engine.aggregates.buckets import Buckets
+from seqube.engine.aggregates.buckets import TimeBuckets
 from seqube.language import parse
 from seqube.plan.aggregates import plan_aggregates
 from seqube.plan.strategies import names
@@ -183,7 +183,7 @@ def clock(text: str, zone: str, fold: int = 0) -> int:
     ],
 )
 def test_buckets_where_clocks_change(zone: str, length: int, moment: tuple[str, int], start: tuple[str, int], hours: int) -> None:
-    buckets, times = Buckets(length * HOUR, zone), np.array([clock(moment[0], zone, moment[1])])
+    buckets, times = TimeBuckets(length * HOUR, zone), np.array([clock(moment[0], zone, moment[1])])
     begins, ends = buckets.starts(times), buckets.ends(times)
     assert begins.tolist() == [clock(start[0], zone, start[1])]
     assert (ends - begins).tolist() == [hours * HOUR]
@@ -196,7 +196,7 @@ def test_buckets_where_clocks_change(zone: str, length: int, moment: tuple[str, 
 )
 def test_buckets_follow_each_other_without_a_hole(zone: str, minutes: int, day: int) -> None:
     times = day * 24 * HOUR + np.arange(0, 600 * HOUR, 7 * 60_000_000)
-    buckets = Buckets(minutes * 60_000_000, zone)
+    buckets = TimeBuckets(minutes * 60_000_000, zone)
     begins, ends = buckets.starts(times), buckets.ends(times)
     assert ((begins <= times) & (times < ends)).all()
     assert (np.unique(ends) >= np.unique(begins)).all()

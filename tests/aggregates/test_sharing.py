@@ -54,7 +54,7 @@ def workloads(draw: st.DrawFn) -> dict[str, str]:
     return queries
 
 
-@pytest.mark.parametrize("strategy", ["auto", "prefix-tree", "chop-connect"])
+@pytest.mark.parametrize("strategy", ["auto", "prefix-tree", "chop-connect", "exhaustive"])
 @given(workload=workloads(), events=streams(max_size=20, max_time=14))
 def test_shared_equals_unshared(strategy: str, workload: dict[str, str], events: list[oracle.Event]) -> None:
     note(str(workload))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 import oracle
 import seqube as sq
 from answers import show
+from seqube import cube as cubes
 from strategies import concepts, hierarchies, queries, streams, table
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "ecube-figure-1"
@@ -157,3 +159,56 @@ def test_every_neighbour_counts_what_the_oracle_counts(data: st.DataObject, tree
     insert = [text for text in ("A", "!B") if text.removeprefix("!") in known]
     for there in [here, *here.parents(), *here.children(insert=insert)][:8]:
         assert there.count == len(oracle.matches(there.query, events, tree)), str(there.query)
+
+
+# ---------------------------------------------------------------- what was counted once
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every run that a cube asks for: its queries."""
+    asked: list[Any] = []
+    run = cubes.run
+    monkeypatch.setattr(cubes, "run", lambda query, *rest, **more: asked.append(query) or run(query, *rest, **more))
+    return asked
+
+
+def test_children_by_concept_are_one_count_by_two_types(runs: list[Any]) -> None:
+    here = cube("SEQ(TX, OK)")
+    counts = {child.pattern: child.count for child in here.children()}
+    assert len(runs) == 1
+    assert here.count == 17 == counts["SEQ(TX, T)"]  # told by the same count
+    assert len(runs) == 1
+    assert counts["SEQ(D, OK)"] == cube("SEQ(D, OK)").count
+
+
+def test_a_pivot_is_one_count_and_tells_what_is_below_it(runs: list[Any]) -> None:
+    here = cube("SEQ(TX, OK)")
+    places = here.pivot(rows=(1, 2), columns=(2, 2))
+    finer = here.drill_down(concept=[("TX", "D", 1)]).drill_down(concept=[("OK", "THospital", 2), ("D", "DHospital", 1)])
+    assert finer.count == places.loc["DHospital", "THospital"]
+    assert here.pivot(rows=2, columns=1).loc["T"].tolist() == [2, 9, 6]
+    assert here.drill_down(concept=[("TX", "A", 1)]).count == 9
+    assert len(runs) == 1
+
+
+def test_moves_that_lead_back_are_not_counted_again(runs: list[Any]) -> None:
+    here = cube("SEQ(G, A, T)")
+    there = here.drill_down(pattern=[("!D", 2)])
+    assert (here.count, there.count, there.roll_up(pattern=[("!D", 2)]).count) == (6, 2, 6)
+    assert len(runs) == 2
+
+
+def test_children_that_no_type_tells_are_one_workload(runs: list[Any]) -> None:
+    children = cube("SEQ(G, !DBusStation, A)").children(insert=["T", "!T"])
+    assert len({child.count for child in children}) > 1
+    by_types, together = sorted(runs, key=lambda query: isinstance(query, dict))
+    assert not isinstance(by_types, dict)
+    assert len(together) == len(children) - 6  # three places below each of the two cities
+
+
+def test_a_defined_type_is_counted_by_what_it_says() -> None:
+    trades = {"type": ["Trade", "Trade", "Sale", "Trade", "Sale"], "ts": [1, 2, 3, 4, 5], "price": [1, 9, 1, 9, 1]}
+    here = sq.Cube(pa.table(trades), "SEQ(Trade a, Sale b) WITHIN 9 DEFINE Big AS Trade WHERE price > 5")
+    assert here.count == 5
+    assert [(child.pattern, child.count) for child in here.children()] == [("SEQ(Big, Sale)", 3)]

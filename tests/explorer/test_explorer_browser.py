@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
@@ -355,6 +356,44 @@ def test_aggregates_forecasts_and_generated_events(page: Page, address: str) -> 
     assert moved != before
     page.goto(page.url)
     expect(page.get_by_test_id("stretch")).to_have_text(moved, ignore_case=True)
+
+
+def test_a_funnel_is_counted_drawn_and_kept_in_the_address(page: Page, address: str, events: Path, concepts: sq.Hierarchy) -> None:
+    from playwright.sync_api import expect
+
+    def counted(**options: Any) -> list[int]:
+        found = sq.funnel(events, ["DELL", "Finance", "MSFT"], by="id", within="5 s", hierarchy=concepts, **options)
+        reached: list[int] = found.table.column("reached").to_pylist()
+        return reached
+
+    def bars(name: str) -> list[int]:
+        return [bar["value"] for bar in drawn(page, name)["series"][0]["data"]]
+
+    asked = {"steps": ["DELL", "Finance", "MSFT"], "by": "id", "within": "5 s"}
+    page.goto(address)
+    page.goto(home(address) + "?" + urlencode({"view": "funnel", "funnel": json.dumps(asked)}))
+    expect(page.get_by_test_id("funnel-rows").locator("tbody tr")).to_have_count(3)
+    assert bars("funnel") == counted()
+    assert len(bars("funnel-times")) == 3
+
+    # With what must not lie between two steps; Enter counts.
+    control = page.get_by_label("Not before Finance")
+    control.focus()
+    control.press("ArrowDown")
+    page.get_by_role("option", name="INTC", exact=True).click()
+    page.keyboard.press("Escape")
+    page.get_by_label("Within").press("Enter")
+    fewer = counted(without={2: "INTC"})
+    assert fewer[1] < counted()[1]
+    expect(page.get_by_test_id("funnel-rows").locator("tbody tr").nth(1)).to_contain_text(f"{fewer[1]}")
+    page.wait_for_url(lambda url: "INTC" in url)
+    assert bars("funnel") == fewer
+    shoot(page, "10-funnel")
+    page.goto(page.url)
+    expect(page.get_by_test_id("funnel-rows").locator("tbody tr").nth(1)).to_contain_text(f"{fewer[1]}")
+    page.get_by_test_id("tab-query").click()
+    page.get_by_test_id("run").click()
+    page.get_by_test_id("count").wait_for()
 
 
 def test_many_rules_have_a_lane_each(page: Page, address: str, events: Path) -> None:

@@ -29,9 +29,9 @@ def add_batch(folder: Path, number: int, is_done: bool = True) -> None:
         (place / DONE).touch()
 
 
-def add_metrics(folder: Path, number: int, read: int | None) -> None:
+def add_metrics(folder: Path, number: int, read: int | None, changes: str | None = None) -> None:
     (folder / "metrics").mkdir(exist_ok=True)
-    row = {"batch": number, "read": read, "matches": {"hot": 2}}
+    row = {"batch": number, "read": read, "matches": {"hot": 2}, "changes": changes}
     (folder / "metrics" / f"{number:08d}.json").write_text(json.dumps(row) + "\n")
 
 
@@ -55,6 +55,13 @@ def test_sinks_are_found_and_counted_while_they_grow(tmp_path: Path) -> None:
     assert sinks["metrics"].look().numbers == {"read": [[0, 10], [1, 10]], "matches: hot": [[0, 2], [1, 2]]}
 
 
+def test_what_became_of_edited_files_is_told_newest_first(tmp_path: Path) -> None:
+    for number, changes in enumerate([None, "added: warm", None, "refused: there is no variable 'c'"]):
+        add_metrics(tmp_path, number, 10, changes)
+    (sink,) = find_sinks(tmp_path)
+    assert sink.look().changes == ["before micro-batch 3: refused: there is no variable 'c'", "before micro-batch 1: added: warm"]
+
+
 @pytest.mark.parametrize("ending", ["parquet", "csv", "orc"])
 def test_metrics_of_every_format(tmp_path: Path, ending: str) -> None:
     """As a pipeline writes them where they are no JSON: a folder for each micro-batch."""
@@ -62,11 +69,14 @@ def test_metrics_of_every_format(tmp_path: Path, ending: str) -> None:
     for number in range(2):
         place = tmp_path / "metrics" / f"batch={number:08d}"
         place.mkdir(parents=True)
-        table = pa.table({"read": [10], "used": [number], "matches": by_query})
+        changes = pa.array(["removed: hot" if number else None], pa.string())
+        table = pa.table({"read": [10], "used": [number], "matches": by_query, "changes": changes})
         {"csv": csv.write_csv, "orc": orc.write_table, "parquet": parquet.write_table}[ending](table, place / f"part-0.{ending}")
         (place / DONE).touch()
     (sink,) = find_sinks(tmp_path)
-    assert sink.look().numbers == {"read": [[0, 10], [1, 10]], "used": [[0, 0], [1, 1]], "matches: hot": [[0, 2], [1, 2]]}
+    look = sink.look()
+    assert look.numbers == {"read": [[0, 10], [1, 10]], "used": [[0, 0], [1, 1]], "matches: hot": [[0, 2], [1, 2]]}
+    assert look.changes == ["before micro-batch 1: removed: hot"]
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "orc", "json"])
@@ -166,6 +176,10 @@ def test_the_page_follows_a_pipeline_that_runs(tmp_path: Path) -> None:
             )
             lines = {line["name"]: sum(point[1] for point in line["data"]) for line in drawn(page, "chart-metrics")["series"]}
             assert lines["matches: unclean"] == feed.expected()
+            (tmp_path / "hygiene.yaml").write_text(PIPELINE.replace("unclean:", "washed:"))
+            feed.send(100)
+            changed = page.get_by_test_id("changes-metrics")
+            expect(changed).to_contain_text("added: washed; removed: unclean", timeout=180_000)
             shoot(page, "12-live")
     finally:
         os.killpg(pipeline.pid, signal.SIGINT)

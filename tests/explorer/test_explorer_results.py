@@ -127,6 +127,33 @@ def test_branches_that_were_not_taken_are_not_drawn(tmp_path: Path) -> None:
     assert {point["variable"] for point in spec["series"][1]["data"]} == {"a", "b", "c"}
 
 
+def test_the_events_of_lists_are_drawn_each(tmp_path: Path) -> None:
+    table = pa.table({"type": list("ABCBB"), "ts": [1, 2, 3, 4, 9]})
+    parquet.write_table(table, tmp_path / "few.parquet")
+    Desk(Source("few", tmp_path / "few.parquet")).run("NEXT(A? a, B+ b) WITHIN 5", "auto", tmp_path / "out")
+    result = ResultFile(tmp_path / "out")
+    assert result.is_in_time
+    spec = charts.draw_timeline(result, np.arange(len(result)), "ts", "type", 0, 10)
+    assert_is_data(spec)
+    lines, points = spec["series"][0]["data"], spec["series"][1]["data"]
+    assert [[spot[0] for spot in line["coords"]] for line in lines] == [[1, 2, 4], [2, 4]]
+    assert [point["name"] for point in points if point["match"] == 0] == ["a: A", "b 1: B", "b 2: B"]
+    assert sum(len(line["coords"]) for line in lines) + 2 == len(points)  # two runs are one event each
+
+
+def test_a_funnel_is_what_funnel_gives(desk: Desk, stock: Source) -> None:
+    asked = {"steps": ["DELL", "IPIX", "QQQ"], "by": "id", "within": "500 ms", "without": {"2": ["MSFT"]}}
+    expected = sq.funnel(stock.read(), asked["steps"], by="id", within="500 ms", without={2: ["MSFT"]})
+    rows = desk.funnel(asked)["rows"]
+    assert rows == expected.table.to_pylist()
+    spec = charts.draw_funnel(rows, None, "reached")
+    assert_is_data(spec)
+    assert spec["yAxis"]["data"] == ["1 DELL", "2 IPIX", "3 QQQ"]
+    assert [bar["value"] for bar in spec["series"][0]["data"]] == expected.table.column("reached").to_pylist()
+    apart = [{**row, "side": side} for side in ("buy", None) for row in rows]
+    assert [series["name"] for series in charts.draw_funnel(apart, "side", "median_seconds")["series"]] == ["buy", "None"]
+
+
 def test_lines_over_time_keep_their_peaks() -> None:
     counts = np.zeros(50_000)
     counts[31_234] = 7.0

@@ -13,7 +13,7 @@ import pytest
 import seqube as sq
 from seqube.generate import generate, hierarchy
 from seqube.language import parse
-from seqube.plan import chase, strategies
+from seqube.plan import chase, sharing, strategies
 from seqube.plan.aggregates import AggregatePlan, chain_of, plan_aggregates
 from seqube.plan.explain import explain_workload
 from seqube.plan.measured import Measurements
@@ -44,8 +44,8 @@ def test_every_strategy_is_a_row_of_the_table() -> None:
     assert strategies.names("matches") == ("iterative", "aggressive", "passive", "balanced", "latest-start")
     assert strategies.names("aggregates") == ("two-step", "per-start", "window-product")
     assert strategies.names("shared matches") == ("independent", "top-down", "bottom-up", "chase") == tuple(chase.DIRECTIONS)
-    assert strategies.names("shared counts") == ("independent", "prefix-tree", "chop-connect")
-    assert len(strategies.names()) == len(set(strategies.names())) == 14
+    assert strategies.names("shared counts") == ("independent", "prefix-tree", "chop-connect", "exhaustive")
+    assert len(strategies.names()) == len(set(strategies.names())) == 15
 
 
 def test_the_list_of_algorithms_has_every_strategy_with_its_paper() -> None:
@@ -294,6 +294,27 @@ def test_pieces_are_not_chopped_where_their_snapshots_would_be_too_large() -> No
     assert planned.counts.strategy != "chop-connect"
     (chopped,) = (option for option in planned.counts.options if option.strategy == "chop-connect")
     assert chopped.reason
+
+
+def test_all_sets_of_pieces_are_tried_by_name_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+    exhaustive = sharing.exhaustive
+    monkeypatch.setattr(sharing, "exhaustive", lambda *given: tried.append(given) or exhaustive(*given))
+    counts = {"one": "SEQ(DELL, IPIX, AMAT) WITHIN 9 AGG COUNT(*)", "two": "SEQ(DELL, IPIX) WITHIN 9 AGG COUNT(*)"}
+    queries = {name: parse(text) for name, text in counts.items()}
+    assert optimize(queries, None, MEASURED, "chop-connect").counts is not None
+    assert optimize(queries, None, MEASURED).counts is not None
+    assert not tried
+    planned = optimize(queries, None, MEASURED, "exhaustive").counts
+    assert planned is not None
+    assert tried
+    assert planned.strategy == "exhaustive"
+    assert {option.strategy for option in planned.options} == {"independent", "prefix-tree", "exhaustive"}
+    assert len(planned.pieces["one"]) == 2
+    monkeypatch.setattr(sharing, "MOST_CANDIDATES", 0)
+    monkeypatch.setattr(sharing.Frequencies, "connected", lambda *_: -1.0)  # so that a piece is worth sharing
+    with pytest.raises(sq.PlanError, match="hint: strategy='chop-connect'"):
+        optimize(queries, None, MEASURED, "exhaustive")
 
 
 def test_nothing_is_weighed_where_nothing_can_be_shared() -> None:

@@ -36,7 +36,7 @@ AUTO = ("auto",)
 NESTED = ("iterative", "aggressive", "passive", "balanced", "latest-start")
 AGGREGATING = ("two-step", "per-start", "window-product")
 SHARING = ("independent", "top-down", "bottom-up", "chase")
-COUNTING = ("independent", "prefix-tree", "chop-connect")
+COUNTING = ("independent", "prefix-tree", "chop-connect", "exhaustive")
 EVERY_NAME = tuple(dict.fromkeys((*AUTO, *NESTED, *AGGREGATING, *SHARING, *COUNTING, "fastest")))
 
 Queries = Mapping[str, sq.Query]

@@ -12,7 +12,7 @@ from answers import assert_equal_matches, run, shown
 from seqube.engine.instances import Batch
 from seqube.engine.predicates import Evaluator
 from seqube.engine.runs import finding
-from seqube.engine.runs.courses import Course
+from seqube.engine.runs.courses import RunCourse
 from seqube.engine.runs.walking import walk_along
 from seqube.events import Events
 from seqube.language import parse
@@ -78,7 +78,7 @@ def test_comparisons_are_asked_in_a_loop(query: str, is_walked: bool) -> None:
     assert isinstance(node, MatchRun)
     batch = Batch(events, 9, events.times, positions=events.times)
     found = [events.rows_of(scan.types) for step in node.steps for scan in step.scans]
-    assert (walk_along(Course(node, batch, Evaluator(events), found), False) is not None) == is_walked
+    assert (walk_along(RunCourse(node, batch, Evaluator(events), found), False) is not None) == is_walked
 
 
 @given(text=nested, events=small)

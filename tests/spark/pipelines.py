@@ -45,10 +45,10 @@ def add_file(folder: Path, name: str, table: pa.Table) -> None:
 
 def results(folder: Path, query: str, since: int = 0) -> Counter[str]:
     """What a query has written, since a micro-batch."""
-    folders = sorted((folder / "out" / "matches" / query).iterdir())
+    folders = sorted((folder / "out" / "matches" / query).glob("batch=*"))
     files = [file for batch in folders if int(batch.name[6:]) >= since for file in batch.glob("*.parquet")]
-    rows = [row for file in files for row in pq.ParquetFile(file).read().drop_columns(["match_id"]).to_pylist()]
-    return Counter(repr({name: plain(value) for name, value in row.items()}) for row in rows)
+    rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+    return Counter(repr({name: plain(value) for name, value in row.items() if name != "match_id"}) for row in rows)
 
 
 def expected(table: pa.Table, query: str) -> Counter[str]:

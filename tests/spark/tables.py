@@ -51,10 +51,10 @@ def bound_rows(rows: list[dict[str, Any]]) -> list[tuple[tuple[str, Any], ...]]:
 
 
 @st.composite
-def keyed_queries(draw: st.DrawFn, depth: int = 4) -> str:
+def keyed_queries(draw: st.DrawFn, depth: int = 4, **how: Any) -> str:
     """Queries with an equality over all their components, or a partition."""
     text = draw(
-        queries(durations=False, depth=depth, predicates=draw(st.booleans()), counted=None if draw(st.booleans()) else False)
+        queries(durations=False, depth=depth, predicates=draw(st.booleans()), counted=None if draw(st.booleans()) else False, **how)
     )
     if "PARTITION" in text or draw(st.booleans()):
         return text if "PARTITION" in text else text.replace("\nWITHIN", "\nPARTITION BY id\nWITHIN")

@@ -72,6 +72,8 @@ AGGREGATES = {
     "per day": "SEQ(Recycle r, Wash w, !Operate o, [id]) AGG COUNT(*) WITHIN 30 min EMIT PER 1 day",
     "of events": "SEQ(Recycle r, Wash w) AGG COUNT(*) WITHIN 20 EVENTS EMIT TOTAL",
     "spread": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG STDDEV(w.weight) AS s, VARIANCE(w.duration) WITHIN 30 min EMIT TOTAL",
+    "of lists": "SEQ(Recycle r, Check* c, Wash w, [id]) GROUP BY r.id AGG COUNT(*), APPROX_COUNT(*), MAX(c.ts) AS m WITHIN 30 min",
+    "skipping": "SEQ(Recycle r, Wash w, [id]) SKIP PAST LAST AGG COUNT(*) WITHIN 5 min EMIT TOTAL",
     "of nothing": "SEQ(Nothing n) AGG COUNT(*), MIN(n.id) AS least WITHIN 20 min EMIT TOTAL",
 }
 

@@ -268,6 +268,53 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_killed_while_queries_change(tmp_path: Path) -> None:
+    """The file is edited while the stream runs, and the stream is killed soon after: before it sees that, while it turns to the
+    new queries, or later. Queries that stay lose nothing; one that came has all from some file on, and nothing twice."""
+    table = with_end(generate("hospital", 9_000, seed=12))
+    n_files = 6 * KILLS + 6
+    step = -(-table.num_rows // n_files)
+    commits = tmp_path / "out" / "checkpoint" / "commits"
+    steady = {"pairs": PAIRS, "waits": WAITS}
+    counted = PAIRS.replace("RETURN r.id AS tool, r.ts AS a, w.ts AS b", "AGG COUNT(*) AS n GROUP BY r.id")
+
+    def come(number: int) -> None:
+        for file in range(6 * number, 6 * number + 6):
+            add_file(tmp_path, str(file), table.slice(file * step, step))
+
+    def edit(number: int, **more: str) -> Path:
+        """Two queries more, those from three edits ago no longer, and one that is another every time."""
+        came = {f"came{n}": PAIRS for n in range(max(0, number - 3), number)}
+        came |= {f"counted{n}": counted for n in range(max(0, number - 3), number)}
+        return write_pipeline(tmp_path, {**steady, **came, "edited": PAIRS.replace("30 min", f"{10 + number} min")}, **more)
+
+    chance = random.Random(13)
+    for number in range(KILLS):
+        come(number)
+        process = start(edit(number, trigger="100 milliseconds"))
+        wait_for(process, commits, len(list(commits.glob("[0-9]*"))) + 1)
+        edit(number + 1, trigger="100 milliseconds")
+        time.sleep(chance.uniform(0, 6))
+        assert process.poll() is None, process.communicate()[1].decode()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    come(KILLS)
+    process = start(edit(KILLS, trigger="available now"))
+    _, errors = process.communicate(timeout=1_200)
+    assert process.returncode == 0, errors.decode()
+    check_all(tmp_path, table, steady)
+    edited = results(tmp_path, "edited")
+    assert max(edited.values()) == 1
+    assert edited <= expected(table, PAIRS)
+    for number in range(max(0, KILLS - 3), KILLS):  # those that are there at the end
+        for name, query in ((f"came{number}", PAIRS), (f"counted{number}", counted)):
+            found = results(tmp_path, name)
+            assert found in (expected(table.slice(first * step), query) for first in range(n_files)), name
+    for number in range(max(0, KILLS - 3)):
+        assert results(tmp_path, f"came{number}") <= expected(table, PAIRS)
+
+
+@pytest.mark.slow
 def test_no_space_left_for_the_sink(tmp_path: Path) -> None:
     """On a small disk of its own, which is then made larger."""
     apart = ["unshare", "--map-root-user", "--mount"]

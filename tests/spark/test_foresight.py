@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,7 +29,7 @@ from seqube.spark.forecasting import Share, share_rules
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.foresight import Predictions, RuleWatch
 from seqube.spark.streaming.pipeline import run_stream
-from seqube.spark.streaming.watch import AT_HAND, KEY, Held
+from seqube.spark.streaming.watch import AT_HAND, KEY, AtHand, Held
 from seqube.spark.transport.blobs import write_blob
 from seqube.spark.transport.columns import Columns
 
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 class Replay:
     """One bucket of the rules of one partition, fed with the watermarks that Spark would give; every call may be a new process."""
 
-    def __init__(self, share: Share, lateness: int) -> None:
+    def __init__(self, share: Share, lateness: int, worker: Callable[[], AtHand] = lambda: AT_HAND) -> None:
+        self.worker = worker  # that is given the next call, with what it has at hand
         columns = Columns(share.schema, (KEY,) if share.key else ())
         self.watch = RuleWatch("r", Predictions(share), Columns(EVENTS, columns.hidden), columns)
         self.share, self.lateness = share, lateness
@@ -57,7 +60,8 @@ class Replay:
                 piece = piece.append_column(KEY, piece.column("id"))
             held = self.held and Held.from_text(self.held.to_text(), None)
             blobs = [write_blob(self.watch.arriving.select(piece))] if piece.num_rows else []
-            outcome = self.watch.take(held, blobs, watermark, self.store)
+            with mock.patch("seqube.spark.streaming.watch.AT_HAND", self.worker()):
+                outcome = self.watch.take(held, blobs, watermark, self.store)
             self.held, self.wake = outcome.held, outcome.wake
             self.predictions += [] if outcome.matches is None else [outcome.matches]
             self.late += [] if outcome.late is None else outcome.late.to_pylist()
@@ -76,14 +80,16 @@ def test_any_arrival_has_the_predictions_of_the_ordered_stream(
 ) -> None:
     rules = sq.Rules(keyed(rule, data.draw(st.sampled_from([(), ("id",)]))) for rule in chosen)
     table = table_of(stream).append_column("row", pa.array(range(len(stream.names)), pa.int64()))
-    replays = [Replay(share, lateness) for share in share_rules(rules, EVENTS)]
-    forgetful = data.draw(st.booleans())
+    strategy = data.draw(st.sampled_from(["index", "cbs-tree", "tofel"]))
+    workers = [AtHand(1 << data.draw(st.sampled_from([0, 30]))) for _ in range(2)]
+    replays = [
+        Replay(share, lateness, lambda: data.draw(st.sampled_from([*workers, AtHand(1 << 30)])))
+        for share in share_rules(rules, EVENTS, strategy=strategy)
+    ]
     with mock.patch("seqube.spark.streaming.watch.CHUNK_ROWS", data.draw(st.sampled_from([0, 4, 100]))):
         for rows in data.draw(arrivals(table.num_rows)):
             piece = table.take(pa.array(rows, pa.int64()))
             for replay in replays:
-                if forgetful:
-                    AT_HAND.clear()
                 replay.feed(piece)
                 replay.pass_time(max(piece.column("ts").to_pylist(), default=LOWEST))
         for replay in replays:
@@ -103,8 +109,26 @@ def test_any_arrival_has_the_predictions_of_the_ordered_stream(
     assert found == wanted
 
 
+@pytest.mark.parametrize("strategy", ["index", "cbs-tree"])
+def test_rules_go_on_where_they_left_off(strategy: str) -> None:
+    """A call looks at what is due in it, whatever the window; a worker that is new, once at the window."""
+    rules = sq.Rules([sq.Rule("A -> B", "C", 1_000, 2_000, 0.5, partition_by="id")])
+    numbers = np.arange(600)
+    names = pa.array(np.where(numbers % 2, "B", "A"))
+    table = pa.table({"type": names, "ts": numbers, "id": numbers % 7, "row": numbers})
+    workers, turns, looked = [AtHand(1 << 30), AtHand(1 << 30)], [0, 0, 0, 1, 1, 0], []
+    replay = Replay(share_rules(rules, EVENTS, strategy=strategy)[0], 0, lambda: workers[turns[len(looked)]])
+    for k in range(len(turns)):
+        with mock.patch.object(RuleWatch, "_as_events", autospec=True, side_effect=RuleWatch._as_events) as spy:
+            replay.feed(table.slice(50 * k, 50))
+            replay.pass_time(50 * k + 49)
+        looked.append(sum(call.args[1].num_rows for call in spy.call_args_list))
+    assert looked == [0, 50, 50, 150, 50, 150]
+
+
 # ---------------------------------------------------------------- through Spark
 
+GONE = "SEQ(Recycl r, Wash w, [id]) WITHIN 30 min RETURN r.id AS tool"
 RULES = [
     {"name": "washed", "predicate": "Recycle -> Wash", "consequent": "Operate", "within": "30 min", "horizon": "2 h",
      "probability": 0.5, "partition_by": "id"},
@@ -124,11 +148,11 @@ def forecasts(folder: Path) -> Counter[str]:
 
 
 def test_rules_and_queries_in_a_pipeline(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
-    """Stopped and started again, with a query replaced: the rules go on."""
+    """Stopped and started again, with a query taken out: the rules go on. Types that no event has are told while somebody asks."""
     sinks = {name: f"out/{name}" for name in ("matches", "forecasts", "late", "metrics")}
     half = day.num_rows // 2
     add_file(tmp_path, "1", day.slice(0, half))
-    first = run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS, "gone": PAIRS}, rules=RULES, sinks=sinks)))
+    first = run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS, "gone": GONE}, rules=RULES, sinks=sinks)))
     add_file(tmp_path, "2", day.slice(half))
     second = run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, rules=RULES, sinks=sinks)))
     wanted = Counter(repr(row) for row in sq.forecast({"rules": RULES}, day).table.to_pylist())
@@ -140,6 +164,8 @@ def test_rules_and_queries_in_a_pipeline(spark: SparkSession, tmp_path: Path, da
     metrics = [json.loads(path.read_text()) for path in sorted((tmp_path / "out" / "metrics").glob("*.json"))]
     assert sum(row["forecasts"] for row in metrics) == total.forecasts
     assert metrics[-1]["state_rows"] == 0
+    assert metrics[0]["unknown_types"] == "no event is of the type 'Recycl'; near it are 'Recycle'"
+    assert metrics[-1]["unknown_types"] is None
 
 
 def test_forecast_of_a_streaming_frame(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:

@@ -202,8 +202,11 @@ def test_rules_in_a_batch(spark: SparkSession, tmp_path: Path, day: pa.Table) ->
     rules = [{"name": "r", "predicate": "Recycle -> Wash", "consequent": "Operate", "within": "30 min", "horizon": "2 h",
               "probability": 0.5, "partition_by": "id"}]  # fmt: skip
     add_file(tmp_path, "1", day)
-    sinks = {"matches": "out/matches", "forecasts": "out/forecasts"}
-    counts = run_once(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, rules=rules, sinks=sinks)))
+    sinks = {"matches": "out/matches", "forecasts": "out/forecasts", "metrics": "out/metrics"}
+    queries = {"lunch": "SEQ(Lunch l, Wash w, [id]) WITHIN 5 min"}
+    counts = run_once(read_declaration(write_pipeline(tmp_path, queries, rules=rules, sinks=sinks)))
+    (metrics,) = (tmp_path / "out" / "metrics").iterdir()
+    assert json.loads(metrics.read_text())["unknown_types"].startswith("no event is of the type 'Lunch'; there are 'Check'")
     expected_rows = sq.forecast({"rules": rules}, day).table
     found = [row for path in (tmp_path / "out" / "forecasts").rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
     assert Counter(repr(plain(row)) for row in found) == Counter(repr(row) for row in expected_rows.to_pylist())
@@ -249,7 +252,9 @@ def test_a_file_that_changes_while_the_stream_runs(spark: SparkSession, tmp_path
 
     def tell(change: WorkloadChange) -> None:
         told.append(str(change))
-        if len(told) == 1:
+        if len(told) == 1:  # no micro-batch has come yet to tell it
+            newest = max((tmp_path / "out" / "metrics").glob("*.json"))
+            assert json.loads(newest.read_text())["changes"] == told[0]
             add_file(tmp_path, "2", second)
         elif len(told) == 2:
             write_pipeline(tmp_path, {"pairs": PAIRS}, sinks={"matches": "elsewhere"}, **more)

@@ -1,4 +1,4 @@
-"""Repetition, NEXT, STRICT, SKIP and KEEP PARTIAL over a batch on Spark: what they are here; a stream refuses them by name."""
+"""Repetition, NEXT, STRICT, SKIP and KEEP PARTIAL on Spark, over a batch, a stream and in SQL: what they are here."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pipelines import add_file
 from tables import rows_of
 
 import seqube as sq
 import seqube.spark as sqs
+from seqube.spark import ingest
+from seqube.spark.streaming.stream import watch_stream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +24,7 @@ QUERIES = {
     "events": "NEXT(A a, B{1,2} b, C c) PARTITION BY id WITHIN 60",
     "strict": "STRICT(A a, OR(B b, C c)) WITHIN 60 RETURN a.x AS a, b.x AS b, c.x AS c",
     "skip": "SEQ(A a, B b) PARTITION BY id SKIP PAST LAST WITHIN 40 RETURN a.x AS a, b.x AS b",
+    "skip keys": "SEQ(A a, B b, [id]) SKIP PAST LAST WITHIN 40 RETURN a.x AS a, b.x AS b",  # a match of any key leaves out others
     "partial": "NEXT(A a, !D d, B b, C c) PARTITION BY id KEEP PARTIAL WITHIN 40 RETURN id, a.x AS a, c.x AS c",
     "waits": "NEXT(A a, B* b) PARTITION BY id WITHIN 25 RETURN a.x AS a, b.x AS xs",
     "order": "SEQ(A a, B b) ORDER BY x WITHIN 5 RETURN a.x AS a, b.x AS b",
@@ -50,6 +54,37 @@ def test_a_batch_on_spark(spark: SparkSession, events: pa.Table) -> None:
         assert rows_of(found[name].toArrow()) == rows_of(sq.run(query, events).table), name
 
 
+def test_a_stream_on_spark(spark: SparkSession, events: pa.Table, tmp_path: Path) -> None:
+    end = pa.table({"type": ["End"], "ts": [100_000], "id": [0], "x": [0]})
+    for number, piece in enumerate((events.slice(0, 100), events.slice(100), end)):
+        add_file(tmp_path, str(number), piece)
+    stream = spark.readStream.schema("type string, ts long, id long, x long").option("maxFilesPerTrigger", 1)
+    source = ingest.read_source(stream.parquet(str(tmp_path / "in")), "type", "ts", "ms")
+    plans = {name: ingest.plan_over(text, source) for name, text in QUERIES.items() if name != "distinct"}
+    watched = watch_stream(plans, source, "1 second", with_ids=True)
+    writer = watched.out.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start().awaitTermination()
+    out = spark.read.parquet(str(tmp_path / "out")).cache()
+    for name in plans:
+        found = watched.matches(name, out).toArrow()
+        assert rows_of(found.drop_columns(["match_id"])) == rows_of(sq.run(QUERIES[name], events).table), name
+        assert found.num_rows == len(set(found.column("match_id").to_pylist())) > 0, name
+
+
+def test_sql(spark: SparkSession, events: pa.Table) -> None:
+    sqs.register(spark)
+    spark.createDataFrame(events.to_pandas()).createOrReplaceTempView("runs")
+    for name in ("events", "strict", "skip", "order"):
+        found = spark.sql(f"SELECT * FROM seqube(TABLE(runs), '{QUERIES[name]}')").toArrow()
+        assert rows_of(found) == rows_of(sq.run(QUERIES[name], events).table), name
+    tied = spark.createDataFrame([("A", 1, 5), ("B", 1, 7), ("B", 1, None), ("B", 2, 9)], "type string, ts long, x long")
+    tied.createOrReplaceTempView("tied")
+    with pytest.raises(Exception, match="LIMIT cannot be run in the SQL function yet"):
+        spark.sql("SELECT * FROM seqube(TABLE(runs), 'SEQ(A a, B b) WITHIN 40 LIMIT 7')")
+    query = "STRICT(A a, B b) WITHIN 5 RETURN b.x AS x"  # of rows with equal times, their contents tell which is first
+    assert spark.sql(f"SELECT * FROM seqube(TABLE(tied), '{query}')").collect() == sqs.run(query, tied).collect()
+
+
 def test_columns_that_are_called_like_the_own_ones_of_events(spark: SparkSession, events: pa.Table) -> None:
     asked = """SEQ(A a, B b, ["type"]) WHERE a."ts" > 30 AND TYPE(b) != 'C' WITHIN 40"""
     query = f'{asked} RETURN TYPE(a), TIME(b), b."type" AS t, a."ts" AS x'
@@ -63,7 +98,7 @@ def test_a_stream_on_spark_refuses(spark: SparkSession, events: pa.Table, tmp_pa
     spark.createDataFrame(events.to_pandas()).write.parquet(str(tmp_path / "events"))
     stream = spark.readStream.schema("type string, ts long, id long, x long").parquet(str(tmp_path / "events"))
     limited = "SEQ(A a, B b) WITHIN 40 LIMIT 7"
-    refused = {"NEXT and STRICT": QUERIES["events"], "RETURN DISTINCT": QUERIES["distinct"], "LIMIT": limited}
+    refused = {"RETURN DISTINCT": QUERIES["distinct"], "LIMIT": limited}
     for what, query in refused.items():
         with pytest.raises(sq.PlanError, match=f"{what} cannot be run in a stream on Spark yet"):
             sqs.run(query, stream, lateness="1 s")
@@ -90,5 +125,5 @@ def test_a_funnel_on_spark(spark: SparkSession, events: pa.Table, asked: dict[st
 
 def test_explain_says_how_they_are_split(spark: SparkSession, events: pa.Table) -> None:
     frame = spark.createDataFrame(events.to_pandas())
-    assert "as a stream: NEXT and STRICT cannot be run there yet" in str(sqs.explain(QUERIES["events"], frame))
+    assert "as a stream: RETURN DISTINCT cannot be run there yet" in str(sqs.explain(QUERIES["distinct"], frame))
     assert "because SKIP leaves out matches" in str(sqs.explain("SEQ(A a, B b) SKIP PAST LAST WITHIN 5", frame))

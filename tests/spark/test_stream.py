@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,19 +66,28 @@ def test_stopped_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
     assert out.where("kind = 'late'").count() == 0
 
 
-def test_reports_at_regular_times(spark: SparkSession, tmp_path: Path) -> None:
+def test_reports_at_regular_times_and_matches_by_one_stream(spark: SparkSession, tmp_path: Path) -> None:
     table = generate("hospital", 1_000, seed=6)
     write(tmp_path / "in", 0, table.slice(0, 500))
     write(tmp_path / "in", 1, table.slice(500))
-    found = sqs.run(QUERIES["every"], read(spark, table, tmp_path / "in"), lateness="1 minute")
-    writer = found.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start().awaitTermination()
-    rows, whole = (
-        rows_of(each) for each in (spark.read.parquet(str(tmp_path / "out")).toArrow(), sq.run(QUERIES["every"], table).table)
-    )
-    assert rows
-    assert rows <= whole  # what the watermark has not passed at the end is still to come
-    assert max(rows.values()) == 1
+    queries = {name: QUERIES[name] for name in ("every", "matches")}
+    found = sqs.run(queries, read(spark, table, tmp_path / "in"), lateness="1 minute")
+
+    def keep(rows: Mapping[str, DataFrame], number: int) -> None:
+        for name, frame in rows.items():
+            frame.write.parquet(str(tmp_path / "out" / name / f"batch={number}"))
+
+    writer = found.foreach_batch(keep).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    started = writer.trigger(availableNow=True).start()
+    started.awaitTermination()
+    assert {len(progress.stateOperators) for progress in started.recentProgress} == {1}
+    for name, query in queries.items():
+        rows = rows_of(spark.read.parquet(str(tmp_path / "out" / name)).drop("batch").toArrow())
+        assert rows, name
+        assert rows <= rows_of(sq.run(query, table).table), name  # what the watermark has not passed is still to come
+        assert max(rows.values()) == 1
+    with pytest.raises(sq.PlanError, match="a batch comes once"):
+        sqs.run(queries, spark.createDataFrame(table.slice(0, 1))).foreach_batch(keep)
 
 
 def test_a_total_has_no_end(spark: SparkSession) -> None:

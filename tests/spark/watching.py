@@ -8,16 +8,15 @@ from hypothesis import strategies as st
 from seqube.events import Events
 from seqube.plan.needs import needs_of
 from seqube.query import prepare
-from seqube.spark.ingest import INPUT_ORDER, KEY
 from seqube.spark.rows import ship_query
-from seqube.spark.streaming.watch import Watch
+from seqube.spark.streaming.watch import Watch, own_columns
 from seqube.spark.transport.columns import Columns, needed_schema
 
 
-def watch(text: str, table: pa.Table) -> Watch:
+def watch(text: str, table: pa.Table, strategy: str = "auto") -> Watch:
     schema = Events(table).schema
-    plan = prepare(text, None)
-    hidden = (INPUT_ORDER,) if plan.matches.window.counts_events else (KEY,) if needs_of(plan, schema.unit).key else ()
+    plan = prepare(text, None, strategy=strategy)
+    hidden = own_columns(needs_of(plan, schema.unit), with_ids=False)
     keeping = Columns(needed_schema([plan], schema), hidden)
     return Watch("q", ship_query(plan, schema), Columns(schema, hidden), keeping)
 

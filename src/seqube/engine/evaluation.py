@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 import numpy as np
@@ -42,6 +43,7 @@ from seqube.engine.instances import (
     with_others,
 )
 from seqube.engine.lists import grow_lists
+from seqube.engine.pairs import enumerate_pairs, join_pairs
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, rank
 from seqube.engine.runs.finding import find_runs
 from seqube.engine.sequence import (
@@ -57,6 +59,7 @@ from seqube.engine.sequence import (
 )
 from seqube.language.mentions import attributes
 from seqube.language.tree import Value
+from seqube.plan.pairs import indexed, pairs_to_index
 from seqube.plan.physical import (
     Absence,
     Atom,
@@ -100,6 +103,7 @@ class Evaluation:
         self._made: dict[PlanNode, Instances] = {}
         self._told: dict[tuple[PlanNode, tuple[Value, ...]], Instances] = {}
         self._ends = (after, upto)
+        self._ways = {way.subquery: way.strategy for way in plan.ways}
         self._needed: Mask | None = None  # rows that the instances being built may use; None: all
         self._wider: Evaluation | None = None  # the same over twice the window
 
@@ -198,15 +202,20 @@ class Evaluation:
 
     def _sequences(self, node: MatchSequence, is_root: bool) -> Iterator[Instances]:
         slots, clauses, stacks = self._stacked(node, is_root)
-        tables = self._clauses(clauses, slots, min)
-        links = link(stacks)
+        pairs = pairs_to_index(node, self._ways.get(node))
+        tested = [clause for clause in clauses if not any(clause in pair.clauses for pair in indexed(pairs).values())]
+        tables, window = self._clauses(tested, slots, min), self._batch.window
+        if pairs:
+            fill = partial(enumerate_pairs, join_pairs(pairs, slots, stacks, window, self.evaluator), tables, window)
+        else:
+            fill = partial(enumerate_matches, stacks, link(stacks), tables, window)
         read = self._read if is_root and not node.filters and not self._plan.checks else frozenset(node.binds)
         written = np.array([not read.isdisjoint(slot.rows) for slot in slots])
         written[[0, -1]] = True  # these tell where a match begins and ends
         cursor = new_cursor(len(slots))
         out = np.empty((len(slots), PIECE), np.int64)
         while not is_over(cursor):
-            count = enumerate_matches(stacks, links, tables, self._batch.window, cursor, written, out)
+            count = fill(cursor, written, out)
             self._batch.budget.check()
             if count:
                 yield expand(slots, out[:, :count], read, in_order=True)

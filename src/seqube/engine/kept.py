@@ -170,7 +170,7 @@ class Kept:
 
     @property
     def n_bytes(self) -> int:
-        return self._rows.data.nbytes + (0 if self._chunks is None else self._chunks.n_bytes)
+        return int(self._rows.data.nbytes) + (0 if self._chunks is None else self._chunks.n_bytes)
 
     def check(self, batch: Events) -> None:
         """Refuse events that have other columns."""
@@ -210,29 +210,32 @@ def gather_words(data: Ints, rows: Ints, base: int) -> Ints:
 class _Chunks:
     """Columns of any type, in pieces of some rows each."""
 
-    __slots__ = ("_firsts", "_pieces")
+    __slots__ = ("_firsts", "_pieces", "_sizes")
 
     def __init__(self) -> None:
         self._pieces: list[pa.Table] = []
+        self._sizes: list[int] = []  # bytes of each piece: to ask all of them at every step is a cost of the window
         self._firsts: list[int] = []  # the number of each piece's first row
 
     def append(self, piece: pa.Table, first: int, n_kept: int) -> None:
         """Put the last pieces together where there are some of about a size, unless they are large beside all that is kept."""
         pieces = self._pieces
         pieces.append(piece)
+        self._sizes.append(int(piece.nbytes))
         self._firsts.append(first)
         while len(pieces) >= NEIGHBOURS and len(pieces[-NEIGHBOURS]) <= NEIGHBOURS * len(pieces[-1]):
             last = pieces[-NEIGHBOURS:]
             size = sum(map(len, last))
-            if size > FREELY and (size > n_kept // 4 or sum(chunk.nbytes for chunk in last) > LARGE):
+            if size > FREELY and (size > n_kept // 4 or sum(self._sizes[-NEIGHBOURS:]) > LARGE):
                 return
             pieces[-NEIGHBOURS:] = [one_chunk(pa.concat_tables(last))]
+            self._sizes[-NEIGHBOURS:] = [int(pieces[-1].nbytes)]
             del self._firsts[-NEIGHBOURS + 1 :]
 
     def drop_before(self, head: int, tail: int) -> None:
         n_dead = len(self._pieces) if head == tail else bisect_right(self._firsts, head) - 1
         if n_dead > 0:
-            del self._pieces[:n_dead], self._firsts[:n_dead]
+            del self._pieces[:n_dead], self._firsts[:n_dead], self._sizes[:n_dead]
 
     def take(self, rows: Ints) -> pa.Table:
         """These rows, which ascend."""
@@ -255,4 +258,4 @@ class _Chunks:
 
     @property
     def n_bytes(self) -> int:
-        return sum(int(piece.nbytes) for piece in self._pieces)
+        return sum(self._sizes)

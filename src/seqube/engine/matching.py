@@ -31,7 +31,7 @@ from seqube.engine.kept import Kept
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.linking import NONE_FOUND, Chains, Linker
 from seqube.engine.operator import Operator
-from seqube.engine.order import Skipping, order_events, rank_events
+from seqube.engine.order import Skipping, order_events, rank_events, refuse_steps
 from seqube.engine.output import MatchWriter, read_by_return
 from seqube.engine.partitions import Partitions, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, Mask, Unsteady
@@ -43,7 +43,7 @@ from seqube.engine.views.iterative import NestedEvaluation, passing
 from seqube.engine.views.program import FIRST, LAST, MEMBERS
 from seqube.errors import PlanError
 from seqube.events import Events
-from seqube.plan.needs import needs_of, why_replayed, why_whole
+from seqube.plan.needs import needs_of, why_replayed
 from seqube.plan.physical import MatchPlan, MatchSequence
 
 CLOSE_ROWS = 1 << 10  # rows that are taken as they stand, where matches lie between them
@@ -148,8 +148,7 @@ class Matcher(Operator[State, pa.Table]):
         self._known: Prepared | None = None  # of the last stream: mostly all look alike
 
     def start(self) -> State:
-        if (why := why_whole(self._plan)) is not None:
-            raise PlanError(f"{why}: it needs the whole stream\n  hint: use sq.run")
+        refuse_steps(self._plan)
         return State()
 
     def restore(self, data: bytes) -> State:
@@ -169,6 +168,8 @@ class Matcher(Operator[State, pa.Table]):
     def resume(self, events: Events, decided: int, reported: int, last: int) -> State:
         if self._plan.skip is not None:
             raise PlanError("SKIP leaves out matches by all that end before them, which the events of a window do not tell")
+        if self._plan.order_by:
+            events = order_events(events, self._plan.order_by)
         n_kept = int(np.searchsorted(events.times, decided, "right"))
         kept, waiting = events.slice(0, n_kept), events.slice(n_kept, len(events))
         state = self._begin(State(), events)
@@ -176,19 +177,22 @@ class Matcher(Operator[State, pa.Table]):
         return _resumed(state, kept, clocks, waiting, decided)
 
     def _begin(self, state: State, batch: Events) -> State:
-        if self._known is None or self._known.none.schema != batch.schema:
-            self._known = Prepared(self._plan, batch.slice(0, 0))
-        state.known, state.kept = self._known, Kept(self._known.none)
-        state.goes_on, state.linker = self._known.goes_on, self._known.linker
+        known = self._prepared(batch)
+        state.known, state.kept = known, Kept(known.none)
+        state.goes_on, state.linker = known.goes_on, known.linker
         if self._plan.numbers_events:
             state.counted = Partitions(self._plan.partition_by)
         if self._plan.skip is not None:
             state.skipping = Skipping(self._plan)
         return state
 
-    @property
-    def goes_on(self) -> bool:
-        return why_replayed(self._plan) is None
+    def _prepared(self, events: Events) -> Prepared:
+        if self._known is None or self._known.none.schema != events.schema:
+            self._known = Prepared(self._plan, events.slice(0, 0))
+        return self._known
+
+    def goes_on(self, events: Events) -> bool:
+        return self._prepared(events).goes_on
 
     def wake(self, state: State) -> int | None:
         if state.kept is None or state.known is None or not self._waits or self._plan.window.counts_events:

@@ -90,9 +90,8 @@ class Operator(ABC, Generic[S, Rows]):
     def wake(self, state: S) -> int | None:
         """The watermark at which, without any event, there may be something to say; None where there is none."""
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether a step costs what is new, not what is kept."""
+    def goes_on(self, events: Events) -> bool:
+        """Whether a step over events that look like these costs what is new, not what is kept."""
         return False
 
     @abstractmethod

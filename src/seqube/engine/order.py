@@ -29,7 +29,9 @@ from seqube.engine.limits import Budget
 from seqube.engine.partitions import KeyCodes
 from seqube.engine.predicates import Evaluator, normalise, rank
 from seqube.engine.sequence import LOWEST
+from seqube.errors import PlanError
 from seqube.events import Events
+from seqube.plan.needs import Plan, why_whole
 from seqube.plan.physical import MatchPlan, list_variables
 
 # ---------------------------------------------------------------- events
@@ -60,6 +62,12 @@ def rank_events(events: Events, names: tuple[str, ...]) -> Ints:
 
 
 # ---------------------------------------------------------------- matches
+
+
+def refuse_steps(plan: Plan) -> None:
+    """Raise a `PlanError` for what is said of a whole stream alone."""
+    if (why := why_whole(plan)) is not None:
+        raise PlanError(f"{why}: it needs the whole stream\n  hint: use sq.run")
 
 
 class Skipping:

@@ -368,7 +368,8 @@ def read_moment(text: str | None, zone: str | None) -> int | None:
 
 
 def _first_of(values: list[Any]) -> Any:
-    return values[0] if len(values) == 1 else pc.coalesce(*values)
+    known = [value for value in values if not pat.is_null(value.type)] or values[:1]  # a part that is absent has no type
+    return known[0] if len(known) == 1 else pc.coalesce(*known)
 
 
 def one_type(columns: Sequence[Any], join: Callable[[Sequence[Any]], list[Any]] = numbers.aligned) -> list[Any]:

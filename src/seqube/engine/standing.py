@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.aggregates.buckets import Buckets
+from seqube.engine.aggregates.buckets import TimeBuckets
 from seqube.engine.limits import Limits
 from seqube.engine.operator import Operator, open_plan
 from seqube.engine.sequence import HIGHEST, LOWEST
@@ -196,7 +196,7 @@ class StandingQueries:
             return None
         if needs.bucket is not None:  # the one that is open then lacks what ended in it before
             kind = self.schema.columns.field(self.schema.time_column).type
-            since = int(Buckets.of(needs.bucket, kind).ends(np.array([since]))[0]) + (needs.window if plan.matches.waits else 0)
+            since = int(TimeBuckets.of(needs.bucket, kind).ends(np.array([since]))[0]) + (needs.window if plan.matches.waits else 0)
         return since
 
     def _put(self, standing: Standing, reported: Iterable[str] = ()) -> None:

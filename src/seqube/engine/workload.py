@@ -5,7 +5,7 @@ Cost: shared queries as a whole; of the others, what it takes to find their firs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -18,12 +18,16 @@ from seqube.errors import warn
 from seqube.events import Events, Hierarchy
 from seqube.language.tree import Query
 from seqube.plan.measured import Measurements
+from seqube.plan.needs import Plan
 from seqube.plan.notes import notes_on
-from seqube.plan.optimizer import WorkloadPlan, optimize
+from seqube.plan.optimizer import WorkloadPlan, expected_seconds, optimize
 
 
 def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict[str, Result]:
     """The result of every query; what a person should know of one is said, each note once."""
+    notes = {name: (*workload.notes.get(name, ()), *_too_long(plan, limits)) for name, plan in workload.plans.items()}
+    for note in dict.fromkeys(note for own in notes.values() for note in own):
+        warn(note)
     tables: dict[str, pa.Table] = {}
     if workload.matches is not None:
         from seqube.engine.ecube.reuse import run_shared
@@ -35,15 +39,22 @@ def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict
         tables |= SharedAggregator(workload.counts, workload.aggregates, limits).run(events)
     results = {}
     for name, plan in workload.plans.items():
-        about = events.rejected, limits, (*events.notes, *workload.notes.get(name, ()))
+        about = events.rejected, limits, (*events.notes, *notes[name])
         if name in tables:
             results[name] = whole_result(tables[name], *about)
         else:
             results[name] = begin_result(partial(open_plan(plan, limits).pieces, events), *about)
         results[name].native = events.native
-    for note in dict.fromkeys(note for notes in workload.notes.values() for note in notes):
-        warn(note)
     return results
+
+
+def _too_long(plan: Plan, limits: Limits) -> Iterator[str]:
+    """Said before it starts: that it is expected to take longer than it may."""
+    if limits.max_seconds is not None and (expected := expected_seconds(plan)) > limits.max_seconds:
+        yield (
+            f"this is expected to take about {expected:,.0f} s, and may take {limits.max_seconds:,.0f} s (max_seconds): "
+            "narrow the window, or tie its parts by equalities"
+        )
 
 
 def plan_measured(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None, strategy: str) -> WorkloadPlan:

@@ -24,7 +24,7 @@ import pyarrow.types as pat
 from seqube.arguments import checked
 from seqube.errors import SchemaError, did_you_mean, warn
 from seqube.events.files import Malformed
-from seqube.events.schema import ANY, COLUMNS, TIME, TYPE, Schema, schema_of
+from seqube.events.schema import ANY, HIDDEN_COLUMNS, TIME, TYPE, Schema, schema_of
 from seqube.events.sources import kind_of_table, load, one_chunk
 from seqube.events.statistics import Distinct, Statistics
 from seqube.events.times import Ints, Mask, doubt_unit, iso_times, read_times
@@ -178,7 +178,7 @@ class Events:
 
         A column that one of these hides is asked for in quotes, `"type"`.
         """
-        if name in COLUMNS:
+        if name in HIDDEN_COLUMNS:
             name = self.schema.resolve(name)
         if name == TYPE:
             column = self.table.column(self.type_column).chunk(0)

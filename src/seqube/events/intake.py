@@ -23,7 +23,7 @@ from seqube.events.batch import Events, with_one_type
 from seqube.events.files import Malformed
 from seqube.events.rows import MISFITS, is_truncated, read_rows
 from seqube.events.schema import ANY, TYPE, Schema, is_moment
-from seqube.events.sources import as_table, one_chunk, plain
+from seqube.events.sources import as_table, one_chunk, plain_columns
 from seqube.events.times import TEXT_TIME
 
 _TEXT_TIME = re.compile(TEXT_TIME.replace(r"\z", r"\Z"))
@@ -73,7 +73,8 @@ class Intake:
                 return Events.of_rows(nothing, malformed, self._type, self._time, self._unit)
         else:
             table = data.table if isinstance(data, Events) else as_table(data)
-            raw = self._match_table(plain(table) if self._has_types or isinstance(data, Events) else with_one_type(plain(table)))
+            table = plain_columns(table)
+            raw = self._match_table(table if self._has_types or isinstance(data, Events) else with_one_type(table))
         events = Events.of_rows(raw, malformed, self._type, self._time, self._unit)
         if self.schema is not None and events.schema is not self.schema:
             same = self.schema.columns == events.schema.columns

@@ -20,7 +20,8 @@ from seqube.errors import SchemaError, did_you_mean
 
 TYPE = "type"
 TIME = "ts"
-COLUMNS = {f'"{name}"': name for name in (TYPE, TIME)}  # how a query asks for a column of that name, which the event's own may hide
+# How a query asks for a column that has such a name, which the event's own may hide.
+HIDDEN_COLUMNS = {f'"{name}"': name for name in (TYPE, TIME)}
 ANY = "ANY"  # the type that every event is of
 
 Kind = Literal["number", "string", "boolean", "time", "duration", "null", "other"]
@@ -98,17 +99,17 @@ class Schema(Mapping[str, Kind]):
         self.hidden = frozenset(
             name for name, own in ((TYPE, type_column), (TIME, time_column)) if name != own and name in columns.names
         )
-        self._kinds |= {quoted: self._kinds[name] for quoted, name in COLUMNS.items() if name in self.hidden}
+        self._kinds |= {quoted: self._kinds[name] for quoted, name in HIDDEN_COLUMNS.items() if name in self.hidden}
         self._kinds |= {TYPE: "string", TIME: "number" if is_number else "time"}
 
     def resolve(self, name: str) -> str:
         """An attribute as it is known here: `"type"` is the event's type where no other column has that name."""
-        return name if name in self._kinds else COLUMNS.get(name, name)
+        return name if name in self._kinds else HIDDEN_COLUMNS.get(name, name)
 
     def column_of(self, name: str) -> str:
         """The column that an attribute is read from."""
         name = self.resolve(name)
-        return COLUMNS.get(name) or {TYPE: self.type_column, TIME: self.time_column}.get(name, name)
+        return HIDDEN_COLUMNS.get(name) or {TYPE: self.type_column, TIME: self.time_column}.get(name, name)
 
     def arrow(self, name: str) -> pa.DataType:
         """The Arrow type of an attribute; `type` is a string whatever its column holds."""

@@ -18,7 +18,7 @@ from seqube.events.files import Malformed, read_files
 from seqube.events.schema import check_unique
 
 _VIEWS = {pa.string_view().id, pa.binary_view().id, pa.run_end_encoded(pa.int32(), pa.int32()).id}
-_BIG = 1 << 31  # what the 32-bit offsets of Arrow's plain strings can reach
+_BIG = 1 << 31  # what the 32-bit offsets of Arrow's plain_columns strings can reach
 
 
 def load(data: Any, type_column: str) -> tuple[pa.Table, Malformed | None]:
@@ -30,7 +30,7 @@ def load(data: Any, type_column: str) -> tuple[pa.Table, Malformed | None]:
         table, malformed = read_files(data, type_column)
     else:
         table = as_table(data)
-    return plain(table), malformed
+    return plain_columns(table), malformed
 
 
 def as_table(data: Any) -> pa.Table:
@@ -85,7 +85,7 @@ def _from_pandas(frame: Any) -> pa.Table:
     return pa.Table.from_pandas(frame, preserve_index=False).rename_columns(names)
 
 
-def plain(table: pa.Table) -> pa.Table:
+def plain_columns(table: pa.Table) -> pa.Table:
     """The same table in one chunk per column, and without what others wrote beside its schema."""
     return one_chunk(table if table.schema.metadata is None else table.replace_schema_metadata(None))
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seqube.engine.display import name_group
-from seqube.explorer.results import ResultFile, to_axis
+from seqube.explorer.results import ResultFile, holds_events, to_axis
 from seqube.plan.explain import Explanation, Step
 from seqube.plan.physical import milliseconds
 
@@ -96,29 +97,24 @@ def draw_density(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], 
 def draw_timeline(result: ResultFile, rows: npt.NDArray[np.int64], time: str, kind: str, low: float, high: float) -> Spec:
     """A lane per type, a point per event, a match as a line through its events."""
     part = result.table.take(pa.array(rows))
-    variables = [field.name for field in part.schema if pa.types.is_struct(field.type)]
-    times, types = {}, {}
-    for variable in variables:
-        events = part.column(variable).combine_chunks()
-        moments = events.field(time)
-        there = np.asarray(events.is_valid())
-        values = np.full(len(rows), np.nan)
-        values[there] = to_axis(pa.chunked_array([moments.filter(pa.array(there))]))
-        times[variable] = values
-        types[variable] = events.field(kind).cast(pa.string()).to_pylist()
-    lanes = sorted({name for names in types.values() for name in names if name is not None})
-    place = {name: number for number, name in enumerate(lanes)}
-    lines, points = [], []
-    for number in range(len(rows)):
-        bound = [v for v in variables if types[v][number] is not None]
-        bound.sort(key=lambda v: times[v][number])
-        spots = [[float(times[v][number]), place[types[v][number]]] for v in bound]
-        if len(spots) > 1:
-            lines.append({"coords": spots, "match": int(rows[number])})
-        points += [
-            {"value": spot, "match": int(rows[number]), "variable": v, "name": f"{v}: {types[v][number]}"}
-            for v, spot in zip(bound, spots, strict=True)
-        ]
+    found = []  # of each event its match, time, type, variable, and its place in a list
+    for field in part.schema:
+        if holds_events(field.type):
+            owners, places, events = _events_of(part.column(field.name).combine_chunks())
+            times = to_axis(pa.chunked_array([events.field(time)]))
+            types = events.field(kind).cast(pa.string()).to_pylist()
+            found += [(*each, field.name, place) for *each, place in zip(owners, times, types, places, strict=True)]
+    found.sort(key=lambda each: each[:2])
+    lanes = sorted({name for _, _, name, _, _ in found})
+    lane_of = {name: number for number, name in enumerate(lanes)}
+    spots: dict[int, list[list[float]]] = {}
+    points = []
+    for owner, moment, name, variable, place in found:
+        spot = [float(moment), lane_of[name]]
+        spots.setdefault(owner, []).append(spot)
+        of = variable if place is None else f"{variable} {place}"
+        points.append({"value": spot, "match": int(rows[owner]), "variable": of, "name": f"{of}: {name}"})
+    lines = [{"coords": taken, "match": int(rows[owner])} for owner, taken in sorted(spots.items()) if len(taken) > 1]
     opacity = 0.7 if len(rows) < 60 else 0.25
     return _base(
         f"{len(rows):,} matches in time, with events of {', '.join(lanes)}",
@@ -146,6 +142,16 @@ def draw_timeline(result: ResultFile, rows: npt.NDArray[np.int64], time: str, ki
             {"type": "scatter", "symbolSize": 9, "data": points, "itemStyle": {"color": COLOURS[0]}, "cursor": "pointer"},
         ],
     )
+
+
+def _events_of(column: pa.Array) -> tuple[list[int], list[int | None], pa.StructArray]:
+    """The events of a variable: the row of each, where it stands in its list (from 1; None of single events), and themselves."""
+    if not pa.types.is_list(column.type):
+        there = column.is_valid()
+        return np.flatnonzero(np.asarray(there)).tolist(), [None] * int(pc.sum(there).as_py() or 0), column.filter(there)
+    counts = np.asarray(pc.list_value_length(column).fill_null(0))
+    places: list[int | None] = [place for count in counts.tolist() for place in range(1, count + 1)]
+    return np.repeat(np.arange(len(column)), counts).tolist(), places, column.flatten()
 
 
 # ---------------------------------------------------------------- aggregates
@@ -220,6 +226,31 @@ def _draw_bars(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
         tooltip={"trigger": "axis"},
         xAxis={"type": "category", "data": labels, "axisLabel": {"hideOverlap": True}},
         yAxis={"type": "value", "splitLine": {"lineStyle": {"color": FAINT}}},
+        series=series,
+    )
+
+
+def draw_funnel(rows: Sequence[Mapping[str, Any]], breakdown: str | None, measure: str) -> Spec:
+    """A bar for every step from top to bottom; with a breakdown one for each of its first values."""
+    steps = list(dict.fromkeys(f"{row['step']} {row['type']}" for row in rows))
+    values = list(dict.fromkeys(None if breakdown is None else row[breakdown] for row in rows))[:MAX_GROUPS]
+    series = []
+    for value in values:
+        mine = [row for row in rows if breakdown is None or row[breakdown] == value]
+        data = []
+        for row in mine:
+            share = "" if measure != "reached" or row["share"] is None else f" ({row['share']:.1%})"
+            told = "" if row[measure] is None else f"{row[measure]:,{'' if measure == 'reached' else '.4g'}}{share}"
+            data.append({"value": row[measure], "label": {"formatter": _as_label(told)}})
+        name = {} if breakdown is None else {"name": str(value)}
+        series.append({"type": "bar", "data": data, "label": {"show": True, "position": "insideLeft"}, **name})
+    return _base(
+        f"{'Keys' if measure == 'reached' else 'Median seconds'} at the steps {', '.join(steps)}",
+        grid={"left": 120, "right": 30, "top": 30 if breakdown is not None else 10, "bottom": 30},
+        legend={"show": breakdown is not None, "top": 0, "type": "scroll"},
+        xAxis={"type": "value", "min": 0, "splitLine": {"lineStyle": {"color": FAINT}}},
+        yAxis={"type": "category", "data": steps, "inverse": True, "axisTick": {"show": False}},
+        tooltip={"trigger": "axis"},
         series=series,
     )
 

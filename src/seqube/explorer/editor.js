@@ -35,7 +35,7 @@ function complete(context, known) {
   }
   const text = context.state.doc.toString();
   const variables = new Set();
-  for (const found of text.matchAll(/[\w"`]+\s+([^\W\d]\w*)\s*(?=[,)])/g)) {
+  for (const found of text.matchAll(/[\w"`](?:[+*?]|\{[\d, ]*\})?\??\s+([^\W\d]\w*)\s*(?=[,)])/g)) {
     if (!known.keywords.has(found[1].toUpperCase())) variables.add(found[1]);
   }
   const options = [

@@ -1,4 +1,4 @@
-"""What the worker can do, in the process that holds the events: open, run, explain, walk the cube, forecast.
+"""What the worker can do, in the process that holds the events: open, run, explain, funnels, the cube, forecasts.
 
 A job takes plain values and gives plain values back; rows go to an Arrow file in the server's own folder, so that nothing large
 passes between the processes. Each job is a method of `Desk`; `worker` calls it by name.
@@ -18,6 +18,7 @@ import pyarrow as pa
 import seqube as sq
 from seqube.errors import SequbeWarning
 from seqube.events import Events
+from seqube.explorer.results import for_browser
 from seqube.explorer.sources import Source, key_for, window_for
 from seqube.explorer.stretches import run_by_stretches
 from seqube.language import parse
@@ -148,6 +149,24 @@ class Desk:
         # A number that outgrows 64 bits changes the type of its column, from then on: aggregates are written together.
         _write([pa.concat_tables(pieces(), promote_options="permissive")] if planned.aggregates else pieces(), out)
         return n_rows
+
+    # ------------------------------------------------------------ funnels
+
+    def funnel(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The rows of a funnel: `asked` is what `sq.funnel` takes, as an address can hold it."""
+        before = time.perf_counter()
+        without = {int(step): names for step, names in asked.get("without", {}).items()}
+        found = sq.funnel(
+            self._read(),
+            asked["steps"],
+            by=asked["by"],
+            within=asked["within"],
+            mode=asked.get("mode", "next"),
+            without=without,
+            breakdown=asked.get("breakdown"),
+            hierarchy=self._source.concepts,
+        )
+        return {"rows": for_browser(found.table.to_pylist()), "seconds": time.perf_counter() - before}
 
     # ------------------------------------------------------------ the cube
 

@@ -46,6 +46,7 @@ class Look:
     age_s: float | None  # since its newest file was written
     newest: list[dict[str, Any]]
     numbers: dict[str, list[list[float]]]  # of metrics: each number, micro-batch by micro-batch
+    changes: list[str]  # of metrics: what became of edited pipeline files, the newest first
 
 
 @dataclass
@@ -74,8 +75,12 @@ class WatchedSink:
         self.counts = {file: self.counts[file] if file in self.counts else _count(file[0]) for file in files}
         newest = next((rows for path, _, _ in reversed(files) if (rows := _tail(path))), [])
         age_s = max(0.0, time.time() - files[-1][2] / 1e9) if files else None
-        numbers = self._numbers(files[-POINTS_KEPT:]) if newest and newest[0].keys() >= {"read", "matches"} else {}
-        return Look(sum(self.counts.values()), age_s, newest, numbers)
+        numbers, changes = {}, []
+        if newest and newest[0].keys() >= {"read", "matches"}:
+            numbers = self._numbers(files[-POINTS_KEPT:])
+            told = [(_batch_of(path), row.get("changes")) for (path, _, _), row in self.metrics.items()]
+            changes = [f"before micro-batch {batch}: {change}" for batch, change in reversed(told) if change]
+        return Look(sum(self.counts.values()), age_s, newest, numbers, changes[:NEWEST_SHOWN])
 
     def _numbers(self, files: list[Version]) -> dict[str, list[list[float]]]:
         """The numbers of each micro-batch, in the order of the micro-batches."""
@@ -90,6 +95,12 @@ class WatchedSink:
                 if (name in SHOWN_METRICS or name.startswith("matches: ")) and value is not None:
                     lines.setdefault(name, []).append([at, value])
         return lines
+
+
+def _batch_of(path: Path) -> int | str:
+    """The micro-batch that a file of metrics is about: by its own name, or by that of its folder."""
+    name = path.parent.name.removeprefix("batch=") if path.parent.name.startswith("batch=") else path.stem
+    return int(name) if name.isdigit() else name
 
 
 def _by_name(matches: Any) -> dict[str, int]:
@@ -240,12 +251,16 @@ class _Card:
                 self._chart.props["data-testid"] = f"chart-{name}"
                 self._table = ui.table(rows=[], columns=[], row_key="#").classes("sq-table").props("flat dense")
                 self._table.style("min-width: 0")  # scrolls inside its card
+            self._changes = ui.label().classes("text-slate-500").style("white-space: pre-line")
+            self._changes.props["data-testid"] = f"changes-{name}"
 
     def show(self, look: Look, history: list[tuple[float, int]]) -> None:
         self._total.text = f"{look.n_rows:,}"
         self._chart.options.clear()
         self._chart.options.update(draw_growth(look.numbers or {"rows": [list(point) for point in history]}))
         self._chart.update()
+        self._changes.text = "\n".join(look.changes)
+        self._changes.visible = bool(look.changes)
         names = list(look.newest[0]) if look.newest else []
         self._table.columns = [{"name": name, "label": name, "field": name, "align": "left"} for name in names]
         self._table.rows = [{name: _cell(value) for name, value in row.items()} | {"#": n} for n, row in enumerate(look.newest)]

@@ -21,6 +21,7 @@ from nicegui import events as happenings
 from nicegui import run, ui
 
 from seqube.errors import Problem, QueryError, SequbeError
+from seqube.explorer.funnels import FunnelPanel
 from seqube.explorer.jobs import Opened, Progress, Ran
 from seqube.explorer.live import LivePanel
 from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeline, draw_chart, show_plan, show_title
@@ -32,13 +33,16 @@ from seqube.plan.strategies import names
 from seqube.query import prepare
 
 OFFERED = ("auto", *names("matches", "aggregates"))
-TABS = ("query", "cube", "forecast", "live")
-DETAILS = {"query": ("show", "between"), "cube": ("pivot",), "forecast": ("rule", "at")}  # what else an address says of a view
+TABS = ("query", "funnel", "cube", "forecast", "live")
+# What else an address says of a view.
+DETAILS = {"query": ("show", "between"), "funnel": ("funnel",), "cube": ("pivot",), "forecast": ("rule", "at")}
+LONGEST_DETAIL = 2_000
 FIRST_STEPS = """
 1. **Choose events** above, or upload a file. Those that are open have a query that fits them.
 2. **Change the query**, or take one of the *Examples*; what is wrong is underlined while you type. **Run** it (Ctrl-Enter).
 3. **Look at what was found** as table, timeline or chart, and at the plan: how it was found, and why in that way.
-4. Go on in the **Cube**, where types become finer and coarser at a click, and to **Forecasts**, what rules predict.
+4. Go on in the **Funnel**, how many keys get how far, in the **Cube**, where types become finer and coarser at a click, and to
+   **Forecasts**, what rules predict.
 """
 LARGEST_UPLOAD = 512 * 2**20
 TYPING_PAUSE = 0.25
@@ -97,7 +101,7 @@ class Screen:
         self.text = given.get("q", "")[:20_000]
         self.strategy = given.get("strategy", "") if given.get("strategy") in OFFERED else "auto"
         self.via = via[-20:]
-        self.detail = {name: given[name][:100] for names in DETAILS.values() for name in names if name in given}
+        self.detail = {name: given[name][:LONGEST_DETAIL] for names in DETAILS.values() for name in names if name in given}
         self.opened: Opened | None = None
         self._task: asyncio.Future[Any] | None = None
         self._job = ""
@@ -131,7 +135,7 @@ class Screen:
             self._bar = ui.linear_progress(show_value=False, size="3px").classes("sq-bar")
             self._bar.visible = False
         self._ticker = ui.timer(0.2, self._tick, active=False)
-        names = {"query": "Query", "cube": "Cube", "forecast": "Forecasts", "live": "Live"}
+        names = {"query": "Query", "funnel": "Funnel", "cube": "Cube", "forecast": "Forecasts", "live": "Live"}
         with ui.tabs(on_change=self._turn).classes("px-4").props("align=left dense no-caps") as tabs:
             for view in TABS:
                 if view != "live" or self.explorer.live is not None:
@@ -141,6 +145,8 @@ class Screen:
         with ui.tab_panels(tabs, value=self.view, animated=False).classes("w-full bg-transparent"):
             with ui.tab_panel("query").classes("gap-3"):
                 self.query = QueryPanel(self)
+            with ui.tab_panel("funnel").classes("gap-3"):
+                self.funnel = FunnelPanel(self)
             with ui.tab_panel("cube").classes("gap-3"):
                 self.cube = CubePanel(self)
             with ui.tab_panel("forecast").classes("gap-3"):
@@ -204,6 +210,7 @@ class Screen:
         if not self.text:
             self.text = next(iter(self.source.queries(opened.sample.type_names, opened.window, opened.key).values()))
         self.query.meet(opened)
+        self.funnel.meet(opened)
         self.forecast.meet()
         self.cube.shown = ""
 
@@ -213,6 +220,8 @@ class Screen:
             return
         if self.view == "query" and not only_if_new:
             await self.query.run()
+        elif self.view == "funnel":
+            await self.funnel.run()
         elif self.view == "cube" and self.cube.shown != self.text:
             await self.cube.look(self.text)
         elif self.view == "forecast":

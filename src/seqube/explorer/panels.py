@@ -5,7 +5,7 @@ A panel asks the screen's worker and shows the answer; it holds what it shows an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -124,14 +124,22 @@ class Timeline:
         row = self._result.row(int(data["match"]))
         self._about.clear()
         with self._about, ui.row().classes("gap-3"):
-            for variable, values in row.items():
-                if isinstance(values, dict):
-                    mark = "border-teal-700 border-2" if variable == data.get("variable") else ""
-                    with ui.column().classes(f"sq-card gap-0 {mark}").style("width: auto") as card:
-                        card.props["data-testid"] = f"event-{variable}"
-                        ui.label(variable).classes("sq-title")
-                        for name, value in values.items():
-                            ui.label(f"{name}: {value}").classes("text-sm sq-fact")
+            for variable, values in _events_in(row):
+                mark = "border-teal-700 border-2" if variable == data.get("variable") else ""
+                with ui.column().classes(f"sq-card gap-0 {mark}").style("width: auto") as card:
+                    card.props["data-testid"] = f"event-{variable}"
+                    ui.label(variable).classes("sq-title")
+                    for name, value in values.items():
+                        ui.label(f"{name}: {value}").classes("text-sm sq-fact")
+
+
+def _events_in(row: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The events of a match, each under its variable; those of a list are numbered."""
+    for variable, values in row.items():
+        if isinstance(values, dict):
+            yield variable, values
+        elif isinstance(values, list):
+            yield from ((f"{variable} {place}", value) for place, value in enumerate(values, 1) if isinstance(value, dict))
 
 
 def show_plan(plan: Explanation) -> None:

@@ -80,7 +80,7 @@ class ResultFile:
     @property
     def is_in_time(self) -> bool:
         """Whether these are matches with their events; RETURN may call its own columns as it likes."""
-        has_events = any(pa.types.is_struct(field.type) for field in self.table.schema)
+        has_events = any(map(holds_events, self.table.schema.types))
         return has_events and {"start", "end"} <= set(self.table.column_names) and len(self) > 0
 
     @cached_property
@@ -121,6 +121,11 @@ class ResultFile:
                 sink.seek(0)
                 sink.truncate()
         yield sink.getvalue()
+
+
+def holds_events(kind: pa.DataType) -> bool:
+    """Whether a column is a variable: an event in each row, or a list of them."""
+    return bool(pa.types.is_struct(kind.value_type if pa.types.is_list(kind) else kind))
 
 
 def to_axis(column: pa.ChunkedArray) -> Floats:

@@ -20,7 +20,7 @@ from seqube.engine.operator import open_plan
 from seqube.events import Events
 from seqube.plan.needs import Needs, Plan, needs_of, why_whole
 
-MOST = 100
+MOST_STRETCHES = 100
 SHORTEST = 5_000
 WINDOWS = 4
 
@@ -52,7 +52,7 @@ def _length(plan: Plan, needs: Needs, events: Events) -> int:
     else:
         span = max(events.statistics.span, 1)
         in_window = len(events) * min(needs.window, span) // span
-    return max(len(events) // MOST, WINDOWS * in_window, SHORTEST)
+    return max(len(events) // MOST_STRETCHES, WINDOWS * in_window, SHORTEST)
 
 
 def _fed(plan: Plan, events: Events, length: int, limits: Limits) -> Portions:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard, assert_never
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
-from seqube.events.schema import ANY, COLUMNS
+from seqube.events.schema import ANY, HIDDEN_COLUMNS
 from seqube.language import mentions, tree
 from seqube.language.functions import AGGREGATES, OF_EVENTS, OF_LISTS
 from seqube.language.names import clashes, column_name, default_variables
@@ -232,7 +232,7 @@ class _Binder:
         """A function of a list, where aggregates have no place."""
         argument = call.argument
         if argument is not None and argument.variable is None:  # COUNT(f)
-            argument = Attribute(COLUMNS.get(argument.name, argument.name), TIME_ATTRIBUTE, argument.at, sure=True)
+            argument = Attribute(HIDDEN_COLUMNS.get(argument.name, argument.name), TIME_ATTRIBUTE, argument.at, sure=True)
         known = argument is not None and argument.variable in self.variables
         if argument is None or (known and self.variables[argument.variable or ""].leaf.quantifier is None):
             self.fail(f"{call.function} stands outside AGG and HAVING", call.at, advice)
@@ -478,7 +478,7 @@ class _Binder:
                     self._positive(leaf.argument, "HAVING")
             elif leaf.variable is not None:
                 self.fail("HAVING compares aggregates, not attributes", leaf.at, "test attributes in WHERE")
-            elif (name := COLUMNS.get(leaf.name, leaf.name)) in by_name:
+            elif (name := HIDDEN_COLUMNS.get(leaf.name, leaf.name)) in by_name:
                 return replace(by_name[name], at=leaf.at)
             elif _is_count(leaf):
                 return Aggregate(leaf.name.upper(), None, leaf.at)

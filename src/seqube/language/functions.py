@@ -89,6 +89,7 @@ def _table(rows: Iterable[_Row]) -> dict[str, _Row]:
 AGGREGATES = _table(
     (
         AggregateFunction("COUNT", (), ("COUNT",), "value", result="number"),
+        AggregateFunction("APPROX_COUNT", (), ("APPROX",), "value", result="number"),  # a double, however many there are
         AggregateFunction("SUM", ("number", "duration"), ("COUNT", "SUM"), "total"),  # without values it is null
         AggregateFunction("AVG", ("number", "duration"), ("COUNT", "SUM"), "mean"),
         AggregateFunction("MIN", ("number", "duration", "time"), ("MIN",), "value"),

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from seqube.errors import Problem, Span
-from seqube.events.schema import COLUMNS
+from seqube.events.schema import HIDDEN_COLUMNS
 from seqube.language.tree import Aggregate, Attribute, OfList, Query, Type, Value
 
 
@@ -39,9 +39,9 @@ def column_name(value: Value, position: int) -> str:
     """The name of a result column without AS; `position` counts from 1."""
     match value:
         case Attribute(None, name):
-            return COLUMNS.get(name, name)
+            return HIDDEN_COLUMNS.get(name, name)
         case Attribute(variable, name):
-            return f"{variable}_{COLUMNS.get(name, name)}"
+            return f"{variable}_{HIDDEN_COLUMNS.get(name, name)}"
         case Aggregate(function, None):
             return function.lower()
         case OfList("COUNT", Attribute(variable, _)):

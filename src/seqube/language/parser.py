@@ -33,10 +33,10 @@ from seqube.language.tokens import MAX_INT64, MAX_UINT64, place
 from seqube.language.tokens import at_token as _at
 from seqube.language.tokens import column_of as _column
 from seqube.language.tokens import cover as _cover
+from seqube.language.tokens import duration_of as _microseconds
 from seqube.language.tokens import fail as _fail
-from seqube.language.tokens import microseconds as _microseconds
 from seqube.language.tokens import name_of as _name
-from seqube.language.tokens import number_of as _number
+from seqube.language.tokens import read_number as _number
 from seqube.language.tree import Attribute, Emit, Output, Part, Pattern, Predicate, Value, Window
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn
 
 from seqube.errors import Problem, QueryError, Span
-from seqube.events.schema import COLUMNS
+from seqube.events.schema import HIDDEN_COLUMNS
 
 if TYPE_CHECKING:
     from lark import Token
@@ -66,12 +66,12 @@ def name_of(token: Token) -> str:
 def column_of(token: Token) -> str:
     """The name of a column: in quotes, one that the event's type or time may hide is that column."""
     name = name_of(token)
-    if name in COLUMNS:
+    if name in HIDDEN_COLUMNS:
         fail(f"a column called {name}, with its quotes, cannot be asked for", at_token(token), "rename the column")
-    return f'"{name}"' if token[0] in '"`' and name in COLUMNS.values() else name
+    return f'"{name}"' if token[0] in '"`' and name in HIDDEN_COLUMNS.values() else name
 
 
-def microseconds(token: Token) -> int:
+def duration_of(token: Token) -> int:
     total = Fraction(0)
     for number, unit in re.findall(r"(\d+(?:\.\d+)?)\s*([^\W\d]+)", token):
         if len(number) > 40:
@@ -84,7 +84,7 @@ def microseconds(token: Token) -> int:
     return int(total)
 
 
-def number_of(token: Token) -> int | float:
+def read_number(token: Token) -> int | float:
     if token.isdecimal():
         if len(token) > 40 and len(token.lstrip("0")) > 20:
             fail("this number does not fit into 64 bits", at_token(token), "write it with a decimal point to make it a float")

@@ -52,7 +52,7 @@ class Attribute:
     """`r.id`. A bare name (a partition key in GROUP BY or RETURN, an aggregate's name in HAVING) has `variable` None.
 
     The event's own type and time may be written `TYPE(r)` and `TIME(r)`: then they are `sure` to be no columns of that name, which
-    are written `r."type"` (`events.schema.COLUMNS`).
+    are written `r."type"` (`events.schema.HIDDEN_COLUMNS`).
     """
 
     variable: str | None

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
-from seqube.events.schema import COLUMNS
+from seqube.events.schema import HIDDEN_COLUMNS
 from seqube.language import tree
 from seqube.language.functions import OF_EVENTS, OF_LISTS, PREVIOUS
 from seqube.language.names import column_name
@@ -79,12 +79,12 @@ def quote(name: str) -> str:
 
 def quote_column(name: str) -> str:
     """A column by its own name, also where the event's type or time would hide it."""
-    return f'"{name}"' if name in COLUMNS.values() else quote(name)
+    return f'"{name}"' if name in HIDDEN_COLUMNS.values() else quote(name)
 
 
 def _quote_attribute(name: str) -> str:
     """The name of an attribute; one that is in quotes by itself stays so."""
-    return name if name in COLUMNS else quote(name)
+    return name if name in HIDDEN_COLUMNS else quote(name)
 
 
 def _quote_keyword(name: str) -> str:

@@ -1,8 +1,8 @@
 """What AGG asks for, as frozen data: the matches, what is measured over them, when it is reported, and for which groups.
 
 A strategy computes `Measure`s (counts, sums, smallest and largest values) for cells, which are pairs of a group and a moment; means
-and HAVING are made of measures afterwards. `chain_of` says whether a pattern can be counted without building its matches: a SEQ of
-single events, with negated single events between them, tied together by nothing but order, window and one key.
+and HAVING are made of measures afterwards. `chain_of` says whether a pattern can be counted without building its matches, as
+`plan/chains.py` has it.
 
     report    cells
     given     known from the events alone: every trigger, or every multiple of EMIT EVERY
@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from math import factorial, prod
 from typing import Literal as OneOf
 
-from seqube.errors import PlanError
 from seqube.events import Hierarchy
 from seqube.language.functions import aggregate_function
 from seqube.language.mentions import named_as_lists, named_before, variables_of
-from seqube.language.tree import Aggregate, Attribute, Emit, Not, Output, Predicate, Query, Same, Seq, Strict, Type, walk
+from seqube.language.tree import Aggregate, Attribute, Emit, Not, Output, Predicate, Query, Same, Seq, Type, walk
+from seqube.plan.chains import EventChain, chain_of_matches
 from seqube.plan.measured import Measurements
-from seqube.plan.physical import Gap, KeyColumn, MatchPlan, MatchSequence, Option, Scan, ticks
+from seqube.plan.physical import KeyColumn, MatchPlan, MatchSequence, Option, Scan, ticks
 from seqube.plan.planner import plan_matches
 from seqube.plan.rewrite import conjuncts
 
@@ -43,7 +43,7 @@ class Measure:
     argument: Attribute | None = None
 
 
-MATCHES = Measure("COUNT")
+MATCHES, ABOUT = Measure("COUNT"), Measure("APPROX")  # how many matches there are: exactly, and as a double
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,13 @@ class AggregatePlan:
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """Everything that must be computed; the number of matches always is."""
-        found = {MATCHES: None}
-        for aggregate in self.asked:
-            for function in aggregate_function(aggregate.function, aggregate.at).measures:
-                found[Measure(function, aggregate.argument)] = None
-        return tuple(found)
+        """Everything that must be computed; the number of matches always is, exactly unless it is asked for as a double."""
+        found = dict.fromkeys(
+            Measure(function, aggregate.argument)
+            for aggregate in self.asked
+            for function in aggregate_function(aggregate.function, aggregate.at).measures
+        )
+        return tuple(found if ABOUT in found else {MATCHES: None, **found})
 
     @property
     def report(self) -> ReportKind:
@@ -90,10 +91,6 @@ def plan_aggregates(query: Query, hierarchy: Hierarchy | None = None) -> Aggrega
     """The plan of a query with AGG, by the strategy that is right for every pattern."""
     assert query.emit is not None, "the binder says when aggregates are reported"
     matches = plan_matches(query, hierarchy)
-    asked = {"ORDER BY": matches.order_by, "SKIP": matches.skip, "a run that goes on inside another part": matches.waits_from_end}
-    asked["STRICT"] = any(isinstance(node, Strict) for node in walk(query.pattern))
-    for what in (word for word, given in asked.items() if given):
-        raise PlanError(f"aggregates over {what} cannot be computed yet\n  hint: leave AGG out, and count the rows")
     trigger = _trigger(query, hierarchy) if query.emit.when == "trigger" else None
     return AggregatePlan(matches, query.emit, query.aggregates, query.group_by, query.having, trigger)
 
@@ -116,44 +113,23 @@ def _trigger(query: Query, hierarchy: Hierarchy | None) -> Scan | None:
 # ---------------------------------------------------------------- patterns that need no matches
 
 
-@dataclass(frozen=True, slots=True)
-class EventChain:
-    """A sequence of single events: what a row of prefix counters can count. `absences` are gaps that wait for a single event."""
-
-    slots: tuple[Scan, ...]
-    absences: tuple[Gap, ...] = ()
-    key: tuple[KeyColumn, ...] = ()
-
-    @property
-    def has_leading(self) -> bool:
-        return any(gap.position == 0 for gap in self.absences)
-
-    @property
-    def has_trailing(self) -> bool:
-        return any(gap.position == len(self.slots) for gap in self.absences)
-
-
 def chain_of(plan: AggregatePlan) -> EventChain | str:
-    """The pattern as a chain, or why it is none."""
-    node = plan.matches.pattern
-    if isinstance(node, Scan):
-        return EventChain((node,))
-    if not isinstance(node, MatchSequence):
-        return "the pattern is not a SEQ"
-    if not all(isinstance(slot, Scan) for slot in node.slots):
-        return "a component of the SEQ is an expression"
-    if node.clauses or node.filters:
-        return "a predicate compares events by more than one equality through all components"
-    if plan.matches.checks:
-        return "a negation is tied to the match by more than its key"
-    if not all(isinstance(gap.instance, Scan) for gap in node.gaps):
-        return "a negated expression is not a single event"
-    found = EventChain(node.slots, node.gaps, node.key)  # type: ignore[arg-type]
+    """The pattern as a chain, or why it is none that can be counted."""
+    found = chain_of_matches(plan.matches)
+    if isinstance(found, str):
+        return found
+    absent = {slot.variable for i, slot in enumerate(found.slots) if found.times_of(i).may_be_absent}
+    if any(key.variable in absent for key in plan.group_by):
+        return "GROUP BY names a part that may be absent"
     if plan.matches.window.counts_events:
         if found.has_leading:
             return "a leading negation looks back over a number of events"
         if found.has_trailing and plan.emit.when == "total":
             return "a trailing negation waits for a number of events"
+        if plan.emit.counts_once and found.times_of(len(found.slots) - 1).most != 1:
+            return "its last part is repeated, in a window that counts events"
+        if found.begins_or_ends_variously:
+            return "a part at the edge may be absent, in a window that counts events"
     if found.has_trailing and plan.emit.when == "per":
         return "a trailing negation decides on a match when its bucket may be over"
     return found
@@ -174,14 +150,32 @@ def group_positions(plan: AggregatePlan, chain: EventChain) -> list[int] | None:
     return found
 
 
+def free_slots(plan: AggregatePlan, chain: EventChain) -> list[int] | None:
+    """The slots that GROUP BY names beyond the key, where matches can be counted by their values at once; None where they cannot.
+
+    That is so for plain counts at the end of it all, of events that each come once, by the values of one component or two.
+    """
+    if plan.emit.when != "total" or plan.measures != (MATCHES,) or plan.matches.window.counts_events:
+        return None
+    if chain.has_leading or chain.has_trailing or chain.is_repeated:
+        return None
+    found = set()
+    for number, slot in enumerate(chain.slots):
+        keys = [key for key in plan.group_by if key.variable == slot.variable]
+        known = [column[number] for column in chain.key] if len(chain.slots) > 1 else []
+        if any(key not in known for key in keys):
+            found.add(number)
+    return sorted(found) if len(found) <= 2 else None
+
+
 # ---------------------------------------------------------------- costs
 
-# Seconds, measured on one core: what an event costs to lay out (in time order, or sorted by key), a map to multiply, a live counter
-# to update, a match to build and to add.
+# Seconds, measured on one core: what an event costs to lay out (in time order, or sorted by key), a map to multiply (and a number
+# of one that is a row of them), a live counter to update, a match to build, to add, and to find the group of.
 SCAN_EVENT, LAY_OUT, SORT = 2e-9, 12e-9, 250e-9
-MULTIPLY, PER_SLOT = 14e-9, 8e-9
+MULTIPLY, PER_SLOT, PER_VALUE = 14e-9, 8e-9, 0.5e-9
 UPDATE, TOUCH = 12e-9, 0.5e-9
-BUILD_MATCH, ADD = 8e-9, 12e-9
+BUILD_MATCH, ADD, FIND_GROUP = 8e-9, 12e-9, 80e-9
 ANEW = 400e-6  # matching one window again, where a trailing negation asks for it
 MANY_VALUES = 100  # of a key or group whose column was not looked at
 
@@ -198,14 +192,25 @@ class Aggregation:
         """Seconds to build all matches, and to add them up."""
         statistics, node = self.measured.statistics, self.plan.matches.pattern
         slots = [slot for slot in node.slots if isinstance(slot, Scan)] if isinstance(node, MatchSequence) else []
-        if len(slots) < 2:
+        if isinstance(self.chain, EventChain) and self.chain.is_repeated:
+            matches = self._lists(self.chain)
+        elif len(slots) < 2:
             matches = float(statistics.n)
         else:
             keys = self._values([*_key_names(node.key if isinstance(node, MatchSequence) else ()), *self.plan.matches.partition_by])
             before = prod(self._per_window(slot.types) / keys for slot in slots[:-1]) / factorial(len(slots) - 1)
             matches = statistics.count(slots[-1].types) * before
         anew = ANEW * statistics.n if self.plan.matches.waits and not self.plan.emit.counts_once else 0.0
-        return (SCAN_EVENT + LAY_OUT) * statistics.n + matches * (BUILD_MATCH + ADD * len(self.plan.measures)) + anew
+        each = ADD * len(self.plan.measures) + FIND_GROUP * len(self.plan.group_by)
+        return (SCAN_EVENT + LAY_OUT) * statistics.n + matches * (BUILD_MATCH + each) + anew
+
+    def _lists(self, chain: EventChain) -> float:
+        """How many matches there are where every list counts: a window's events of a part make a list of each of their subsets."""
+        keys, matches = self._keys(chain), float(self.measured.statistics.count(chain.slots[0].types))
+        for i, slot in enumerate(chain.slots):
+            m, most = self._per_window(slot.types) / keys, chain.times_of(i).most
+            matches *= max(1.0, 2.0 ** min(m, 100.0) if most is None else min(m, 1e9) ** min(most, 9))
+        return matches
 
     def per_start(self) -> float:
         """Seconds with a row of counters for every event that begins a match."""
@@ -213,19 +218,25 @@ class Aggregation:
         return self._counted(UPDATE + TOUCH * self._per_window(self.chain.slots[0].types) / self._keys(self.chain))
 
     def window_product(self) -> float:
-        """Seconds with one product of maps for the window."""
+        """Seconds with one product of maps for the window; by groups, of maps of some numbers in a row."""
         assert isinstance(self.chain, EventChain)
-        return self._counted(MULTIPLY + PER_SLOT * len(self.chain.slots))
+        each = MULTIPLY + PER_SLOT * self.chain.n_states
+        if free_slots(self.plan, self.chain):
+            return self._counted(each + PER_VALUE * self._values(key.name for key in self._free(self.chain)[:1]), copied=False)
+        return self._counted(each)
 
-    def _counted(self, each: float) -> float:
-        """What counters cost, each of whose maps costs so much."""
+    def _free(self, chain: EventChain) -> list[Attribute]:
+        """What GROUP BY names beyond the key."""
+        return [key for key in self.plan.group_by if key.variable is not None and not any(key in column for column in chain.key)]
+
+    def _counted(self, each: float, copied: bool = True) -> float:
+        """What counters cost, each of whose maps costs so much; unless they are not `copied`, one for every group."""
         chain, statistics = self.chain, self.measured.statistics
         assert isinstance(chain, EventChain)
-        free = [key for key in self.plan.group_by if key.variable is not None and not any(key in column for column in chain.key)]
-        copies = self._values(key.name for key in free)
+        copies = self._values(key.name for key in self._free(chain)) if copied else 1
         scans = [*chain.slots, *(gap.instance for gap in chain.absences if isinstance(gap.instance, Scan))]
         maps = sum(statistics.count(scan.types) for scan in scans) * copies
-        layout = maps * (LAY_OUT if self._keys(chain) * copies == 1 and not self.plan.group_by else SORT)
+        layout = maps * (LAY_OUT if self._keys(chain) * copies == 1 and not (copied and self.plan.group_by) else SORT)
         return SCAN_EVENT * statistics.n + layout + maps * each * len(self.plan.measures)
 
     def _keys(self, chain: EventChain) -> int:

@@ -26,15 +26,26 @@ must be the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import islice
+from typing import assert_never
 
 from seqube.language.mentions import variables_of
 from seqube.language.tree import Attribute, Comparison, Not, Part, Predicate, Query, Seq, Type, Value, renaming, transform
 from seqube.plan.ecube import Component, Cuboid
-from seqube.plan.physical import MatchPlan, Scan, with_scans
+from seqube.plan.physical import (
+    Absence,
+    MatchAlternatives,
+    MatchConjunction,
+    MatchPlan,
+    MatchRepeat,
+    MatchRun,
+    MatchSequence,
+    PlanNode,
+    Scan,
+)
 from seqube.plan.planner import plan_matches
 
 MAX_EMBEDDINGS = 16  # ways to find a pattern in another that are tried; types that repeat make many
@@ -101,7 +112,7 @@ class Delta:
         pattern = Seq(self.parts or tuple(map(_part, components)), self.cuboid.predicates)
         plan = plan_matches(Query(pattern, query.window, partition_by=query.partition_by))
         types = {component.variable: component.types for component in components}
-        return with_scans(plan, lambda scan: replace(scan, types=types[scan.variable]))
+        return _with_scans(plan, lambda scan: replace(scan, types=types[scan.variable]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,3 +489,35 @@ class _Rules:
 def waits(derivation: Derivation) -> bool:
     """Whether a match may be known only after it has ended, so that a stream cannot be answered this way."""
     return any(isinstance(step, Widen) and step.waits for step in derivation)
+
+
+# ---------------------------------------------------------------- other scans
+
+
+def _with_scans(plan: MatchPlan, change: Callable[[Scan], Scan]) -> MatchPlan:
+    """The plan with other scans, those of negations included."""
+
+    def node(part: PlanNode) -> PlanNode:
+        match part:
+            case Scan():
+                return change(part)
+            case MatchSequence():
+                gaps = tuple(replace(gap, instance=node(gap.instance)) for gap in part.gaps)
+                return replace(part, slots=tuple(map(node, part.slots)), gaps=gaps)
+            case MatchConjunction():
+                return replace(part, slots=tuple(map(node, part.slots)))
+            case MatchAlternatives():
+                return replace(part, branches=tuple(map(node, part.branches)))
+            case MatchRepeat():
+                return replace(part, item=change(part.item))
+            case MatchRun():
+                steps = (replace(step, scans=tuple(map(change, step.scans))) for step in part.steps)
+                return replace(part, steps=tuple(steps))
+            case _:
+                assert_never(part)
+
+    def check(absence: Absence) -> Absence:
+        return replace(absence, instance=node(absence.instance), checks=tuple(map(check, absence.checks)))
+
+    ways = tuple(replace(way, subquery=node(way.subquery)) for way in plan.ways)
+    return replace(plan, pattern=node(plan.pattern), checks=tuple(map(check, plan.checks)), ways=ways)

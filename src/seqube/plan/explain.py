@@ -17,6 +17,7 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.chase import SharedPlan
 from seqube.plan.needs import Plan, why_replayed
 from seqube.plan.optimizer import ALONE, WorkloadPlan
+from seqube.plan.pairs import indexed, pairs_to_index
 from seqube.plan.physical import (
     Absence,
     Clause,
@@ -301,7 +302,11 @@ def _plain_step(node: PlanNode, known: _Known) -> Step:
             count = f", {known.statistics.count(node.types):,} events" if known.statistics else ""
             return Step(f"scan {node.name} as {node.variable}{count}", tuple(notes))
         case MatchSequence():
-            notes = [*_keys(node.key), *map(_clause, node.clauses), *map(_filter, node.filters)]
+            way = known.ways.get(node)
+            pairs = () if known.is_nested else pairs_to_index(node, None if way is None else way.strategy)
+            by_index = [clause for pair in indexed(pairs).values() for clause in pair.clauses]
+            notes = [*_keys(node.key), *(f"looked up: {_tests(clause)}" for clause in by_index)]
+            notes += [*(_clause(clause) for clause in node.clauses if clause not in by_index), *map(_filter, node.filters)]
             children = [_step(slot, known) for slot in node.slots]
             for gap in node.gaps:
                 where = "before the first" if gap.position == 0 else "after the last" if gap.position == len(node.slots) else ""
@@ -311,7 +316,8 @@ def _plain_step(node: PlanNode, known: _Known) -> Step:
                 notes_of_gap = () if known.is_nested else (how,)
                 children.append(Step(f"nothing {where}", notes_of_gap, (_step(gap.instance, known),)))
             how = "own events first, then its sub-queries in the intervals between them"
-            notes[:0] = [how] if known.is_nested else ["array stacks, enumerated from the last slot"] * known.is_built
+            own = "an index for each pair, looked into" if pairs else "array stacks, enumerated"
+            notes[:0] = [how] if known.is_nested else [f"{own} from the last slot"] * known.is_built
             return Step(f"match sequence of {len(node.slots)}", tuple(notes), tuple(children))
         case MatchConjunction():
             notes = [*_keys(node.key), *map(_clause, node.clauses), *map(_filter, node.filters)]
@@ -373,13 +379,17 @@ def _keys(key: Iterable[tuple[Value, ...]]) -> list[str]:
 
 
 def _clause(clause: Clause) -> str:
+    return f"in the loop: {_tests(clause)}"
+
+
+def _tests(clause: Clause) -> str:
     texts = [
         write_predicate(atom.predicate)
         if isinstance(atom, LocalAtom)
         else f"{write_value(atom.left)} {atom.op} {write_value(atom.right)}"
         for atom in clause
     ]
-    return f"in the loop: {' OR '.join(texts)}"
+    return " OR ".join(texts)
 
 
 def _filter(guarded: Guarded) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from seqube.language.mentions import variables_of
 from seqube.language.tree import AnyOf, Comparison, Predicate, Value
+from seqube.plan.pairs import equal_values
 from seqube.plan.physical import Atom, Clause, Guarded, KeyColumn, LocalAtom
 
 
@@ -60,18 +61,5 @@ def _sides(atom: Atom) -> set[tuple[int, Value]]:
 
 def _key_columns(equalities: list[Atom], n_slots: int) -> tuple[KeyColumn, ...]:
     """Chains of equalities that reach every slot, each as one value per slot."""
-    classes: list[list[tuple[int, Value]]] = []
-    for atom in equalities:
-        joined = [(atom.left_slot, atom.left), (atom.right_slot, atom.right)]
-        touching = [members for members in classes if any(side in members for side in joined)]
-        merged = [side for members in touching for side in members]
-        merged += [side for side in joined if side not in merged]
-        classes = [members for members in classes if members not in touching] + [merged]
-    columns: list[KeyColumn] = []
-    for members in classes:
-        by_slot: dict[int, Value] = {}
-        for slot, value in members:
-            by_slot.setdefault(slot, value)
-        if len(by_slot) == n_slots:
-            columns.append(tuple(by_slot[slot] for slot in range(n_slots)))
-    return tuple(columns)
+    classes = [by_slot for by_slot in equal_values(equalities) if len(by_slot) == n_slots]
+    return tuple(tuple(by_slot[slot] for slot in range(n_slots)) for by_slot in classes)

@@ -19,7 +19,8 @@ from typing import assert_never
 from seqube.events.schema import ANY
 from seqube.language.mentions import attributes
 from seqube.language.tree import Attribute, FirstOf, OfList, Value
-from seqube.plan.aggregates import AggregatePlan, EventChain, chain_of, group_positions
+from seqube.plan.aggregates import AggregatePlan, chain_of, group_positions
+from seqube.plan.chains import EventChain
 from seqube.plan.physical import (
     ALL_OF_TIME,
     Absence,
@@ -58,6 +59,7 @@ class Needs:
     ahead: int = 0  # how long after its first event a match waits to be final
     period: int | None = None  # of EMIT EVERY
     bucket: int | None = None  # of EMIT PER
+    skips: bool = False  # which matches remain depends on those that end before them
     can_be_cut: bool = True  # results of a stretch of time need only its events and those of a window around it
 
     @property
@@ -67,8 +69,8 @@ class Needs:
 
     @property
     def outlives_events(self) -> bool:
-        """Whether more has to be remembered than the events in the window: how many there were, or what an open bucket holds."""
-        return self.by_position or self.bucket is not None
+        """Whether more has to be remembered than the events in the window: how many there were, open buckets, what was taken."""
+        return self.by_position or self.bucket is not None or self.skips
 
     @property
     def types(self) -> frozenset[str]:
@@ -98,15 +100,16 @@ def needs_of(plan: Plan, unit: str) -> Needs:
     if isinstance(plan, MatchPlan):
         # A match that waits is decided a window after it began, and its negations may look back a window from its end.
         reaches = 2 if (plan.waits and plan.looks_back) or plan.waits_from_end else 1
-        whole = plan.skip is not None  # which matches remain depends on all that end before them
-        return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0, can_be_cut=not whole)
+        skips = plan.skip is not None
+        return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0, skips=skips, can_be_cut=not skips)
     triggers = () if plan.trigger is None else (plan.trigger,)
     return replace(
         common,
         ends=common.ends | _types(triggers),
         scans=(*common.scans, *triggers),
         every_event=common.every_event or plan.emit.when == "every",
-        reaches=2 if matches.looks_back else 1,  # a report is over a window, from any match in which a negation may look back one
+        # A report is over a window, from any match in which a negation may look back one; or a match waits for one from its end on.
+        reaches=2 if matches.looks_back or matches.waits_from_end else 1,
         period=whole_ticks(plan.emit, unit) if plan.emit.when == "every" else None,
         bucket=whole_ticks(plan.emit, unit) if plan.emit.when == "per" else None,
         can_be_cut=False,
@@ -116,6 +119,8 @@ def needs_of(plan: Plan, unit: str) -> Needs:
 def why_whole(plan: Plan) -> str | None:
     """Why a query is answered over a whole stream alone, and refused where one goes on; None where it may go on."""
     matches = plan.matches
+    if isinstance(plan, AggregatePlan) and matches.skip is not None:
+        return "SKIP leaves out matches by all that end before them"
     if matches.is_distinct:
         return "RETURN DISTINCT leaves out rows by all that came before them"
     return None if matches.limit is None else "LIMIT ends a result, and that of a stream goes on"
@@ -233,15 +238,16 @@ def _columns(plan: Plan) -> frozenset[str] | None:
 def _key(plan: Plan) -> tuple[str, ...]:
     """The columns whose equal values every event of a match shares with all that could cancel it; () where there are none.
 
-    PARTITION BY, or an attribute whose equality reaches every component, negated ones included, at every level. Aggregates can be
-    split by what they are grouped by as well; not with EMIT EVERY, whose first and last report depend on the whole input.
+    PARTITION BY, or an attribute whose equality reaches every component, negated ones included, at every level; not with SKIP, by
+    which a match of one value leaves out those of others. Aggregates can be split by what they are grouped by as well; not with
+    EMIT EVERY, whose first and last report depend on the whole input.
     """
     if isinstance(plan, AggregatePlan):
         grouped = {attribute.name for attribute in plan.group_by}
         return () if plan.emit.when == "every" else tuple(name for name in _key(plan.matches) if name in grouped)
     if plan.partition_by:
         return plan.partition_by
-    if plan.numbers_events:  # over the whole stream
+    if plan.numbers_events or plan.skip is not None:  # over the whole stream
         return ()
     names = _shared(plan.pattern)
     for check in plan.checks:

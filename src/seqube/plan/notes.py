@@ -23,17 +23,16 @@ NEAR, KNOWN = 3, 8  # names shown: the nearest ones, or some of those there are
 
 def notes_on(query: Query, events: Events, hierarchy: Hierarchy | None = None) -> tuple[str, ...]:
     """What a person should know of this query over these events."""
-    return (*_missing_types(query, events, hierarchy), *_overlapping_rows(query, events), *_ties(query, events))
-
-
-def _missing_types(query: Query, events: Events, hierarchy: Hierarchy | None) -> Iterator[str]:
     if not len(events):
-        yield "there are no events"
-        return
-    counts = events.statistics.counts
+        return ("there are no events", *_overlapping_rows(query, events))
+    present = [name for name, count in events.statistics.counts.items() if count]
+    return (*missing_types(query, present, hierarchy), *_overlapping_rows(query, events), *_ties(query, events))
+
+
+def missing_types(query: Query, present: Collection[str], hierarchy: Hierarchy | None = None) -> Iterator[str]:
+    """Which types of a query are none of those that are there."""
     for name in dict.fromkeys(leaf.name for leaf in leaves(query.pattern)):
-        if name != ANY and not counts.get(name) and not (hierarchy and name in hierarchy):
-            present = [other for other, count in counts.items() if count]
+        if name != ANY and name not in present and not (hierarchy and name in hierarchy):
             near = _near(name, present)
             others = near or sorted(present)[:KNOWN]
             shown = ", ".join(map(repr, others)) + (", ..." if not near and len(present) > KNOWN else "")

@@ -28,7 +28,7 @@ from seqube.plan.chase import Chase, Estimates, SharedPlan
 from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan
 from seqube.plan.physical import MatchPlan, Option, PlanNode, Way, taking
-from seqube.plan.sharing import Counted, Counting, SharingPlan
+from seqube.plan.sharing import CHOPPED, Counted, Counting, SharingPlan
 from seqube.plan.strategies import (
     AGGREGATING,
     COUNTING,
@@ -267,6 +267,12 @@ def _seconds(ways: list[Way]) -> float:
     return sum(option.seconds or 0.0 for way in ways for option in way.options if option.is_taken)
 
 
+def expected_seconds(plan: Plan) -> float:
+    """What a query is expected to take by the strategy that was taken; 0 where nothing was weighed."""
+    options = plan.options if isinstance(plan, AggregatePlan) else [option for way in plan.ways for option in way.options]
+    return sum(option.seconds or 0.0 for option in options if option.is_taken)
+
+
 # ---------------------------------------------------------------- many queries
 
 
@@ -283,8 +289,10 @@ def share_matches(
 
 def share_counts(queries: Mapping[str, Counted], measured: Measurements, strategy: str = AUTO) -> SharingPlan:
     """The cheapest way to count these queries together, or the one asked for."""
-    workload = Counting(queries, measured.statistics, must_chop=strategy == "chop-connect")
+    tries_all = strategy == "exhaustive"
+    workload = Counting(queries, measured.statistics, must_chop=strategy in CHOPPED, tries_all=tries_all)
     idle = {"chop-connect": workload.why_not_chopped()} if strategy == AUTO else {}
-    options = [Option(row.name, row.cost(workload), idle.get(row.name, "")) for row in COUNTING]
+    rows = [row for row in COUNTING if row.name not in CHOPPED or (row.name == "exhaustive") == tries_all]  # one way to chop
+    options = [Option(row.name, row.cost(workload), idle.get(row.name, "")) for row in rows]
     taken = _least([option for option in options if not option.reason]) if strategy == AUTO else strategy
     return workload.plan(taken, taking(taken, options))

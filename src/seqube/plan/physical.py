@@ -23,7 +23,7 @@ Every node says the same five things of itself, so that nobody has to ask which 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, pairwise
@@ -36,7 +36,8 @@ from seqube.language.tree import Attribute, Comparison, ComparisonOp, Emit, Outp
 ALL_OF_TIME = 2**63 - 1  # ticks: all of time
 
 # What the matcher does by itself, from the inside out: for whole patterns, and for sub-queries.
-OWN_WAYS = ("scan", "array-stacks", "time-join", "merge", "lists", "runs", "latest-start", "candidates", "once")
+PAIR_INDEX = "pair-index"
+OWN_WAYS = ("scan", "array-stacks", PAIR_INDEX, "time-join", "merge", "lists", "runs", "latest-start", "candidates", "once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -575,32 +576,3 @@ def predicates(plan: MatchPlan) -> Iterator[Predicate]:
         yield from node.predicates
     for check in all_checks(plan):
         yield from check.predicates
-
-
-def with_scans(plan: MatchPlan, change: Callable[[Scan], Scan]) -> MatchPlan:
-    """The plan with other scans, those of negations included."""
-
-    def node(part: PlanNode) -> PlanNode:
-        match part:
-            case Scan():
-                return change(part)
-            case MatchSequence():
-                gaps = tuple(replace(gap, instance=node(gap.instance)) for gap in part.gaps)
-                return replace(part, slots=tuple(map(node, part.slots)), gaps=gaps)
-            case MatchConjunction():
-                return replace(part, slots=tuple(map(node, part.slots)))
-            case MatchAlternatives():
-                return replace(part, branches=tuple(map(node, part.branches)))
-            case MatchRepeat():
-                return replace(part, item=change(part.item))
-            case MatchRun():
-                steps = (replace(step, scans=tuple(map(change, step.scans))) for step in part.steps)
-                return replace(part, steps=tuple(steps))
-            case _:
-                assert_never(part)
-
-    def check(absence: Absence) -> Absence:
-        return replace(absence, instance=node(absence.instance), checks=tuple(map(check, absence.checks)))
-
-    ways = tuple(replace(way, subquery=node(way.subquery)) for way in plan.ways)
-    return replace(plan, pattern=node(plan.pattern), checks=tuple(map(check, plan.checks)), ways=ways)

@@ -6,6 +6,7 @@ differ. The others run by themselves. A pattern is a string of labels: what an e
     independent   every query by its own cheapest strategy (`window-product` is hard to beat: it is the competitor)
     prefix-tree   all patterns in one tree, so that a common prefix is counted once
     chop-connect  patterns chopped into pieces, common pieces counted once, and connected by snapshots
+    exhaustive    the same with the best pieces, found by trying all sets of them: for few queries, by name only
 
 What to chop: candidates are substrings of at least two labels in at least two queries, grown label by label from those that are
 frequent (the Apriori rule). The benefit of sharing one is what its queries cost by themselves less what they cost chopped there,
@@ -37,10 +38,11 @@ from seqube.plan.aggregates import (
     TOUCH,
     UPDATE,
     AggregatePlan,
-    EventChain,
 )
+from seqube.plan.chains import EventChain
 from seqube.plan.physical import Option, Scan, ticks
 
+CHOPPED = ("chop-connect", "exhaustive")  # strategies that share pieces
 MOST_CANDIDATES = 24  # of an exhaustive search, which is exponential in them
 MOST_STARTS = 2_048  # live starts of a piece: a snapshot has a number for every pair of starts
 
@@ -98,6 +100,8 @@ def counted(plan: AggregatePlan, chain: EventChain | str, unit: str) -> Counted 
         return "it counts by groups"
     if chain.absences:
         return "it has a negation"
+    if chain.is_repeated:
+        return "it has repeated parts"
     if plan.measures != (MATCHES,):
         return "it asks for more than COUNT(*)"
     if plan.trigger is None:
@@ -239,7 +243,9 @@ def exhaustive(candidates: Sequence[Candidate], conflicts: Sequence[tuple[int, i
     """The independent set of the greatest total benefit."""
     useful = [i for i in range(len(candidates)) if candidates[i].benefit > 0]
     if len(useful) > MOST_CANDIDATES:
-        raise PlanError(f"{len(useful)} candidates are too many to try all sets of them\n  hint: take the greedy plan")
+        raise PlanError(
+            f"{len(useful)} candidates are too many to try all sets of them\n  hint: strategy='chop-connect' takes the best first"
+        )
     against = _against(conflicts)
 
     def best(rest: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
@@ -276,11 +282,15 @@ def chop(pattern: SlotPattern, shared: Sequence[SlotPattern]) -> tuple[SlotPatte
 
 @dataclass(frozen=True)
 class Counting:
-    """A workload of counts to be priced and planned; `must_chop`: a piece is shared even if that does not pay."""
+    """A workload of counts to be priced and planned.
+
+    `must_chop`: a piece is shared even if that does not pay; `tries_all`: which ones is found by trying all sets of them.
+    """
 
     queries: Mapping[str, Counted]
     statistics: Statistics
     must_chop: bool = False
+    tries_all: bool = False
 
     @cached_property
     def frequencies(self) -> Frequencies:
@@ -296,7 +306,8 @@ class Counting:
 
     @cached_property
     def chosen(self) -> tuple[Candidate, ...]:
-        chosen = tuple(self.candidates[i] for i in greedy(self.candidates, self.conflicts))
+        choose = exhaustive if self.tries_all else greedy
+        chosen = tuple(self.candidates[i] for i in choose(self.candidates, self.conflicts))
         return self.candidates[:1] if self.must_chop and not chosen else chosen
 
     @cached_property
@@ -329,5 +340,5 @@ class Counting:
 
     def plan(self, strategy: str, options: tuple[Option, ...] = ()) -> SharingPlan:
         whole = {name: (query.pattern,) for name, query in self.queries.items()}
-        pieces = self.pieces if strategy == "chop-connect" else whole
+        pieces = self.pieces if strategy in CHOPPED else whole
         return SharingPlan(self.queries, strategy, pieces, self.candidates, self.chosen, self.conflicts, options)

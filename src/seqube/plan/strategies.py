@@ -12,7 +12,7 @@ seconds on one core and takes the numbers of its kind: of a sub-query (`Weighed`
     Paper                                                          | Here
     NEEL: nested queries over event streams                        | iterative
     continuous sliding views for nested queries                    | aggressive, passive, balanced
-    A-Seq: dynamic prefix counters, prefix tree, Chop-Connect      | per-start, prefix-tree, chop-connect
+    A-Seq: dynamic prefix counters, prefix tree, Chop-Connect      | per-start, prefix-tree, chop-connect, exhaustive
     E-Cube: top-down and bottom-up reuse, Chase                    | top-down, bottom-up, chase
 """
 
@@ -29,10 +29,12 @@ from seqube.events import Hierarchy
 from seqube.language.functions import AGGREGATES
 from seqube.language.tree import Predicate, Query
 from seqube.language.writer import write_predicate
-from seqube.plan.aggregates import AggregatePlan, Aggregation, EventChain, chain_of, looked_up, plan_aggregates
+from seqube.plan.aggregates import AggregatePlan, Aggregation, chain_of, looked_up, plan_aggregates
+from seqube.plan.chains import EventChain
 from seqube.plan.chase import Chase, Estimates, SharedPlan
 from seqube.plan.ecube import Cuboid, cuboid_of
 from seqube.plan.measured import Measurements
+from seqube.plan.pairs import paired
 from seqube.plan.physical import MatchPlan, MatchRepeat, MatchRun, PlanNode, walk
 from seqube.plan.planner import plan_matches, plan_nested
 from seqube.plan.sharing import Counted, Counting, counted
@@ -102,7 +104,7 @@ class Case:
             return None
         if isinstance(self.plan, AggregatePlan):
             return self.measured.only(looked_up(self.plan, self.chain))
-        return self.measured.only(equated(self.query.pattern))
+        return self.measured.only(equated(self.query.pattern) | paired(self.matches))
 
     @cached_property
     def unknown(self) -> str | None:
@@ -260,6 +262,7 @@ COUNTING: tuple[Strategy[Counting], ...] = (
     Strategy("independent", "shared counts", None, _always, Counting.independent),
     Strategy("prefix-tree", "shared counts", A_SEQ, _counted_together, Counting.by_tree),
     Strategy("chop-connect", "shared counts", A_SEQ, _counted_together, Counting.by_pieces),
+    Strategy("exhaustive", "shared counts", A_SEQ, _counted_together, Counting.by_pieces),
 )
 LOOPS = tuple(row.name for row in MATCHING if row.name != OWN_STRATEGY)
 STRATEGIES: tuple[Strategy[Any], ...] = (*MATCHING, *AGGREGATING, *SHARING, *COUNTING)

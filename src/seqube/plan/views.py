@@ -7,7 +7,7 @@ predicates that a loop can test on single events (`clauses`). What each costs, i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import factorial, prod
@@ -34,9 +34,12 @@ from seqube.language.tree import (
     Value,
 )
 from seqube.plan.measured import Measurements
+from seqube.plan.pairs import Pair, indexed, pairs_of
 from seqube.plan.physical import (
+    PAIR_INDEX,
     Absence,
     Atom,
+    Clause,
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
@@ -50,6 +53,7 @@ from seqube.plan.physical import (
     walk,
 )
 from seqube.plan.rewrite import conjuncts, spread_same
+from seqube.plan.witnesses import slots_of
 
 
 def nested_root(query: Query) -> Pattern:
@@ -204,6 +208,8 @@ def untestable(plan: MatchPlan) -> Predicate | None:
 # us), and the share of that which one in the flat matcher's loops takes.
 INSTANCE = 4e-7
 FLAT = 0.12
+# The shares of that which an event takes that is looked up by a pair, and one that a walk of the flat matcher tests.
+LOOKED_UP, TESTED = 0.4, 0.15
 
 # What the matcher's own loops do for each kind of pattern that nests no other.
 OWN_NAMES: dict[type[PlanNode], str] = {
@@ -282,10 +288,36 @@ class Costs:
         found = self._windows() * self._found(pattern, 1.0)
         steps = self._windows() * self._steps(pattern, 1.0)
         costs = {OWN_NAMES[type(pattern)]: FLAT * (events + found)}
+        if isinstance(pattern, MatchSequence) and (pairs := pairs_of(pattern)):
+            costs = {
+                "array-stacks": FLAT * (events + found) + TESTED * self._walked(pattern, {}),
+                PAIR_INDEX: LOOKED_UP * events + FLAT * found + TESTED * self._walked(pattern, indexed(pairs)),
+            }
+            costs = dict(sorted(costs.items(), key=lambda cost: cost[1]))
         if isinstance(pattern, MatchSequence | MatchConjunction) and pattern.key:
             costs["equality in the loop, no key"] = FLAT * (events + max(steps, found))
         costs[loop] = events + max(steps, found)
         return {name: INSTANCE * touched for name, touched in costs.items()}
+
+    def _walked(self, node: MatchSequence, looked_up: Mapping[int, Pair]) -> float:
+        """Events that a walk from the last slot to the first looks at, where those of some slots are looked up by a pair."""
+        by_index = {clause for pair in looked_up.values() for clause in pair.clauses}
+        total, chains = 0.0, 1.0
+        for n, i in enumerate(reversed(range(len(node.slots))), start=1):
+            shares = [self.measured.share(column[i], column[i + 1]) for column in node.key if n > 1]
+            if i in looked_up:
+                shares += [self.measured.share(*values) for values in looked_up[i].values]
+            chains *= self._found(node.slots[i], 1.0) / n * prod(shares)
+            total += chains
+            tested = [clause for clause in node.clauses if min(slots_of(clause)) == i and clause not in by_index]
+            chains *= prod(map(self._share, tested))
+        return self._windows() * total
+
+    def _share(self, clause: Clause) -> float:
+        """The share of combinations that a clause keeps: a third where it is no equality."""
+        atom = clause[0]
+        equal = len(clause) == 1 and isinstance(atom, Atom) and atom.op == "="
+        return self.measured.share(atom.left, atom.right) if equal and isinstance(atom, Atom) else 1 / 3
 
     def _in_stream(self, node: PlanNode) -> float:
         if isinstance(node, Scan):

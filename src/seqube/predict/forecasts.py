@@ -35,7 +35,7 @@ from seqube.events import Events, Hierarchy, Schema
 from seqube.events.batch import Codes
 from seqube.language import check
 from seqube.predict.episodes import Episodes, Symbol, compile_episodes, find_instances
-from seqube.predict.matcher import EMPTY, EpisodeMatcher, MatcherState, Occurrences, choose_strategy
+from seqube.predict.matcher import EMPTY, GONE_OVER_ANEW, EpisodeMatcher, MatcherState, Occurrences, choose_strategy
 from seqube.predict.outcomes import COLUMNS, draw, judge, name_key, score, write_times
 from seqube.predict.rules import Rule, RuleEdge, Rules
 from seqube.predict.ruletext import Vertex, read_condition
@@ -255,6 +255,9 @@ class Forecaster(Operator[ForecastState, pa.Table]):
         n_old = int(np.searchsorted(events.times, decided, "right"))
         state, _ = self.decide(self.take(self.start(), events.slice(0, n_old)), decided, final=False)
         return self.take(state, events.slice(n_old, len(events)))
+
+    def goes_on(self, events: Events) -> bool:
+        return self._strategy not in GONE_OVER_ANEW
 
     def wake(self, state: ForecastState) -> int | None:
         times = [watched.matcher.next_time for watched in state.watched]

@@ -222,6 +222,7 @@ EPISODE_STRATEGIES: dict[str, Callable[[Episodes, bool], Memory]] = {
     "tofel": partial(ReplayMemory, match_tofel),
     "direct": partial(ReplayMemory, match_direct),
 }
+GONE_OVER_ANEW = ("tofel", "direct")  # with all events of the window at every step
 
 
 def choose_strategy(name: str) -> Callable[[Episodes, bool], Memory]:

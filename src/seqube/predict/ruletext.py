@@ -2,7 +2,7 @@
 
 `Sensor WHERE flow > 40` is an event type with a condition on its own attributes, in the words of the query language. A type name
 may hold spaces; one that holds a comma, an arrow or the word WHERE, or begins like a negation (`!`, NOT), stands in double quotes
-or backticks. There is no negation in rules.
+or backticks. There is no negation in rules: what was found of an episode is never taken back.
 """
 
 from __future__ import annotations
@@ -90,7 +90,10 @@ class Vertex:
                 break
         name = name.strip()
         if _NEGATED.match(name):
-            raise ValueError(f"{text.strip()!r} negates an event, which rules cannot; a type of that name stands in double quotes")
+            raise ValueError(
+                f"{text.strip()!r} negates an event, which rules cannot: an occurrence of an episode is never taken back by what "
+                "comes later; a type of that name stands in double quotes"
+            )
         if len(name) > 1 and name[0] == name[-1] and name[0] in '"`':
             name = name[1:-1].replace(name[0] * 2, name[0])
         if not name:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -103,6 +104,7 @@ def run(
     """Run a query, or several by name, over a DataFrame of events; their rows come as a DataFrame each.
 
     - `query`, `hierarchy`, `strategy`, `params`: as for `seqube.run`; on a stream also a `Workload`, which may change meanwhile.
+      The DataFrames of several queries on a stream are streams of their own; `foreach_batch` of the result is one for all.
     - `events`: a DataFrame, batch or streaming, with a column for the type and one for the time.
     - `type`, `time`, `unit`: those columns, and the unit of integer times.
     - `lateness`: on a stream, by how much events may come out of order; results are final when they come.
@@ -137,7 +139,8 @@ def run(
         watched = {
             name: stream.watch_stream({name: plan}, source, lateness, with_ids=ids, limits=limits) for name, plan in plans.items()
         }
-        tables = batch.ResultFrames({name: each.matches(name) for name, each in watched.items()})
+        together = partial(stream.write_together, plans, source, lateness, with_ids=ids, limits=limits)
+        tables = batch.ResultFrames({name: each.matches(name) for name, each in watched.items()}, together=together)
         return tables if isinstance(query, Mapping) else tables[""]
     plans = ingest.plan_batch(bound, source, hierarchy, strategy, warns=True)
     tables = batch.find(plans, source, with_ids=ids, slices=slices, limits=limits)

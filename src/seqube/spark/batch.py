@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from seqube.engine.limits import NO_LIMITS, Limits
+from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.events.schema import TIME
 from seqube.plan.needs import Plan, needs_of
@@ -38,7 +39,9 @@ from seqube.spark.transport.folding import Fold, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+WriteBatch = Callable[[Mapping[str, "DataFrame"], int], None]  # the rows of every query in a micro-batch, and its number
 Route = Callable[["DataFrame"], "DataFrame"]  # the rows that matter, with a bucket for every group that wants them
 
 NUMBER = "#number"  # of an event in the whole stream, for windows of so many EVENTS
@@ -194,11 +197,20 @@ def number_rows(batches: Iterable[pa.RecordBatch], columns: Columns, numbering: 
 
 
 class ResultFrames(Mapping[str, "DataFrame"]):
-    """The results of a workload by query name. Events are read and shuffled once and kept for all; `unpersist` lets them go."""
+    """The results of a workload by query name. Events are read and shuffled once and kept for all; `unpersist` lets them go.
 
-    def __init__(self, frames: Mapping[str, DataFrame], kept: Sequence[DataFrame] = ()) -> None:
+    Over a stream each DataFrame is a stream of its own, with events and a state of its own; `foreach_batch` is one for all.
+    """
+
+    def __init__(
+        self,
+        frames: Mapping[str, DataFrame],
+        kept: Sequence[DataFrame] = (),
+        together: Callable[[WriteBatch], DataStreamWriter] | None = None,
+    ) -> None:
         self._frames = dict(frames)
         self._kept = list(kept)
+        self._together = together
 
     def __getitem__(self, name: str) -> DataFrame:
         return self._frames[name]
@@ -212,6 +224,16 @@ class ResultFrames(Mapping[str, "DataFrame"]):
     def unpersist(self) -> None:
         for frame in self._kept:
             frame.unpersist()
+
+    def foreach_batch(self, write: WriteBatch) -> DataStreamWriter:
+        """Over a stream: all queries by one reading and one state; start what comes back, with a checkpoint.
+
+        - `write`: called for every micro-batch with the rows of each query, by name, and the number of the micro-batch. It is
+          called again with the same rows where a micro-batch is repeated.
+        """
+        if self._together is None:
+            raise PlanError("a batch comes once, as a whole\n  hint: take the DataFrame of each query by its name")
+        return self._together(write)
 
 
 def find(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from seqube.events.sources import one_chunk
 from seqube.language.tree import Attribute, Output
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan
-from seqube.plan.physical import MatchPlan, MatchRepeat, MatchRun, walk
+from seqube.plan.physical import MatchPlan
 from seqube.spark.ingest import IDENTITY
 from seqube.spark.transport.columns import conform, mix
 
@@ -42,6 +42,15 @@ class ShippedQuery:
         with_ids = self.with_ids and self.plan.returns
         # Flat columns are made where ids have been taken out of the structs.
         return open_plan(_returning_ids(self.plan) if with_ids else replace(self.plan, is_flat=False), self.limits)
+
+    @property
+    def unlimited(self) -> ShippedQuery:
+        return replace(self, limits=NO_LIMITS)
+
+    @property
+    def has_counters(self) -> bool:
+        """Whether a state that goes on may be less than the events it was made of."""
+        return isinstance(self.plan, AggregatePlan)
 
     def rows(self, table: pa.Table) -> pa.Table:
         """The engine's rows as the user's: without our own columns, in the declared types, with their id if that is wanted."""
@@ -107,24 +116,33 @@ def _returning_ids(plan: MatchPlan) -> MatchPlan:
     return replace(plan, returns=(*plan.returns, *more))
 
 
-def refuse_in_streams(plan: Plan, where: str = "a stream on Spark") -> None:
-    """Raise a `PlanError` for what is only known to be done rightly where all rows of a task are there at once."""
+def refuse_in_streams(plan: Plan) -> None:
+    """Raise a `PlanError` for what no stream on Spark knows."""
     if (new := unknown_in_streams(plan)) is not None:
-        raise PlanError(f"{new} cannot be run in {where} yet\n  hint: run it over a batch, or in this process")
+        _refuse(new, "a stream on Spark")
+
+
+def refuse_in_tasks(plan: Plan) -> None:
+    """Raise a `PlanError` for what no task of the SQL function knows."""
+    if (new := _unknown_in_tasks(plan)) is not None:
+        _refuse(new, "the SQL function")
+
+
+def _refuse(new: str, where: str) -> NoReturn:
+    raise PlanError(f"{new} cannot be run in {where} yet\n  hint: run it over a batch, or in this process")
 
 
 def unknown_in_streams(plan: Plan) -> str | None:
-    """What a plan asks for that no stream on Spark knows: rows that are lists, and an order beyond that of time."""
-    nodes = list(walk(plan.matches))
-    if any(isinstance(node, MatchRun) for node in nodes):
-        return "NEXT and STRICT"
+    """What a plan asks for that no stream on Spark knows."""
+    if isinstance(plan, AggregatePlan) and plan.matches.skip is not None:
+        return "an aggregate over SKIP"
+    return _unknown_in_tasks(plan)
+
+
+def _unknown_in_tasks(plan: Plan) -> str | None:
+    """What is asked of all rows together, which no task has."""
     matches = plan.matches
-    asked = {"ORDER BY": matches.order_by, "SKIP": matches.skip, "RETURN DISTINCT": matches.is_distinct}
-    for word in (word for word, given in asked.items() if given):
-        return word
-    if matches.limit is not None:
-        return "LIMIT"
-    return "a repeated part" if any(isinstance(node, MatchRepeat) for node in nodes) else None
+    return "RETURN DISTINCT" if matches.is_distinct else None if matches.limit is None else "LIMIT"
 
 
 def ship_query(plan: Plan, schema: Schema, with_ids: bool = False, limits: Limits = NO_LIMITS) -> ShippedQuery:

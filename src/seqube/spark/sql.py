@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 
 from seqube.engine.limits import LIMITS
 from seqube.errors import SchemaError
-from seqube.events import Events
 from seqube.events.schema import Schema
 from seqube.language import check, parse
 from seqube.language.definitions import spell_out
@@ -34,10 +33,10 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import needs_of
 from seqube.query import prepare
 from seqube.spark.batch import match_task
-from seqube.spark.ingest import arrow_columns, refuse_clashes, session_zone
+from seqube.spark.ingest import IDENTITY, arrow_columns, refuse_clashes, session_zone
 from seqube.spark.routing import SparkTask
-from seqube.spark.rows import ShippedQuery, refuse_in_streams, ship_query
-from seqube.spark.transport.columns import conform, needed_schema
+from seqube.spark.rows import ShippedQuery, refuse_in_tasks, ship_query
+from seqube.spark.transport.columns import Columns, conform, needed_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +66,7 @@ def _function(split_by_query: bool, case_sensitive: bool, zone: str) -> Any:
         """What planning found out, on its way to the workers."""
 
         wanted: ShippedQuery | None = None
-        events: Schema | None = None
+        columns: Columns | None = None
 
     def plan(
         events: AnalyzeArgument,
@@ -91,29 +90,32 @@ def _function(split_by_query: bool, case_sensitive: bool, zone: str) -> Any:
         bound = spell_out(parse(query.value, params=given))
         check(bound, schema)
         planned = prepare(bound, None)
-        refuse_in_streams(planned, "the SQL function")
+        refuse_in_tasks(planned)
         wanted = ship_query(planned, schema, limits=LIMITS)
-        key = needs_of(planned, schema.unit).key if split_by_query else ()
+        needs = needs_of(planned, schema.unit)
+        key = needs.key if split_by_query else ()
         columns = ", ".join(_quoted(schema.column_of(name)) for name in key)
         needed = needed_schema([planned], schema)
         select = [SelectedColumn(_quoted(name), name) for name in needed.columns.names]
+        if needs.by_order:
+            select.append(SelectedColumn(_contents(events.dataType), IDENTITY))
         if split_by_query and isinstance(planned, AggregatePlan) and planned.emit.when == "total" and not planned.group_by:
-            select = [SelectedColumn(f"collect_list(struct({', '.join(map(_quoted, needed.columns.names))}))", GATHERED)]
+            select = [SelectedColumn(f"collect_list(struct({', '.join(each.name for each in select)}))", GATHERED)]
         return Planned(
             schema=from_arrow_schema(wanted.schema),
             withSinglePartition=split_by_query and not key,
             partitionBy=[PartitioningColumn(f"pmod(xxhash64({columns}), {BUCKETS})")] if key else [],
             select=select,
             wanted=wanted,
-            events=needed,
+            columns=Columns(needed, (IDENTITY,) if needs.by_order else (), by_contents=needs.by_order),
         )
 
     class Function:
         def __init__(self, planned: Planned) -> None:
             assert planned.wanted is not None
-            assert planned.events is not None
+            assert planned.columns is not None
             self._wanted = planned.wanted
-            self._schema = planned.events
+            self._columns = planned.columns
             self._batches: list[pa.RecordBatch] = []
 
         analyze = staticmethod(plan)
@@ -124,13 +126,11 @@ def _function(split_by_query: bool, case_sensitive: bool, zone: str) -> Any:
             self._batches.append(events)
 
         def terminate(self) -> Iterator[pa.Table]:
-            schema = self._schema
             if self._batches:
                 table = pa.Table.from_batches(self._batches)
                 if table.column_names == [GATHERED]:
                     table = pa.Table.from_struct_array(pc.list_flatten(table.column(GATHERED)))
-                table = conform(table, schema.columns)
-                events = Events(table, type=schema.type_column, time=schema.time_column, unit=schema.unit)
+                events = self._columns.events(conform(table, self._columns.arrow))
                 for found in match_task(events, SparkTask(0, 0), self._wanted):
                     yield pa.Table.from_batches([found])
 
@@ -143,6 +143,15 @@ def _params(given: Any) -> dict[str, Any]:
     if not isinstance(found, Mapping):
         raise SchemaError("params are a struct or a map\n  hint: params => named_struct('limit', 500)")
     return {str(name): value for name, value in found.items()}
+
+
+def _contents(columns: Any) -> str:
+    """A hash of all columns of a row, by which rows with equal times are put in order: a table has no other."""
+    from pyspark.sql.types import MapType
+
+    # Maps have no hash. Nulls leave one as it is, so that which column is null would not be told.
+    values = [f"to_json({_quoted(each.name)})" if isinstance(each.dataType, MapType) else _quoted(each.name) for each in columns]
+    return f"xxhash64({', '.join([*values, *(f'isnull({_quoted(each.name)})' for each in columns if each.nullable)])})"
 
 
 def _quoted(name: str) -> str:

@@ -13,10 +13,12 @@ Cost of a step: the events kept and the new ones, plus what the strategy costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from seqube.engine.aggregates.buckets import Buckets
+from seqube.engine.aggregates.buckets import TimeBuckets
 from seqube.engine.aggregates.measured import Measured
 from seqube.engine.aggregates.measures import Extreme, Means, Moved, Sum, finisher, means
 from seqube.engine.aggregates.state import LiveCounts, Reporter, State
@@ -32,13 +34,14 @@ from seqube.engine.bindings import UNBOUND, Bindings, last_rows
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.numbers import DIGITS
+from seqube.engine.order import order_events, rank_events, refuse_steps
 from seqube.engine.partitions import NONE_KNOWN, number_events, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, code_columns, normalise, shown, take
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import read_state
 from seqube.errors import DataError, PlanError
 from seqube.events import Events
-from seqube.events.schema import UNITS, Schema
+from seqube.events.schema import TYPE, UNITS, Schema
 from seqube.language.functions import aggregate_function
 from seqube.language.names import column_name
 from seqube.language.tree import Aggregate, Attribute, Value
@@ -53,7 +56,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 BUCKET = "#bucket"  # the column of totals that says where each bucket begins
-FEW = 8  # times as many events are taken to be long enough to leave most of them out
+TIMES_AS_LONG = 8  # times as many events are taken to be long enough to leave most of them out
 CELL_BYTES = 64  # about what a group at a moment takes while it is measured
 
 
@@ -73,6 +76,13 @@ class Aggregator(Reporter[pa.Table]):
             self._courses = {events.schema: course_of(self.plan, events, self._limits)}
         return self._courses[events.schema]
 
+    def goes_on(self, events: Events) -> bool:
+        return not isinstance(self.course(events), str)
+
+    def start(self) -> State:
+        refuse_steps(self.plan)
+        return State()
+
     def take(self, state: State | LiveCounts, batch: Events) -> State | LiveCounts:
         if not state.has_begun and not isinstance(course := self.course(batch), str):
             state = course.start(batch)
@@ -86,20 +96,35 @@ class Aggregator(Reporter[pa.Table]):
         assert not isinstance(course, str), course
         return course.restore(about, events, beside)
 
+    def resume(self, events: Events, decided: int, reported: int, last: int) -> Any:
+        """As `Operator.resume`; counters are made of the events that were decided, and what those report is out already."""
+        if isinstance(course := self.course(events), str):
+            events = self.order(events)
+            return State(events, self.number(events, None), decided, reported, last)
+        n_old = int(np.searchsorted(events.times, decided, "right"))
+        state = course.start(events)
+        state.reported, state.pending.last = reported, last
+        state, _ = course.decide(state.take(events.slice(0, n_old)), decided, final=False)
+        return state.take(events.slice(n_old, len(events)))
+
     def run(self, events: Events) -> pa.Table:
         """The rows of a whole stream: all its events at once, whatever goes on."""
-        return self.decide(super().take(self.start(), self._needed(events)), HIGHEST, final=True)[1]
+        return self.decide(super().take(State(), self._needed(events)), HIGHEST, final=True)[1]
 
     def _needed(self, events: Events) -> Events:
         """What the plan needs of a whole stream, where that is little: then it costs what its events cost, however many others."""
         needs = needs_of(self.plan, events.unit)
-        if needs.sent_types is None or events.statistics.count(needs.sent_types) * FEW > len(events):
+        if needs.sent_types is None or events.statistics.count(needs.sent_types) * TIMES_AS_LONG > len(events):
             return events
         return events.take(events.rows_of(needs.sent_types), needs.columns)
 
+    def order(self, events: Events) -> Events:
+        names = self.plan.matches.order_by
+        return order_events(events, names) if names else events
+
     def number(self, events: Events, known: Ints | None) -> Ints | None:
         """Numbers of all events in their partition; those kept of a partition are its last ones, without a hole."""
-        if not self.plan.matches.window.counts_events:
+        if not self.plan.matches.numbers_events:
             return None
         codes = partition_codes(events, self.plan.matches.partition_by)
         return number_events(codes, len(events), NONE_KNOWN if known is None else known)
@@ -112,7 +137,7 @@ class Aggregator(Reporter[pa.Table]):
         assert events is not None
         needs = needs_of(self.plan, events.unit)
         if needs.bucket is not None:
-            ends = Buckets.of(needs.bucket, events.column("ts").type).ends(state.open_times)
+            ends = TimeBuckets.of(needs.bucket, events.column("ts").type).ends(state.open_times)
             waits = self.plan.matches.waits and not needs.by_position
             moments = plus(ends, needs.window) if waits else ends
             moments = moments[moments > state.decided + 1]
@@ -153,20 +178,24 @@ class Aggregator(Reporter[pa.Table]):
 
     def _task(self, state: State, upto: int, final: bool) -> Task:
         assert state.events is not None
-        events = state.events
-        clocks = events.times if state.numbers is None else state.numbers
-        codes = partition_codes(events, self.plan.matches.partition_by)
-        batch = Batch(events, needs_of(self.plan, events.unit).window, clocks, codes, self._limits.budget())
+        events, matches = state.events, self.plan.matches
+        clocks = events.times if state.numbers is None or not matches.window.counts_events else state.numbers
+        codes = partition_codes(events, matches.partition_by)
+        ranks = rank_events(events, matches.order_by) if matches.order_by else None
+        window, budget = needs_of(self.plan, events.unit).window, self._limits.budget()
+        batch = Batch(events, window, clocks, codes, budget, state.numbers, ranks)
         return Task(self.plan, batch, state.reported, upto, state.last, final)
 
     def _purge(self, state: State, task: Task) -> State:
         """Forget what no later row can depend on."""
         assert state.events is not None
         events, span = state.events, task.needs.back
-        if state.numbers is None:
+        if not task.batch.counts_events:
             oldest = int(minus(np.array([task.next_due - 1]), span)[0])
-            rows = events.rows_of(self.plan.matches.types)
-            return replace(state, events=events.take(rows[events.times[rows] > oldest]))
+            rows = np.arange(len(events)) if state.numbers is not None else events.rows_of(self.plan.matches.types)
+            rows = rows[events.times[rows] > oldest]
+            return replace(state, events=events.take(rows), numbers=None if state.numbers is None else state.numbers[rows])
+        assert state.numbers is not None
         order, starts, counts = by_partition(task.batch.partitions, len(events))
         last_decided = np.add.reduceat(events.times[order] < task.next_due, starts) if len(starts) else starts
         keep = np.arange(len(order)) >= np.repeat(starts + last_decided - span, counts)
@@ -244,9 +273,9 @@ class Task:
         return self.due // self.period * self.period + self.period if self.plan.emit.when == "every" else self.upto + 1
 
     @cached_property
-    def buckets(self) -> Buckets:
+    def buckets(self) -> TimeBuckets:
         assert self.needs.bucket is not None
-        return Buckets.of(self.needs.bucket, self.batch.events.column("ts").type)
+        return TimeBuckets.of(self.needs.bucket, self.batch.events.column("ts").type)
 
     @cached_property
     def bucket_starts(self) -> Ints:
@@ -341,34 +370,68 @@ class Groups:
         self._events = events
         self._digits: list[Ints] = []  # per key: a digit for every row
         self._rows: list[Ints] = []  # per key: a row with that value, for every digit
-        size = 1
+        self.size = 1  # how many groups there may be
+        known: dict[str, tuple[Ints, Ints]] = {}
         for key in keys:
-            (codes,), n_codes = code_columns([[events.column(key.name)]])
-            rows = np.full(n_codes + 1, UNBOUND, np.int64)
-            rows[codes[::-1] + 1] = np.arange(len(codes))[::-1]
-            rows[0] = UNBOUND
-            self._digits.append(codes + 1)
+            if key.name not in known:
+                known[key.name] = _key_digits(key.name, events)
+            digits, rows = known[key.name]
+            self._digits.append(digits)
             self._rows.append(rows)
-            size *= n_codes + 1
-        if size > HIGHEST:
+            self.size *= len(rows)
+        if self.size > HIGHEST:
             raise PlanError("GROUP BY has more combinations of values than can be told apart\n  hint: group by fewer attributes")
+
+    def only(self, keys: tuple[Attribute, ...]) -> Groups:
+        """The same by some of the keys."""
+        groups = copy(self)
+        places = [self.keys.index(key) for key in keys]
+        groups.keys, groups._digits = keys, [self._digits[place] for place in places]
+        groups._rows = [self._rows[place] for place in places]
+        groups.size = prod(map(len, groups._rows))
+        return groups
 
     def codes(self, bindings: Bindings, size: int) -> Ints:
         """The group of every match (or of every trigger, where it alone decides)."""
-        codes = np.zeros(size, np.int64)
-        for key, digits, rows in zip(self.keys, self._digits, self._rows, strict=True):
+        found = []
+        for key, digits in zip(self.keys, self._digits, strict=True):
             bound = _any_row(bindings) if key.variable is None else last_rows(bindings[key.variable])
             digit = digits[bound] if len(digits) else np.zeros(size, np.int64)
-            codes = codes * len(rows) + np.where(bound < 0, 0, digit)
+            found.append(np.where(bound < 0, 0, digit))
+        return self.join(found, size)
+
+    def join(self, digits: Sequence[Ints], size: int) -> Ints:
+        """Groups, from a digit for every key."""
+        codes = np.zeros(size, np.int64)
+        for digit, rows in zip(digits, self._rows, strict=True):
+            codes = codes * len(rows) + digit
         return codes
+
+    def digits(self, codes: Ints) -> list[Ints]:
+        """A digit for every key of these groups."""
+        found: list[Ints] = []
+        for rows in reversed(self._rows):
+            codes, digit = np.divmod(codes, len(rows))
+            found.append(digit)
+        return found[::-1]
 
     def columns(self, codes: Ints) -> list[pa.Array]:
         """The values of the keys for these groups."""
-        columns: list[pa.Array] = []
-        for key, rows in zip(reversed(self.keys), reversed(self._rows), strict=True):
-            codes, digits = np.divmod(codes, len(rows))
-            columns.append(shown(take(self._events.column(key.name), rows[digits])))
-        return columns[::-1]
+        found = zip(self.keys, self._rows, self.digits(codes), strict=True)
+        return [shown(take(self._events.column(key.name), rows[digit])) for key, rows, digit in found]
+
+
+def _key_digits(name: str, events: Events) -> tuple[Ints, Ints]:
+    """The values of a key as digits, 0 for null, one for every row; and for every digit a row that has it."""
+    if name == TYPE:
+        digits, n_codes = np.add(events.types, 1, dtype=np.int64), len(events.type_names)
+    else:
+        (codes,), n_codes = code_columns([[events.column(name)]])
+        digits = codes + 1
+    rows = np.full(n_codes + 1, UNBOUND, np.int64)
+    rows[digits[::-1]] = np.arange(len(digits))[::-1]
+    rows[0] = UNBOUND
+    return digits, rows
 
 
 def _any_row(bindings: Bindings) -> Ints:

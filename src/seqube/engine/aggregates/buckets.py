@@ -26,16 +26,16 @@ DAY = 86_400_000_000  # in microseconds, which times with a zone are in
 
 
 @dataclass(frozen=True, slots=True)
-class Buckets:
+class TimeBuckets:
     """Buckets of a length in ticks."""
 
     length: int
     zone: str | None = None
 
     @staticmethod
-    def of(length: int, kind: pa.DataType) -> Buckets:
+    def of(length: int, kind: pa.DataType) -> TimeBuckets:
         """Buckets of times in a column of this type."""
-        return Buckets(length, kind.tz if pat.is_timestamp(kind) and kind.tz not in ("UTC", "Etc/UTC") else None)
+        return TimeBuckets(length, kind.tz if pat.is_timestamp(kind) and kind.tz not in ("UTC", "Etc/UTC") else None)
 
     def starts(self, times: Ints) -> Ints:
         """Where the buckets of these times begin. They ascend."""

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from seqube.engine.aggregates.automaton import Automaton
 from seqube.engine.jit import inner_kernel, kernel_part
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
@@ -79,7 +80,8 @@ class Counters(NamedTuple):
 class How(NamedTuple):
     """What is counted."""
 
-    n_slots: int
+    auto: Automaton
+    leading: int  # the rank of negations that stand first
     window: int
     by_position: bool
     total: bool  # each match counts once, for its group
@@ -89,12 +91,14 @@ class How(NamedTuple):
 
 
 class Exact(NamedTuple):
-    """The ring of every track, its zero and its one, and what no count may reach."""
+    """The ring of every track, its zero and its one, which final states it reads, and what no count goes beyond."""
 
     rings: Array
     zeros: Array
     ones: Array
-    limit: float
+    reads: Array  # (final state, track)
+    limit: float  # in a state
+    most: float  # in what is read
 
 
 # ---------------------------------------------------------------- arithmetic
@@ -135,21 +139,29 @@ def identity_matrix(matrix: Array, exact: Exact) -> None:
 
 
 @inner_kernel
-def raise_entries(to: Array, source: Array, weights: Array, begin: int, end: int, rings: Array) -> None:
+def raise_entries(to: Array, source: Array, weights: Array, span: tuple[int, int], rings: Array) -> None:
     """Add weighted entries of one row to those of another."""
-    for j in range(begin, end):
+    for j in range(span[0], span[1]):
         for t in range(len(rings)):
             to[j, t] = added(to[j, t], multiplied(source[j, t], weights[t], rings[t]), rings[t])
 
 
 @inner_kernel
-def join_row(row: Array, column: Array, begin: int, end: int, exact: Exact, out: Array) -> None:
-    """A front row times a column of the back."""
+def join_row(row: Array, column: Array, size: int, exact: Exact, out: Array) -> None:
+    """A front row times a column of the back, of which so many entries count."""
     for t in range(len(out)):
         ring, value = exact.rings[t], exact.zeros[t]
-        for j in range(begin, end):
+        for j in range(size):
             value = added(value, multiplied(row[j, t], column[j, t], ring), ring)
         out[t] = value
+
+
+@inner_kernel
+def add_read(to: Array, numbers: Array, final: int, exact: Exact) -> None:
+    """Add what is in a final state, for the tracks that read it."""
+    for t in range(len(to)):
+        if exact.reads[final, t]:
+            to[t] = added(to[t], numbers[t], exact.rings[t])
 
 
 @inner_kernel

@@ -20,17 +20,18 @@ import numpy as np
 import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import Answer, Cells, Floats, Task, distinct_cells
-from seqube.engine.aggregates.lanes import Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
-from seqube.engine.aggregates.measured import PRIMES, Measured, from_residues, whole_numbers
+from seqube.engine.aggregates.automaton import Automaton, automaton, gap_rank, needs_layer, slot_rank, tied_rank
+from seqube.engine.aggregates.grouped_product import count_groups
+from seqube.engine.aggregates.lanes import EXACT, Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
+from seqube.engine.aggregates.measured import PRIMES, Measured, count_too_long, from_residues, whole_numbers
 from seqube.engine.aggregates.measures import Count, Extreme, Sum, means
+from seqube.engine.aggregates.window_product import slide
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.errors import DataError
 from seqube.language.tree import Attribute
-from seqube.plan.aggregates import EventChain, Measure, chain_of
-
-EXACT = float(1 << 53)  # doubles hold every whole number below this
+from seqube.plan.aggregates import Measure, chain_of
+from seqube.plan.chains import EventChain
 
 DOUBLES = Ring(1.0, 0.0)
 WORDS = Ring(np.uint64(1), np.uint64(0))  # modulo 2^64, by wrapping
@@ -38,14 +39,16 @@ EXTREMES = Ring(0.0, np.inf, tropical=1)
 
 ByRow = Callable[[int | None], Ints]  # the numbers of all rows modulo a prime, or 2^64
 
-# maps, weights, samples, ring, n_slots, (after, upto), own, bell, values, news: see `window_product.slide`
-Kernel = Callable[[Maps, Numbers | None, Samples, Ring, int, tuple[int, int], bool, Ints, Numbers, Numbers], None]
+# maps, weights, samples, ring, automaton, leading, (after, upto), own, bell, values, news: see `window_product.slide`
+Kernel = Callable[[Maps, Numbers | None, Samples, Ring, Automaton, int, tuple[int, int], bool, Ints, Numbers, Numbers], None]
 
 
 def aggregate_chain(task: Task, run: Kernel) -> Answer:
     """Answer a task with a kernel that counts; where lanes would hold too many events, by building the matches."""
     chain = chain_of(task.plan)
     assert isinstance(chain, EventChain), "the plan chooses this strategy for chains only"
+    if run is slide and (grouped := count_groups(task, chain)) is not None:
+        return grouped
     lanes = make_lanes(task, chain)
     if lanes is None:
         from seqube.engine.aggregates.two_step import aggregate_matches
@@ -55,12 +58,20 @@ def aggregate_chain(task: Task, run: Kernel) -> Answer:
     return _Measures(counter).answer()
 
 
+class RowWeights(NamedTuple):
+    """What the events of a variable weigh, for every row."""
+
+    variable: str
+    by_row: Numbers
+
+
 class _Counter(ABC):
     """Runs a kernel over lanes and brings its samples to cells. `settle` finds the cells with the first count."""
 
     def __init__(self, task: Task, chain: EventChain, lanes: Lanes, run: Kernel) -> None:
         self.task, self.chain, self.lanes = task, chain, lanes
         self._run = run
+        self._automata: dict[str | None, Automaton] = {}
         self.firsts = (
             np.flatnonzero(np.concatenate(([True], lanes.groups[1:] != lanes.groups[:-1])))
             if len(lanes.groups)
@@ -78,26 +89,38 @@ class _Counter(ABC):
         """The cells, and the count of each."""
 
     @abstractmethod
-    def at_cells(self, weights: Numbers | None, ring: Ring) -> Numbers:
-        """The measure for every cell."""
+    def at_cells(self, weighed: RowWeights | None, ring: Ring) -> Numbers:
+        """The measure for every cell: how many matches or, `weighed`, what the events of a variable are together."""
 
-    def run(self, weights: Numbers | None, ring: Ring, news: bool) -> tuple[Numbers, Numbers]:
+    def automaton(self, variable: str | None) -> Automaton:
+        """The maps that count matches, or pairs of a match and an event of this variable in it."""
+        marked = (variable,) if variable is not None and needs_layer(self.chain, variable) else ()
+        wanted = variable if marked else None
+        if wanted not in self._automata:
+            self._automata[wanted] = automaton(self.chain, marked, counts=not marked, ties=self.lanes.has_ties)
+        return self._automata[wanted]
+
+    def run(self, weighed: RowWeights | None, ring: Ring, news: bool) -> tuple[Numbers, Numbers]:
         size = len(self.samples.times)
         kind = np.array(ring.zero).dtype
         values, fresh = np.full(size, ring.zero, kind), np.full(size if news else 0, ring.zero, kind)
         total = self.task.plan.emit.counts_once
         span = (LOWEST, HIGHEST) if total and self.task.batch.counts_events else (self.task.after, self.task.upto)
         own = total and self.chain.has_trailing
+        maps = self.automaton(None if weighed is None else weighed.variable)
+        weights, leading = self._weights(weighed, ring), gap_rank(len(self.chain.slots), 0)
         with self.task.batch.budget.bell() as bell:
-            self._run(self.lanes.maps, weights, self.samples, ring, self.lanes.n_slots, span, own, bell, values, fresh)
+            self._run(self.lanes.maps, weights, self.samples, ring, maps, leading, span, own, bell, values, fresh)
         return values, fresh
 
-    def weights(self, variable: str, by_row: Numbers, ring: Ring) -> Numbers:
+    def _weights(self, weighed: RowWeights | None, ring: Ring) -> Numbers | None:
         """One for every map, but for those of the variable's slot."""
-        number = [slot.variable for slot in self.chain.slots].index(variable)
-        here = self.lanes.maps.ranks == 2 * (self.lanes.n_slots - 1 - number) + 1
+        if weighed is None:
+            return None
+        n, slot = len(self.chain.slots), [slot.variable for slot in self.chain.slots].index(weighed.variable)
+        here = np.isin(self.lanes.maps.ranks, (slot_rank(n, slot), tied_rank(n, slot)))
         weights = np.full(len(here), ring.one, np.array(ring.one).dtype)
-        weights[here] = by_row[self.lanes.rows[here]]
+        weights[here] = weighed.by_row[self.lanes.rows[here]]
         return weights
 
 
@@ -112,7 +135,7 @@ class _Once(_Counter):
         if self.task.plan.emit.when == "total":
             self._moments = np.zeros(n_lanes, np.int64)
             return Samples(np.arange(n_lanes + 1), np.full(n_lanes, HIGHEST))
-        ends = np.flatnonzero(self.lanes.maps.ranks == 1)
+        ends = np.flatnonzero(self.automaton(None).ends[self.lanes.maps.ranks])
         lanes, starts = self.lanes.of_maps[ends], self.task.bucket_starts[self.lanes.rows[ends]]
         last = np.ones(len(ends), np.bool_)
         last[:-1] = (lanes[1:] != lanes[:-1]) | (starts[1:] != starts[:-1])
@@ -132,8 +155,8 @@ class _Once(_Counter):
         kept = self._firsts[self._keep]
         return Cells(groups[kept], moments[kept]), sums[self._keep]
 
-    def _sums(self, weights: Numbers | None, ring: Ring) -> Numbers:
-        news = self.run(weights, ring, news=True)[1][self._order]
+    def _sums(self, weighed: RowWeights | None, ring: Ring) -> Numbers:
+        news = self.run(weighed, ring, news=True)[1][self._order]
         if not len(news):
             return news
         if ring.tropical is not None:
@@ -141,8 +164,8 @@ class _Once(_Counter):
         sums = np.add.reduceat(news, self._firsts)
         return sums if ring.modulus is None else sums % ring.modulus
 
-    def at_cells(self, weights: Numbers | None, ring: Ring) -> Numbers:
-        sums = self._sums(weights, ring)
+    def at_cells(self, weighed: RowWeights | None, ring: Ring) -> Numbers:
+        sums = self._sums(weighed, ring)
         if self.task.is_given and not len(sums):
             return np.full(1, ring.zero, np.array(ring.zero).dtype)
         return sums[self._keep]
@@ -172,15 +195,14 @@ class _Shared(_Counter):
             end = np.searchsorted(task.moments, ends)
             self._places = _ranges(begin, end)
             return Samples(_offsets(end - begin), task.moments[self._places])
-        start_rank = 2 * self.lanes.n_slots - 1
-        lanes = self.lanes.of_maps
-        ends = maps.ranks <= 1
+        counts, lanes = self.automaton(None), self.lanes.of_maps
         if self._is_single:
-            ends &= (maps.ranks == 1) & (maps.times > task.after) & (maps.times <= task.upto)
+            ends = counts.ends[maps.ranks] & (maps.times > task.after) & (maps.times <= task.upto)
             return _distinct_samples(lanes[ends], maps.times[ends], len(groups))
-        starts = maps.ranks >= start_rank
-        changes = np.concatenate([maps.times[ends], maps.untils[starts]])
-        return _distinct_samples(np.concatenate([lanes[ends], lanes[starts]]), changes, len(groups))
+        changed = counts.changes[maps.ranks]
+        starts = counts.begins[maps.ranks] | (maps.ranks == gap_rank(len(self.chain.slots), 0))
+        changes = np.concatenate([maps.times[changed], maps.untils[starts]])
+        return _distinct_samples(np.concatenate([lanes[changed], lanes[starts]]), changes, len(groups))
 
     def _settle(self) -> tuple[Cells, Floats]:
         task, report = self.task, self.task.plan.report
@@ -214,8 +236,8 @@ class _Shared(_Counter):
         begin, end = np.searchsorted(self.task.moments, times[first]), np.searchsorted(self.task.moments, times[first + count - 1])
         return Cells(np.repeat(found, end - begin), _ranges(begin, end))
 
-    def at_cells(self, weights: Numbers | None, ring: Ring) -> Numbers:
-        values, _ = self.run(weights, ring, news=False)
+    def at_cells(self, weighed: RowWeights | None, ring: Ring) -> Numbers:
+        values, _ = self.run(weighed, ring, news=False)
         if self.task.plan.report != "present":
             return self._bring(values, ring, self.cells)
         candidates = (
@@ -316,7 +338,9 @@ class _Measures:
     def _measure(self, measure: Measure) -> pa.Array:
         row, argument = means(measure.function), measure.argument
         if argument is None:
-            return whole_numbers(self._whole(self._counter.counts, None, None))
+            counts = self._counter.counts
+            is_exact = isinstance(row, Count) and row.is_exact
+            return whole_numbers(self._whole(counts, None, None)) if is_exact else pa.array(counts)
         assert argument.variable is not None
         column = self._counter.task.column(argument)
         match row:
@@ -331,8 +355,7 @@ class _Measures:
                 return weights.total(counts, *sums)
             case Extreme(sign=sign):
                 numbers, stand_for = column.ordered(sign)
-                at_slot = self._counter.weights(argument.variable, numbers, EXTREMES)
-                return stand_for(self._counter.at_cells(at_slot, EXTREMES))
+                return stand_for(self._counter.at_cells(RowWeights(argument.variable, numbers), EXTREMES))
             case _:
                 assert_never(row)
 
@@ -347,7 +370,7 @@ class _Measures:
         return pa.array(sums)
 
     def _weighted(self, variable: str, by_row: Floats) -> Numbers:
-        return self._counter.at_cells(self._counter.weights(variable, by_row, DOUBLES), DOUBLES)
+        return self._counter.at_cells(RowWeights(variable, by_row), DOUBLES)
 
     def _whole(self, bounds: Floats, variable: str | None, by_row: ByRow | None, signed: bool = False) -> Ints | list[int]:
         """Whole numbers of at most the size of `bounds` (which are exact themselves where they are counts below 2^53)."""
@@ -358,7 +381,7 @@ class _Measures:
             return self._residues(variable, by_row, WORDS).view(np.int64)
         bits = np.log2(bound) + 3 if np.isfinite(bound) else np.inf
         if bits > 31 * len(PRIMES) - 1:
-            raise DataError("a count or sum has more than 76 digits\n  hint: shorten the window or the pattern")
+            raise count_too_long()
         primes = PRIMES[: int(bits // 30.99) + 1]
         rings = [Ring(np.uint64(1), np.uint64(0), None, np.uint64(prime)) for prime in primes]
         return from_residues([self._residues(variable, by_row, ring) for ring in rings], primes)
@@ -367,4 +390,4 @@ class _Measures:
         if variable is None or by_row is None:
             return self._counter.at_cells(None, ring)
         numbers = by_row(None if ring.modulus is None else int(ring.modulus))
-        return self._counter.at_cells(self._counter.weights(variable, numbers.view(np.uint64), ring), ring)
+        return self._counter.at_cells(RowWeights(variable, numbers.view(np.uint64)), ring)

@@ -17,15 +17,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import Groups, Task
+from seqube.engine.aggregates.automaton import gap_rank, meets_itself, settled_rank, slot_rank, tied_rank
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints, code_columns
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events.batch import Codes
 from seqube.events.schema import is_of
-from seqube.plan.aggregates import EventChain
+from seqube.plan.chains import EventChain
 
 Numbers = npt.NDArray[Any]  # float64 or uint64, as the ring asks
+Ranks = npt.NDArray[np.int16]
 
+EXACT = float(1 << 53)  # doubles hold every whole number below this
 LARGEST = 1 << 24  # events in all lanes; beyond this, matches are built instead
 
 
@@ -56,12 +59,20 @@ def plus(left: Any, right: Any, tropical: int | None, modulus: Any) -> Any:
     return left + right
 
 
+@kernel
+def read_product(left: Any, right: Any, tropical: int | None, modulus: Any) -> Any:
+    """The product of two counts, where a double may have left its range: nothing times infinity is nothing."""
+    if tropical is None and modulus is None and (left == 0 or right == 0):
+        return left if left == 0 else right
+    return times(left, right, tropical, modulus)
+
+
 class Maps(NamedTuple):
-    """The maps of all lanes. Odd ranks are slots from the last (1) to the first, even ones zero a counter from the last (0) on."""
+    """The maps of all lanes, by the ranks of `automaton`: slots from the last (1) to the first are odd, negations even."""
 
     offsets: Ints
     times: Ints
-    ranks: npt.NDArray[np.int8]
+    ranks: Ranks
     untils: Ints  # of starts and leading negations: when they leave the window
 
 
@@ -74,10 +85,10 @@ class Samples(NamedTuple):
 class Lanes:
     """Maps with where they came from: the row of each, the lane of each, the group of each lane (ascending)."""
 
-    n_slots: int
     maps: Maps
     rows: Ints
     groups: Ints
+    has_ties: bool  # whether events of one repeated part come at one time
 
     @property
     def of_maps(self) -> Ints:
@@ -94,8 +105,8 @@ def make_lanes(task: Task, chain: EventChain) -> Lanes | None:
         return _single(task, chain)
     slots = [task.scan(slot) for slot in chain.slots]
     gaps = [task.scan(gap.instance) for gap in chain.absences]  # type: ignore[arg-type]
-    slot_ranks = [2 * (n_slots - 1 - i) + 1 for i in range(n_slots)]
-    gap_ranks = [2 * (n_slots - gap.position) for gap in chain.absences]
+    slot_ranks = [slot_rank(n_slots, i) for i in range(n_slots)]
+    gap_ranks = [gap_rank(n_slots, gap.position) for gap in chain.absences]
     codes, gap_codes = _codes(task, chain, slots, gaps)
     keyed = [gap.key is not None or not chain.key for gap in chain.absences]
     rows = np.concatenate([*slots, *(gap for gap, own in zip(gaps, keyed, strict=True) if own)])
@@ -108,7 +119,7 @@ def make_lanes(task: Task, chain: EventChain) -> Lanes | None:
     rows, ranks, lanes = rows[known], ranks[known], lanes[known]
     for gap, rank, own in zip(gaps, gap_ranks, keyed, strict=True):
         if not own:  # an instance of any key cancels: it lies in every lane of its partition
-            parents = _first_rows(lanes, rows, ranks, slot_ranks[-1])
+            parents = _first_rows(lanes, rows, ranks, [slot_ranks[i] for i in _required(chain)[-1:]] or slot_ranks)
             of_lane = np.where(parents < 0, -1, 0 if batch.partitions is None else batch.partitions[parents])
             asked = np.zeros(len(gap), np.int64) if batch.partitions is None else batch.partitions[gap]
             spread = _spread(asked, of_lane)
@@ -116,7 +127,7 @@ def make_lanes(task: Task, chain: EventChain) -> Lanes | None:
                 return None
             which, new_lanes = spread
             rows = np.concatenate([rows, gap[which]])
-            ranks = np.concatenate([ranks, np.full(len(which), rank, np.int8)])
+            ranks = np.concatenate([ranks, np.full(len(which), rank, np.int16)])
             lanes = np.concatenate([lanes, new_lanes])
     for variable in dict.fromkeys(key.variable for key in task.plan.group_by):
         if variable is None or _in_key(task, chain, variable):
@@ -132,8 +143,8 @@ def make_lanes(task: Task, chain: EventChain) -> Lanes | None:
 def _single(task: Task, chain: EventChain) -> Lanes:
     """All events in one lane: they are in time order already, and only ties have to be looked at."""
     events, n_slots = task.batch.events, len(chain.slots)
-    places = [(2 * (n_slots - 1 - i) + 1, slot) for i, slot in enumerate(chain.slots)]
-    places += [(2 * (n_slots - gap.position), gap.instance) for gap in chain.absences]  # type: ignore[misc]
+    places = [(slot_rank(n_slots, i), slot) for i, slot in enumerate(chain.slots)]
+    places += [(gap_rank(n_slots, gap.position), gap.instance) for gap in chain.absences]  # type: ignore[misc]
     ranks_of: list[list[int]] = [[] for _ in events.type_names]
     masks = np.ones((2 * n_slots + 1, len(events) if any(scan.filters for _, scan in places) else 0), np.bool_)
     for rank in sorted({rank for rank, _ in places}):
@@ -146,25 +157,61 @@ def _single(task: Task, chain: EventChain) -> Lanes:
             for scan in scans:
                 masks[rank, task.scan(scan)] = True
     width = max(map(len, ranks_of), default=0)
-    table = np.full((len(ranks_of), max(width, 1)), -1, np.int8)
+    table = np.full((len(ranks_of), max(width, 1)), -1, np.int16)
     for code, known in enumerate(ranks_of):
         table[code, : len(known)] = known
     stop = int(np.searchsorted(events.times, task.upto, "right"))
-    after = task.after if task.plan.emit.counts_once and not chain.has_trailing else LOWEST
+    after = task.after if _only_ends(task, chain) else LOWEST
     times, ranks, untils, rows = gather(events.times, events.types, table, masks, task.batch.window, stop, after)
-    return Lanes(n_slots, Maps(np.array([0, len(times)]), times, ranks, untils), rows, np.zeros(1, np.int64))
+    ties = told_ties(chain, np.zeros(len(times), np.int64), times, ranks)
+    if ties is not None:
+        which, ranks = ties
+        times, untils, rows = times[which], untils[which], rows[which]
+    return Lanes(Maps(np.array([0, len(times)]), times, ranks, untils), rows, np.zeros(1, np.int64), ties is not None)
+
+
+def _required(chain: EventChain) -> list[int]:
+    """The slots that every match has."""
+    return [i for i in range(len(chain.slots)) if not chain.times_of(i).may_be_absent]
+
+
+def _only_ends(task: Task, chain: EventChain) -> bool:
+    """Whether an event of the last slot does nothing but end matches, and those are counted once, when they end."""
+    return task.plan.emit.counts_once and not chain.has_trailing and not meets_itself(chain.times_of(len(chain.slots) - 1))
+
+
+def told_ties(chain: EventChain, lanes: Ints, times: Ints, ranks: Ranks | Ints) -> tuple[Ints, Ranks] | None:
+    """Which maps there are, and their ranks, where events of one repeated part come at one time; None where none do.
+
+    Such events have ranks of their own, and a map follows them by which they are settled (`automaton`).
+    """
+    n_slots = len(chain.slots)
+    repeated = [slot_rank(n_slots, i) for i in range(n_slots) if meets_itself(chain.times_of(i))]
+    if not repeated or len(ranks) < 2:
+        return None
+    same = (lanes[1:] == lanes[:-1]) & (times[1:] == times[:-1]) & (ranks[1:] == ranks[:-1]) & np.isin(ranks[1:], repeated)
+    if not same.any():
+        return None
+    follows, is_last = np.append(False, same), np.append(~same, True)
+    tied = follows | ~is_last
+    is_last &= tied
+    slots = n_slots - 1 - (ranks >> 1)
+    which = np.repeat(np.arange(len(ranks)), 1 + is_last)
+    told = np.where(tied, tied_rank(n_slots, slots), ranks)[which]
+    told[np.cumsum(1 + is_last)[is_last] - 1] = settled_rank(n_slots, slots[is_last])
+    return which, told.astype(np.int16)
 
 
 @kernel
 def gather(
     times: Ints,
     types: Codes,
-    table: npt.NDArray[np.int8],
+    table: Ranks,
     masks: npt.NDArray[np.bool_],
     window: int,
     stop: int,
     after: int,
-) -> tuple[Ints, npt.NDArray[np.int8], Ints, Ints]:
+) -> tuple[Ints, Ranks, Ints, Ints]:
     """The maps of one lane: every event with the ranks of its type, by (time, rank)."""
     width, n_ranks = table.shape[1], masks.shape[0]
     masked = masks.shape[1] > 0
@@ -176,7 +223,7 @@ def gather(
     for row in range(stop):
         size += used[types[row]]
     out_times, out_untils, out_rows = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
-    out_ranks = np.empty(size, np.int8)
+    out_ranks = np.empty(size, np.int16)
     n, row = 0, 0
     while row < stop:
         time = times[row]
@@ -205,8 +252,8 @@ def gather(
     return out_times[:n], out_ranks[:n], out_untils[:n], out_rows[:n]
 
 
-def _repeat(ranks: list[int], parts: list[Ints]) -> npt.NDArray[np.int8]:
-    return np.repeat(np.array(ranks, np.int8), [len(part) for part in parts])
+def _repeat(ranks: list[int], parts: list[Ints]) -> Ranks:
+    return np.repeat(np.array(ranks, np.int16), [len(part) for part in parts])
 
 
 def _codes(task: Task, chain: EventChain, slots: list[Ints], gaps: list[Ints]) -> tuple[list[Ints], list[Ints]]:
@@ -250,10 +297,10 @@ def _spread(asked: Ints, of_lane: Ints) -> tuple[Ints, Ints] | None:
     return which, order[np.repeat(begin, counts) + within]
 
 
-def _first_rows(lanes: Ints, rows: Ints, ranks: npt.NDArray[np.int8], rank: int) -> Ints:
-    """For every lane a row with this rank, -1 where there is none."""
+def _first_rows(lanes: Ints, rows: Ints, ranks: Ranks, chosen: list[int]) -> Ints:
+    """For every lane a row with one of these ranks, -1 where there is none."""
     found = np.full(int(lanes.max(initial=-1)) + 1, -1, np.int64)
-    here = ranks == rank
+    here = np.isin(ranks, chosen)
     found[lanes[here]] = rows[here]
     return found
 
@@ -265,7 +312,7 @@ def _in_key(task: Task, chain: EventChain, variable: str) -> bool:
     return all(key in known for key in task.plan.group_by if key.variable == variable)
 
 
-def _split(task: Task, variable: str, rank: int, rows: Ints, ranks: npt.NDArray[np.int8], lanes: Ints) -> Any:
+def _split(task: Task, variable: str, rank: int, rows: Ints, ranks: Ranks, lanes: Ints) -> Any:
     """A lane for every value that a component is grouped by; all other events lie in each of these."""
     keys = tuple(key for key in task.plan.group_by if key.variable == variable)
     digits = Groups(keys, task.batch.events).codes({variable: rows}, len(rows))
@@ -291,18 +338,19 @@ def _pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
     return pairs // width, numbers
 
 
-def _ordered(task: Task, chain: EventChain, slot_ranks: list[int], rows: Ints, ranks: npt.NDArray[np.int8], lanes: Ints) -> Lanes:
+def _ordered(task: Task, chain: EventChain, slot_ranks: list[int], rows: Ints, ranks: Ranks, lanes: Ints) -> Lanes:
     """Lanes numbered by group, maps in the order in which they are applied."""
     n_slots, batch = len(chain.slots), task.batch
     total = task.plan.emit.counts_once
     times = batch.events.times[rows]
     needed = times <= task.upto
-    if total and not chain.has_trailing:
+    if _only_ends(task, chain):
         needed &= (ranks != 1) | (times > task.after)  # ends that were counted before
     if not needed.all():
         rows, ranks, lanes, times = rows[needed], ranks[needed], lanes[needed], times[needed]
-    bindings = {slot.variable: _first_rows(lanes, rows, ranks, rank) for slot, rank in zip(chain.slots, slot_ranks, strict=True)}
-    complete = np.flatnonzero(np.minimum.reduce(list(bindings.values())) >= 0)  # a lane without some component has no match
+    bindings = {slot.variable: _first_rows(lanes, rows, ranks, [rank]) for slot, rank in zip(chain.slots, slot_ranks, strict=True)}
+    needed_rows = [bindings[chain.slots[i].variable] for i in _required(chain)] or [np.maximum.reduce(list(bindings.values()))]
+    complete = np.flatnonzero(np.minimum.reduce(needed_rows) >= 0)  # a lane without what every match has holds no match
     groups = task.groups.codes({name: found[complete] for name, found in bindings.items()}, len(complete))
     by_group = np.argsort(groups, kind="stable")
     number = np.full(int(lanes.max(initial=-1)) + 1, -1, np.int64)
@@ -315,11 +363,16 @@ def _ordered(task: Task, chain: EventChain, slot_ranks: list[int], rows: Ints, r
     untils = batch.clocks[rows] + batch.window if by_number else task.untils[rows]
     if chain.has_leading:
         # What a leading negation made void stays so: ends before it leaves the window do not count when it has left.
-        leading = ranks == 2 * n_slots
+        leading = ranks == gap_rank(n_slots, 0)
         rows, lanes = np.concatenate([rows, rows[leading]]), np.concatenate([lanes, lanes[leading]])
         times, untils = np.concatenate([times, untils[leading]]), np.concatenate([untils, untils[leading]])
-        ranks = np.concatenate([ranks, np.zeros(int(leading.sum()), np.int8)])
+        ranks = np.concatenate([ranks, np.zeros(int(leading.sum()), np.int16)])
     order = np.lexsort((ranks, times, lanes))
+    ranks = ranks[order]
+    ties = told_ties(chain, lanes[order], times[order], ranks)
+    if ties is not None:
+        which, ranks = ties
+        order = order[which]
     offsets = np.searchsorted(lanes[order], np.arange(len(complete) + 1))
     moments = batch.clocks[rows[order]] if by_number else times[order]
-    return Lanes(n_slots, Maps(offsets, moments, ranks[order], untils[order]), rows[order], groups[by_group])
+    return Lanes(Maps(offsets, moments, ranks, untils[order]), rows[order], groups[by_group], ties is not None)

@@ -55,10 +55,9 @@ from seqube.engine.aggregates.counters import (
     Exact,
     How,
 )
-from seqube.engine.aggregates.measured import from_residues
+from seqube.engine.aggregates.measured import count_too_long, from_residues
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.errors import DataError
 
 FEWEST = 1_024  # of anything, below which it is not worth forgetting
 
@@ -77,19 +76,28 @@ LEVELS = (Level((), 2.0**53), Level(_PRIMES[:3], 2.0**75), Level(_PRIMES, 2.0**2
 
 
 class Widths(NamedTuple):
-    """How many tracks there are: of whole numbers, the first of which counts matches, of doubles, and of smallest ones."""
+    """How many tracks there are: of whole numbers, the first of which bounds all others, of doubles, and of smallest ones."""
 
     whole: int
     real: int
     low: int
+    reads: Array  # (final state, track): which final states each track reads
+    is_exact: bool = True  # whether whole numbers are asked for, or nothing but doubles
 
     def exact(self, level: int, largest: float) -> Exact:
-        """The rings of a level. No count may reach the limit, so that nothing made of as many weights leaves what is exact."""
+        """The rings of a level.
+
+        No count goes beyond the limit, so that nothing made of as many weights leaves what is exact. At the last level residues go
+        on, whatever they stand for, and the limit is one of what is read: ways that never end may be as many as they like.
+        """
         primes, limit = LEVELS[level]
-        whole = [0.0, *primes * self.whole] if primes else [0.0] * self.whole
-        rings = np.array([*whole, *[0.0] * self.real, *[-1.0] * self.low])
+        others = self.real + self.low
+        tracks = np.repeat(np.arange(self.whole + others), [len(primes) or 1] * self.whole + [1] * others)
+        tracks = np.append(0, tracks) if primes else tracks
+        rings = np.array([*([0.0, *primes * self.whole] if primes else [0.0] * self.whole), *[0.0] * self.real, *[-1.0] * self.low])
         zeros, ones = (np.where(rings < 0, bits, number) for bits, number in ((_ZERO, 0.0), (_ONE, 1.0)))
-        return Exact(rings, zeros, ones, limit / largest)
+        most = limit / largest if self.is_exact else np.inf
+        return Exact(rings, zeros, ones, self.reads[:, tracks], np.inf if level + 1 == len(LEVELS) else most, most)
 
 
 class Ledger:
@@ -100,7 +108,8 @@ class Ledger:
         self._leading = leading  # whether a negation stands first: when it leaves, it leaves a map behind
         self.level, self.largest = 0, 1.0  # no weight of a whole number was larger
         self.exact = widths.exact(0, 1.0)
-        n, side = how.n_slots + 1, 0 if starts is not None else how.n_slots + 1
+        n = how.auto.n_states
+        side = 0 if starts is not None else n
 
         def ints(n_columns: int) -> Ints:
             return np.empty((0, n_columns), np.int64)
@@ -123,9 +132,9 @@ class Ledger:
         self.room = self.nothing(1)[0]
 
     @property
-    def counting(self) -> tuple[Array, int | None, int | None]:
+    def counting(self) -> tuple[Array, int | None]:
         """Where numbers are put together, and which strategy it is, as `progress` wants to know it."""
-        return self.room, self.starts, 1 if self.starts is None else None
+        return self.room, self.starts
 
     @property
     def at(self) -> Ints:
@@ -284,7 +293,7 @@ class Ledger:
     def widen(self) -> Callable[[Array], Array]:
         """Take all numbers to the next level; gives what does so to others."""
         if self.level + 1 == len(LEVELS):
-            raise DataError("a count or sum has more than 76 digits\n  hint: shorten the window or the pattern")
+            raise count_too_long()
         old, new, n_whole = LEVELS[self.level].primes, LEVELS[self.level + 1].primes, self.widths.whole
         n_old = 1 + n_whole * len(old) if old else n_whole
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.engine.aggregates.aggregation import Task, distinct, result_rows, shown_times
+from seqube.engine.aggregates.automaton import gap_rank, slot_rank
 from seqube.engine.aggregates.counters import (
     CLOCK_NOW,
     N_DOMAINS,
@@ -30,7 +31,7 @@ from seqube.engine.aggregates.counters import (
     WITHIN_BATCH,
     How,
 )
-from seqube.engine.aggregates.lanes import gather
+from seqube.engine.aggregates.lanes import Ranks, gather, told_ties
 from seqube.engine.aggregates.ledger import FEWEST, Ledger
 from seqube.engine.aggregates.progress import ALL_TAKEN, DUE_AT, NO_MORE_ROOM, OF_GROUP, Arrived, Sampled, go_on, leave, pass_time
 from seqube.engine.aggregates.state import LiveCounts, Pending
@@ -43,12 +44,13 @@ from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events import Events
 from seqube.events.schema import is_of
 from seqube.language.tree import Attribute, Value
-from seqube.plan.aggregates import AggregatePlan, EventChain, chain_of, group_positions
+from seqube.plan.aggregates import AggregatePlan, chain_of, group_positions
+from seqube.plan.chains import EventChain
 from seqube.plan.needs import needs_of, why_replayed
 from seqube.plan.physical import Scan
 
 _NO_ROWS = np.empty(0, np.int64)
-_Types = tuple[npt.NDArray[np.int8], list[int], npt.NDArray[np.bool_]]
+_Types = tuple[Ranks, list[int], npt.NDArray[np.bool_]]
 
 
 # ---------------------------------------------------------------- what a plan means for events of one schema
@@ -67,14 +69,15 @@ class Course:
         self._told_apart = len(chain.slots) == 1 and bool(chain.key)
         n = len(chain.slots)
         self._places: list[tuple[int, Scan, tuple[Value, ...]]] = [
-            (2 * (n - 1 - i) + 1, slot, tuple(column[i] for column in chain.key)) for i, slot in enumerate(chain.slots)
+            (slot_rank(n, i), slot, tuple(column[i] for column in chain.key)) for i, slot in enumerate(chain.slots)
         ]
-        self._places += [(2 * (n - gap.position), gap.instance, gap.key or ()) for gap in chain.absences]  # type: ignore[misc]
+        self._places += [(gap_rank(n, gap.position), gap.instance, gap.key or ()) for gap in chain.absences]  # type: ignore[misc]
         self._common = self._common_names()
         self._weighing = Weighing(plan.measures, chain, events)
         once = plan.emit.counts_once
         self.how = How(
-            n_slots=n,
+            auto=self._weighing.automaton,
+            leading=gap_rank(n, 0),
             window=self._needs.window,
             by_position=plan.matches.window.counts_events,
             total=once,
@@ -184,17 +187,16 @@ class Course:
 
     def _run(self, state: LiveCounts, events: Events, samples: tuple[Ints, Ints]) -> Sampled:
         """Take events, and give what was sampled."""
-        ledger, n = state.ledger, self.how.n_slots
-        ranks, rows, lanes = self._lay_out(state, events)
+        ledger, auto = state.ledger, self.how.auto
+        ranks, rows, lanes = self._with_ties(events, *self._lay_out(state, events))
         ticks = np.empty((0, 3), np.int64)
         if self.how.by_position:
             domains = self._code_partitions(state, [events.column(name) for name in self._names], len(events))
             ticks = np.stack([events.times, domains, domains], 1)
-        counts = np.bincount(ranks, minlength=2 * n + 1)
         weights = self._weighing.weigh(events, ranks, rows, ledger)
-        ledger.reserve(len(ranks), int(counts[2 * n - 1]), int(counts[2 * n]))
+        ledger.reserve(len(ranks), int(auto.begins[ranks].sum()), int((ranks == self.how.leading).sum()))
         batch = Arrived(np.stack([events.times[rows], ranks, lanes, rows], 1), weights, ticks, np.stack(samples, 1))
-        size = max(len(samples[0]), int(counts[1]) if self.how.news else 0) + (FEWEST if self.plan.group_by else 0)
+        size = max(len(samples[0]), int(auto.ends[ranks].sum()) if self.how.news else 0) + (FEWEST if self.plan.group_by else 0)
         out, pieces = Sampled(np.empty((size, 2), np.int64), ledger.nothing(size)), []
         ledger.at[:WITHIN_BATCH] = 0
         while (why := go_on(ledger.columns, batch, self.how, ledger.exact, *ledger.counting, out)) != ALL_TAKEN:
@@ -217,7 +219,7 @@ class Course:
         if self._common is None or self._told_apart:
             return self._lay_out_each(state, events, evaluator)
         table, filtered, _ = self._table_of(events.type_names)
-        masks = np.ones((2 * self.how.n_slots + 1, len(events) if len(filtered) else 0), np.bool_)
+        masks = np.ones((self.how.leading + 1, len(events) if len(filtered) else 0), np.bool_)
         for rank in filtered:
             masks[rank] = False
             for place, scan, _ in self._places:
@@ -230,6 +232,15 @@ class Course:
         lanes = self._code_lanes(state, [events.column(name).take(pa.array(rows)) for name in self._common])
         known = lanes >= 0
         return (ranks, rows, lanes) if known.all() else (ranks[known], rows[known], lanes[known])
+
+    def _with_ties(self, events: Events, ranks: Ints, rows: Ints, lanes: Ints) -> tuple[Ints, Ints, Ints]:
+        """The maps with those by which events of one time and repeated part are settled."""
+        if not self.chain.is_repeated:
+            return ranks, rows, lanes
+        order = np.lexsort((lanes, ranks, events.times[rows]))
+        ranks, rows, lanes = ranks[order], rows[order], lanes[order]
+        ties = told_ties(self.chain, lanes, events.times[rows], ranks)
+        return (ranks, rows, lanes) if ties is None else (ties[1].astype(np.int64), rows[ties[0]], lanes[ties[0]])
 
     def _lay_out_each(self, state: LiveCounts, events: Events, evaluator: Evaluator) -> tuple[Ints, Ints, Ints]:
         """The same where components name different columns."""
@@ -261,7 +272,7 @@ class Course:
                 [rank for rank in ranks if any(is_of(name, scan.types) for r, scan, _ in self._places if r == rank)]
                 for name in names
             ]
-            table = np.full((len(of), max(1, *map(len, of)) if of else 1), -1, np.int8)
+            table = np.full((len(of), max(1, *map(len, of)) if of else 1), -1, np.int16)
             for code, known in enumerate(of):
                 table[code, : len(known)] = known
             filtered = sorted({rank for rank, scan, _ in self._places if scan.filters})

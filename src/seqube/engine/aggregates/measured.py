@@ -144,7 +144,14 @@ def whole_numbers(values: list[int] | Ints) -> pa.Array:
         return pa.array(values, pa.decimal128(38, 0))
     if size < 10**76:
         return pa.array(values, pa.decimal256(76, 0))
-    raise DataError("a count or sum has more than 76 digits\n  hint: shorten the window or the pattern")
+    raise count_too_long()
+
+
+def count_too_long() -> DataError:
+    return DataError(
+        "a count or sum has more than 76 digits\n"
+        "  hint: APPROX_COUNT(*) counts matches in a double; or shorten the window or the pattern"
+    )
 
 
 def from_residues(residues: Sequence[npt.NDArray[np.integer[Any]]], primes: Sequence[int]) -> list[int]:

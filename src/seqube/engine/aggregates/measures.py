@@ -47,10 +47,11 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A measure to which every value (or match) adds one."""
+    """A measure to which every value (or match) adds one: a whole number or, where it is not to be exact, a double."""
 
     name: str
     merge: str = "sum"  # in Arrow's words
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,7 @@ MEASURES: dict[str, Means] = {
     row.name: row
     for row in (
         Count("COUNT"),
+        Count("APPROX", is_exact=False),
         Sum("SUM", _plain, needs=("COUNT",)),
         Sum("SQUARES", _squares, needs=("COUNT", "SUM"), moved=_from_the_mean_of_all),
         Extreme("MIN", "min", 1.0),

@@ -8,9 +8,6 @@
 Where a count would reach the limit up to which numbers are exact, the loop comes back before anything is written; it is called
 again with wider numbers, and goes on where it stopped. So each of these steps is done whole, or not at all.
 
-The strategy is the argument that is not None: `starts` of per-start, `products` of a window product. Numba compiles nothing that
-hangs on an argument that is None, so each strategy is compiled alone, in less time.
-
 Cost: O(n) per map of a window product, amortised, and O(live starts of its lane) per map of per-start; O(log lanes) for every
 change of a group of several lanes. None of it depends on the window.
 Invariant: between two calls, the first double of every entry is below the limit of that time, so that every number is exact.
@@ -18,7 +15,7 @@ Invariant: between two calls, the first double of every entry is below the limit
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,6 +65,7 @@ from seqube.engine.aggregates.counters import (
     Exact,
     How,
     add,
+    add_read,
     empty_back,
     fill_row,
     free_node,
@@ -83,8 +81,6 @@ from seqube.engine.aggregates.counters import (
 from seqube.engine.jit import inner_kernel, kernel
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
-
-Chosen: TypeAlias = int | None  # 1 where it is this strategy
 
 ALL_TAKEN, TOO_NARROW, NO_MORE_ROOM = 0, 1, 2  # why a call came back
 
@@ -115,31 +111,33 @@ class Sampled(NamedTuple):
 @inner_kernel
 def turn(c: Counters, lane: int, clock: int, how: How, exact: Exact) -> bool:
     """Multiply up the back of a lane from its end, and keep rows of its live starts; beyond the limit, False and nothing done."""
-    n, own, product, entries = how.n_slots, how.own, c.scratch, c.entries
+    auto, own, product, entries = how.auto, how.own, c.scratch, c.entries
+    n = len(auto.before)
     identity_matrix(product, exact)
     first, node, fits = -1, c.lanes[lane, LAST_MAP], True
     while node >= 0 and fits:
         rank, until = c.maps[node, RANK], c.maps[node, LEAVES_AT]
-        slot = n - 1 - (rank >> 1) if rank & 1 else -1
-        position = -1 if rank & 1 else n - (rank >> 1)
-        if until <= clock and not own and (slot == 0 or position == 0):
+        kept = auto.begins[rank] or (rank == how.leading and not own)
+        if kept and until <= clock and not own:
             break  # this one has left, and so has all before it
-        if slot > 0 or (slot == 0 and not own):
-            raise_entries(product[slot], product[slot + 1], c.weights[node], slot + 1, n + 1, exact.rings)
-            for j in range(slot + 1, n + 1):
-                fits = fits and product[slot, j, 0] < exact.limit
-        elif slot < 0:
-            fill_row(product[position], exact.zeros)
-        if slot == 0 or (position == 0 and not own):
+        if kept:
             row = take_node(c.rows, c.at, FREE_ROWS)
             c.rows[row, LEAVES_AT], c.rows[row, LINK] = until, first
             first = row
-            if own:  # what this start has by itself
-                fill_row(entries[row], exact.zeros)
-                raise_entries(entries[row], product[1], c.weights[node], 1, n + 1, exact.rings)
-            else:
-                for j in range(n + 1):
-                    put(entries[row, j], product[0, j])
+            fill_row(entries[row], exact.zeros)
+        for step in range(auto.firsts[rank + 1] - 1, auto.firsts[rank] - 1, -1):
+            to, source = auto.tos[step], auto.sources[step]
+            if source < 0:
+                fill_row(product[to], exact.zeros)
+                continue
+            weights = c.weights[node] if auto.weighted[step] else exact.ones
+            target = entries[first] if own and source == 0 else product[source]  # what this start has by itself
+            raise_entries(target, product[to], weights, (auto.behind[to], n), exact.rings)
+            for j in range(auto.behind[to], n):
+                fits = fits and target[j, 0] <= exact.limit
+        if kept and not own:
+            for j in range(n):
+                put(entries[first, j], product[0, j])
         node = c.maps[node, LINK]
     if not fits:
         while first >= 0:
@@ -152,23 +150,46 @@ def turn(c: Counters, lane: int, clock: int, how: How, exact: Exact) -> bool:
 
 
 @inner_kernel
-def leave_with_its_own(
-    c: Counters, row: int, lane: int, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen
-) -> bool:
+def read_back(c: Counters, lane: int, state: int, top: int, how: How, exact: Exact, room: Array) -> None:
+    """The numbers of a state of a lane: from its oldest live start on, or (-1) in the back."""
+    if top < 0:
+        put(room, c.back[lane, state, 0])
+    else:
+        join_row(c.entries[top], c.back[lane, state], how.auto.before[state], exact, room)
+
+
+@inner_kernel
+def read_finals(c: Counters, lane: int, top: int, how: How, exact: Exact, room: Array) -> None:
+    """The numbers of all ways that have come to their end."""
+    final, n = how.auto.final, len(how.auto.before)
+    if n - final == 1 and exact.reads[0].all():
+        read_back(c, lane, final, top, how, exact, room)
+        return
+    found = c.scratch[0, 0]
+    put(room, exact.zeros)
+    for state in range(final, n):
+        read_back(c, lane, state, top, how, exact, found)
+        add_read(room, found, state - final, exact)
+
+
+@inner_kernel
+def leave_with_its_own(c: Counters, row: int, lane: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
     """Add what a start has to the total of its group; beyond the limit, False and nothing done."""
-    n, group, entries = how.n_slots, c.lanes[lane, GROUP_OF], c.entries
-    if products is not None:
-        join_row(entries[row], c.back[lane, n], 1, n + 1, exact, room)
-    if starts is not None:
-        put(room, entries[row, n])
-    if not c.totals[group, 0] + room[0] < exact.limit:
+    group = c.lanes[lane, GROUP_OF]
+    if starts is None:
+        read_finals(c, lane, row, how, exact, room)
+    else:
+        put(room, exact.zeros)
+        for state in range(how.auto.final, len(how.auto.before)):
+            add_read(room, c.entries[row, state], state - how.auto.final, exact)
+    if not c.totals[group, 0] + room[0] <= exact.most:
         return False
     add(c.totals[group], room, exact.rings)
     return True
 
 
 @inner_kernel
-def expire(c: Counters, lane: int, clock: int, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen) -> bool:
+def expire(c: Counters, lane: int, clock: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
     """Let go of the starts of a lane that have left; False where that has to wait for a wider limit."""
     lanes, rows = c.lanes, c.rows
     if starts is not None:
@@ -178,7 +199,7 @@ def expire(c: Counters, lane: int, clock: int, how: How, exact: Exact, room: Arr
         while node >= 0 and rows[node, LEAVES_AT] > clock:
             before, node = node, rows[node, LINK]
         while node >= 0:
-            if how.own and not leave_with_its_own(c, node, lane, how, exact, room, starts, products):
+            if how.own and not leave_with_its_own(c, node, lane, how, exact, room, starts):
                 return False
             following = rows[node, LINK]
             if before >= 0:
@@ -189,24 +210,22 @@ def expire(c: Counters, lane: int, clock: int, how: How, exact: Exact, room: Arr
             node = following
         lanes[lane, NEXT_LEAVES] = rows[before, LEAVES_AT] if before >= 0 else HIGHEST
         return True
-    if products is not None:
-        while True:
-            top = lanes[lane, FIRST_ROW]
-            if top >= 0:
-                if rows[top, LEAVES_AT] > clock:
-                    return True
-                if how.own and not leave_with_its_own(c, top, lane, how, exact, room, starts, products):
-                    return False
-                lanes[lane, FIRST_ROW] = rows[top, LINK]
-                free_node(rows, c.at, FREE_ROWS, top)
-            elif lanes[lane, N_STARTS] > 0 and lanes[lane, NEXT_LEAVES] <= clock:
-                if not turn(c, lane, clock, how, exact):
-                    return False
-            else:
-                if lanes[lane, N_STARTS] == 0 and lanes[lane, LAST_MAP] >= 0:
-                    empty_back(lanes, c.back, c.maps, c.at, lane, exact)  # without a start, what is there matters to nobody
+    while True:
+        top = lanes[lane, FIRST_ROW]
+        if top >= 0:
+            if rows[top, LEAVES_AT] > clock:
                 return True
-    return True
+            if how.own and not leave_with_its_own(c, top, lane, how, exact, room, starts):
+                return False
+            lanes[lane, FIRST_ROW] = rows[top, LINK]
+            free_node(rows, c.at, FREE_ROWS, top)
+        elif lanes[lane, N_STARTS] > 0 and lanes[lane, NEXT_LEAVES] <= clock:
+            if not turn(c, lane, clock, how, exact):
+                return False
+        else:
+            if lanes[lane, N_STARTS] == 0 and lanes[lane, LAST_MAP] >= 0:
+                empty_back(lanes, c.back, c.maps, c.at, lane, exact)  # without a start, what is there matters to nobody
+            return True
 
 
 @inner_kernel
@@ -218,20 +237,21 @@ def mark_dirty(lanes: Ints, at: Ints, lane: int) -> None:
 
 
 @kernel
-def pass_time(c: Counters, domain: int | np.int64, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen) -> bool:
+def pass_time(c: Counters, domain: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
     """Note which lanes change because something has left them; False where that has to wait for a wider limit."""
-    queue, n = c.queue, how.n_slots
+    queue = c.queue
     while (
         c.domains[domain, FIRST_WAITING] >= 0 and queue[c.domains[domain, FIRST_WAITING], LEAVES_AT] <= c.domains[domain, CLOCK_NOW]
     ):
         node = c.domains[domain, FIRST_WAITING]
         lane = queue[node, LANE]
         if queue[node, KIND] == NEGATION_LEAVES:
-            if not expire(c, lane, queue[node, LEAVES_AT], how, exact, room, starts, products):
+            if not expire(c, lane, queue[node, LEAVES_AT], how, exact, room, starts):
                 return False
             if c.lanes[lane, FIRST_ROW] >= 0 or c.lanes[lane, N_STARTS] > 0:
                 # A match looks back from its own end: those that ended before the negation left stay void.
-                fill_row(c.back[lane, n], exact.zeros)
+                for state in range(how.auto.final, len(how.auto.before)):
+                    fill_row(c.back[lane, state], exact.zeros)
                 push_map(c.lanes, c.maps, c.weights, c.at, lane, 0, HIGHEST, exact.ones)
         if not how.single and not how.total:
             mark_dirty(c.lanes, c.at, lane)
@@ -252,42 +272,42 @@ def mark_fresh(groups: Ints, at: Ints, group: int) -> None:
 
 
 @inner_kernel
-def read_back(column: Array, entries: Array, top: int, position: int, exact: Exact, room: Array) -> None:
-    """The numbers of all ways to fill the slots up to a position, in a product."""
-    if top < 0:
-        put(room, column[0])
-    else:
-        join_row(entries[top], column, 0, position + 1, exact, room)
-
-
-@inner_kernel
 def multiply(c: Counters, batch: Arrived, k: int, until: int, how: How, exact: Exact, room: Array) -> bool:
     """Multiply a map into the back of its lane; beyond the limit, False and nothing done."""
-    n = how.n_slots
-    lane, rank = batch.maps[k, IN_LANE], batch.maps[k, OF_RANK]
-    back, weights = c.back[lane], batch.weights[k]
-    if rank & 1:
-        slot = n - 1 - (rank >> 1)
-        for j in range(slot + 1):
-            if not back[slot + 1, j, 0] + back[slot, j, 0] < exact.limit:
+    auto, lane, rank = how.auto, batch.maps[k, IN_LANE], batch.maps[k, OF_RANK]
+    back, weights, top = c.back[lane], batch.weights[k], c.lanes[lane, FIRST_ROW]
+    first, last = auto.firsts[rank], auto.firsts[rank + 1]
+    for step in range(first, last):
+        to, source = auto.tos[step], auto.sources[step]
+        for j in range(auto.before[source] if source >= 0 else 0):
+            if not back[to, j, 0] + (last - first) * back[source, j, 0] <= exact.limit:
                 return False
-        if rank == 1 and (how.news or (how.total and not how.own)):
-            group = c.lanes[lane, GROUP_OF]
-            read_back(back[slot], c.entries, c.lanes[lane, FIRST_ROW], slot, exact, room)
-            if not room[0] < exact.limit or (how.total and not c.totals[group, 0] + room[0] < exact.limit):
-                return False
-            if how.total:
-                for t in range(len(room)):
-                    room[t] = multiplied(room[t], weights[t], exact.rings[t])
-                add(c.totals[group], room, exact.rings)
-            if how.news and room[0] > 0.0:
-                mark_fresh(c.groups, c.at, group)
-        raise_entries(back[slot + 1], back[slot], weights, 0, slot + 1, exact.rings)
-    else:
-        position = n - (rank >> 1)
-        fill_row(back[position], exact.zeros)
+    if auto.ends[rank] and (how.news or (how.total and not how.own)):
+        group, found = c.lanes[lane, GROUP_OF], c.scratch[0, 0]
+        put(room, exact.zeros)
+        for step in range(first, last):
+            to, source = auto.tos[step], auto.sources[step]
+            if to >= auto.final and source >= 0:
+                read_back(c, lane, source, top, how, exact, found)
+                if auto.weighted[step]:
+                    for t in range(len(found)):
+                        found[t] = multiplied(found[t], weights[t], exact.rings[t])
+                add_read(room, found, to - auto.final, exact)
+        if not room[0] <= exact.most or (how.total and not c.totals[group, 0] + room[0] <= exact.most):
+            return False
+        if how.total:
+            add(c.totals[group], room, exact.rings)
+        if how.news and room[0] > 0.0:
+            mark_fresh(c.groups, c.at, group)
+    for step in range(first, last):
+        to, source = auto.tos[step], auto.sources[step]
+        if source < 0:
+            fill_row(back[to], exact.zeros)
+        else:
+            factors = weights if auto.weighted[step] else exact.ones
+            raise_entries(back[to], back[source], factors, (0, auto.before[source]), exact.rings)
     push_map(c.lanes, c.maps, c.weights, c.at, lane, rank, until, weights)
-    if rank >= 2 * n - 1:
+    if auto.begins[rank] or rank == how.leading:
         c.lanes[lane, NEXT_LEAVES] = min(c.lanes[lane, NEXT_LEAVES], until)
         c.lanes[lane, N_STARTS] += 1
         c.at[BACK_STARTS] += 1
@@ -295,53 +315,70 @@ def multiply(c: Counters, batch: Arrived, k: int, until: int, how: How, exact: E
 
 
 @inner_kernel
+def fits_on_start(c: Counters, node: int, rank: int, clock: int, how: How, exact: Exact) -> float:
+    """How many ways of a live start a map ends; infinitely many where a counter of it would go beyond the limit."""
+    auto, entries, fresh = how.auto, c.entries, 0.0
+    first, last = auto.firsts[rank], auto.firsts[rank + 1]
+    for step in range(first, last):
+        to, source = auto.tos[step], auto.sources[step]
+        if source <= 0 or (to >= auto.final and c.rows[node, BLOCKED] > clock):
+            continue
+        if not entries[node, to, 0] + (last - first) * entries[node, source, 0] <= exact.limit:
+            return np.inf
+        if to >= auto.final:
+            fresh += entries[node, source, 0]
+    return fresh
+
+
+@inner_kernel
 def count_on_starts(c: Counters, batch: Arrived, k: int, clock: int, until: int, how: How, exact: Exact, room: Array) -> bool:
     """Update the counters of all live starts of a lane by a map; beyond the limit, False and nothing done."""
-    n, lanes, rows, entries = how.n_slots, c.lanes, c.rows, c.entries
+    auto, lanes, rows, entries = how.auto, c.lanes, c.rows, c.entries
     lane, rank = batch.maps[k, IN_LANE], batch.maps[k, OF_RANK]
     group = lanes[lane, GROUP_OF]
-    if rank & 1 == 0:
-        position, node = n - (rank >> 1), lanes[lane, FIRST_ROW]
-        if position == 0:
-            lanes[lane, BLOCK] = max(lanes[lane, BLOCK], until)
-            return True
-        while node >= 0:
-            put(entries[node, position], exact.zeros)
-            node = rows[node, LINK]
+    if rank == how.leading:
+        lanes[lane, BLOCK] = max(lanes[lane, BLOCK], until)
         return True
-    slot = n - 1 - (rank >> 1)
-    ends = rank == 1
-    fresh, node = 0.0, lanes[lane, FIRST_ROW]
-    if slot == 0:  # a start counts on itself alone
-        fresh, node = 0.0 if ends and lanes[lane, BLOCK] > clock else 1.0, -1
+    begins, ends, goes_on, fresh = auto.begins[rank], auto.ends[rank], False, 0.0
+    for step in range(auto.firsts[rank], auto.firsts[rank + 1]):  # a start counts on itself alone
+        goes_on = goes_on or auto.sources[step] != 0
+        if auto.sources[step] == 0 and auto.tos[step] >= auto.final and not lanes[lane, BLOCK] > clock:
+            fresh += 1.0
+    node = lanes[lane, FIRST_ROW] if goes_on else -1
     while node >= 0:  # look before anything is written
-        if not (ends and rows[node, BLOCKED] > clock):
-            fresh += entries[node, slot, 0]
-            if not entries[node, slot + 1, 0] + entries[node, slot, 0] < exact.limit:
-                return False
+        fresh += fits_on_start(c, node, rank, clock, how, exact)
         node = rows[node, LINK]
     counts = ends and how.total and not how.own
-    if not fresh < exact.limit or (counts and not c.totals[group, 0] + fresh < exact.limit):
+    if not fresh <= exact.most or (counts and not c.totals[group, 0] + fresh <= exact.most):
         return False
-    if slot == 0:
-        node = take_node(rows, c.at, FREE_ROWS)
-        fill_row(entries[node], exact.zeros)
-        put(entries[node, 0], exact.ones)
-        rows[node, LEAVES_AT], rows[node, LINK], rows[node, BLOCKED] = until, lanes[lane, FIRST_ROW], lanes[lane, BLOCK]
+    new = -1
+    if begins:
+        new = take_node(rows, c.at, FREE_ROWS)
+        fill_row(entries[new], exact.zeros)
+        put(entries[new, 0], exact.ones)
+        rows[new, LEAVES_AT], rows[new, LINK], rows[new, BLOCKED] = until, lanes[lane, FIRST_ROW], lanes[lane, BLOCK]
         if lanes[lane, FIRST_ROW] < 0:
             lanes[lane, NEXT_LEAVES] = until
-        lanes[lane, FIRST_ROW] = node
+        lanes[lane, FIRST_ROW] = new
     if ends and how.news and fresh > 0.0:
         mark_fresh(c.groups, c.at, group)
     node = lanes[lane, FIRST_ROW]
     while node >= 0:
-        if not (ends and rows[node, BLOCKED] > clock):
-            for t in range(len(room)):
-                room[t] = multiplied(entries[node, slot, t], batch.weights[k, t], exact.rings[t])
-            add(entries[node, slot + 1], room, exact.rings)
-            if counts:
-                add(c.totals[group], room, exact.rings)
-        node = -1 if slot == 0 else rows[node, LINK]
+        for step in range(auto.firsts[rank], auto.firsts[rank + 1]):
+            to, source = auto.tos[step], auto.sources[step]
+            if source < 0:
+                put(entries[node, to], exact.zeros)
+                continue
+            if (source == 0) != (node == new) or (to >= auto.final and rows[node, BLOCKED] > clock):
+                continue
+            put(room, entries[node, source])
+            if auto.weighted[step]:
+                for t in range(len(room)):
+                    room[t] = multiplied(room[t], batch.weights[k, t], exact.rings[t])
+            add(entries[node, to], room, exact.rings)
+            if counts and to >= auto.final:
+                add_read(c.totals[group], room, to - auto.final, exact)
+        node = rows[node, LINK] if goes_on else -1
     return True
 
 
@@ -349,29 +386,29 @@ def count_on_starts(c: Counters, batch: Arrived, k: int, clock: int, until: int,
 
 
 @inner_kernel
-def read(c: Counters, lane: int, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen) -> Any:
+def read(c: Counters, lane: int, how: How, exact: Exact, room: Array, starts: int | None) -> Any:
     """The value of a lane now; False where that has to wait for a wider limit."""
-    if not expire(c, lane, c.domains[c.lanes[lane, DOMAIN_OF], CLOCK_NOW], how, exact, room, starts, products):
+    if not expire(c, lane, c.domains[c.lanes[lane, DOMAIN_OF], CLOCK_NOW], how, exact, room, starts):
         return False
-    if products is not None:
-        n = how.n_slots
-        read_back(c.back[lane, n], c.entries, c.lanes[lane, FIRST_ROW], n, exact, room)
-    if starts is not None:
+    if starts is None:
+        read_finals(c, lane, c.lanes[lane, FIRST_ROW], how, exact, room)
+    else:
         put(room, exact.zeros)
         node = c.lanes[lane, FIRST_ROW]
         while node >= 0:
-            add(room, c.entries[node, how.n_slots], exact.rings)
+            for state in range(how.auto.final, len(how.auto.before)):
+                add_read(room, c.entries[node, state], state - how.auto.final, exact)
             node = c.rows[node, LINK]
-    return room[0] < exact.limit
+    return room[0] <= exact.most
 
 
 @inner_kernel
-def flush(c: Counters, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen) -> bool:
+def flush(c: Counters, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
     """Bring the trees up to date with the lanes that changed; False where that has to wait for a wider limit."""
     trees, at = c.trees, c.at
     while at[FLUSHED] < at[N_DIRTY]:
         lane = c.lanes[at[FLUSHED], DIRTY]
-        if not read(c, lane, how, exact, room, starts, products):
+        if not read(c, lane, how, exact, room, starts):
             return False
         group = c.lanes[lane, GROUP_OF]
         offset, node = c.groups[group, OFFSET], c.groups[group, WIDTH] + c.lanes[lane, LEAF]
@@ -379,7 +416,7 @@ def flush(c: Counters, how: How, exact: Exact, room: Array, starts: Chosen, prod
         while above > 1:
             count += trees[offset + (above ^ 1), 0]
             above //= 2
-        if not count < exact.limit:
+        if not count <= exact.most:
             return False
         put(trees[offset + node], room)
         while node > 1:
@@ -393,10 +430,10 @@ def flush(c: Counters, how: How, exact: Exact, room: Array, starts: Chosen, prod
 
 
 @inner_kernel
-def sample(c: Counters, group: int, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen) -> Any:
+def sample(c: Counters, group: int, how: How, exact: Exact, room: Array, starts: int | None) -> Any:
     """The value of a group now; False where that has to wait for a wider limit."""
     if how.single and c.groups[group, ONE_LANE] >= 0:
-        return read(c, c.groups[group, ONE_LANE], how, exact, room, starts, products)
+        return read(c, c.groups[group, ONE_LANE], how, exact, room, starts)
     put(room, exact.zeros)
     if not how.single and c.groups[group, WIDTH] > 0:
         put(room, c.trees[c.groups[group, OFFSET] + 1])
@@ -404,36 +441,35 @@ def sample(c: Counters, group: int, how: How, exact: Exact, room: Array, starts:
 
 
 @inner_kernel
-def take_map(c: Counters, batch: Arrived, k: int, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen) -> bool:
+def take_map(c: Counters, batch: Arrived, k: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
     lane, rank, now = batch.maps[k, IN_LANE], batch.maps[k, OF_RANK], batch.maps[k, AT_TIME]
-    domain, start_rank = c.lanes[lane, DOMAIN_OF], 2 * how.n_slots - 1
+    domain, begins, leads = c.lanes[lane, DOMAIN_OF], how.auto.begins[rank], rank == how.leading
     born = batch.ticks[batch.maps[k, OF_ROW], NUMBERED] if how.by_position else now
     # In a total, an end looks back from its own number, not from that of the last event of its time.
     clock = born if how.total else c.domains[domain, CLOCK_NOW]
     until = born + how.window if born <= HIGHEST - how.window else HIGHEST
-    if not expire(c, lane, clock, how, exact, room, starts, products):
+    if not expire(c, lane, clock, how, exact, room, starts):
         return False
-    if rank < start_rank and c.lanes[lane, FIRST_ROW] < 0 and c.lanes[lane, N_STARTS] == 0:
+    if not (begins or leads) and c.lanes[lane, FIRST_ROW] < 0 and c.lanes[lane, N_STARTS] == 0:
         return True  # nobody to count on
-    if starts is not None:  # noqa: SIM102 - Numba leaves out what hangs on a name alone
+    if starts is not None:
         if not count_on_starts(c, batch, k, clock, until, how, exact, room):
             return False
-    if products is not None:  # noqa: SIM102
-        if not multiply(c, batch, k, until, how, exact, room):
-            return False
-    if rank <= 1 and not how.single and not how.total:
+    elif not multiply(c, batch, k, until, how, exact, room):
+        return False
+    if how.auto.changes[rank] and not how.single and not how.total:
         mark_dirty(c.lanes, c.at, lane)
-    if rank >= start_rank:
+    if begins or leads:
         c.lanes[lane, LAST_LEAVES] = max(c.lanes[lane, LAST_LEAVES], until)
-    if rank == start_rank and not how.single and not how.total:
+    if begins and not how.single and not how.total:
         wait(c.queue, c.domains, c.at, domain, until, lane, START_LEAVES)
-    elif rank > start_rank and starts is None:
+    elif leads and starts is None:
         wait(c.queue, c.domains, c.at, domain, until, lane, NEGATION_LEAVES)
     return True
 
 
 @kernel
-def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen, out: Sampled) -> int:
+def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, starts: int | None, out: Sampled) -> int:
     """Take what is new, and fill the cells that are due, in the order of time; why it came back. Called again, it goes on."""
     at, maps, ticks, samples = c.at, batch.maps, batch.ticks, batch.samples
     while True:
@@ -456,12 +492,12 @@ def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, star
             if domain >= 0:
                 c.domains[domain, CLOCK_NOW] += 1
                 ticks[at[NEXT_TICK], NUMBERED] = c.domains[domain, CLOCK_NOW]
-                pass_time(c, domain, how, exact, room, starts, products)  # no leading negation looks back over events
+                pass_time(c, domain, how, exact, room, starts)  # no leading negation looks back over events
             at[NEXT_TICK] += 1
-        if not how.by_position and not pass_time(c, np.int64(0), how, exact, room, starts, products):
+        if not how.by_position and not pass_time(c, 0, how, exact, room, starts):
             return TOO_NARROW
         while at[NEXT_MAP] < len(maps) and maps[at[NEXT_MAP], AT_TIME] == now:
-            if not take_map(c, batch, at[NEXT_MAP], how, exact, room, starts, products):
+            if not take_map(c, batch, at[NEXT_MAP], how, exact, room, starts):
                 return TOO_NARROW
             at[NEXT_MAP] += 1
         is_due = at[NEXT_SAMPLE] < len(samples) and samples[at[NEXT_SAMPLE], DUE_AT] == now
@@ -472,7 +508,7 @@ def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, star
             if how.total:
                 put(room, c.totals[group])
                 put(c.totals[group], exact.zeros)
-            elif not flush(c, how, exact, room, starts, products) or not sample(c, group, how, exact, room, starts, products):
+            elif not flush(c, how, exact, room, starts) or not sample(c, group, how, exact, room, starts):
                 return TOO_NARROW
             out.cells[at[N_OUT], DUE_AT], out.cells[at[N_OUT], OF_GROUP] = now, group
             put(out.values[at[N_OUT]], room)
@@ -482,14 +518,14 @@ def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, star
         if how.total:
             at[NEXT_SAMPLE] += is_due
         while at[NEXT_SAMPLE] < len(samples) and samples[at[NEXT_SAMPLE], DUE_AT] == now:
-            if not flush(c, how, exact, room, starts, products):
+            if not flush(c, how, exact, room, starts):
                 return TOO_NARROW
             one = samples[at[NEXT_SAMPLE], OF_GROUP]
             while at[GROUP] < (1 if one >= 0 else at[N_GROUPS]):
                 group = one if one >= 0 else at[GROUP]
                 if at[N_OUT] == len(out.cells):
                     return NO_MORE_ROOM
-                if not sample(c, group, how, exact, room, starts, products):
+                if not sample(c, group, how, exact, room, starts):
                     return TOO_NARROW
                 if one >= 0 or room[0] > 0.0:
                     out.cells[at[N_OUT], DUE_AT], out.cells[at[N_OUT], OF_GROUP] = now, group
@@ -502,9 +538,9 @@ def go_on(c: Counters, batch: Arrived, how: How, exact: Exact, room: Array, star
 
 
 @kernel
-def leave(c: Counters, chosen: Ints, upto: int, how: How, exact: Exact, room: Array, starts: Chosen, products: Chosen) -> bool:
+def leave(c: Counters, chosen: Ints, upto: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
     """Let go of all that leaves these lanes up to a time; False where that has to wait for a wider limit."""
     for lane in chosen:  # noqa: SIM110 - Numba knows no generators here
-        if not expire(c, lane, upto, how, exact, room, starts, products):
+        if not expire(c, lane, upto, how, exact, room, starts):
             return False
     return True

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.aggregates.chop_connect import Connected
-from seqube.engine.aggregates.counting import EXACT
 from seqube.engine.aggregates.labels import Labels, label_numbers
+from seqube.engine.aggregates.lanes import EXACT
 from seqube.engine.aggregates.prefix_tree import PrefixTrees
 from seqube.engine.aggregates.state import Pending, State
 from seqube.engine.instances import minus
@@ -34,7 +34,11 @@ from seqube.events import Events
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.sharing import SharingPlan
 
-_WAYS: dict[str, type[PrefixTrees] | type[Connected]] = {"prefix-tree": PrefixTrees, "chop-connect": Connected}
+_WAYS: dict[str, type[PrefixTrees] | type[Connected]] = {
+    "prefix-tree": PrefixTrees,
+    "chop-connect": Connected,
+    "exhaustive": Connected,
+}
 
 
 @dataclass(slots=True)

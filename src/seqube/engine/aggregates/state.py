@@ -213,17 +213,19 @@ class Reporter(Operator[Any, Rows]):
     def restore(self, data: bytes) -> Any:
         return State.of(*read_state(data))
 
-    def resume(self, events: Events, decided: int, reported: int, last: int) -> State:
-        return State(events, decided=decided, reported=reported, last=last)
+    def order(self, events: Events) -> Events:
+        """Events in the order of time, and in that of the plan where it has one of its own."""
+        return events
 
     @abstractmethod
     def number(self, events: Events, known: Ints | None) -> Ints | None:
         """Numbers of all events in their partition, of which the first ones are known; None where the window is one of time."""
 
     def take(self, state: Any, batch: Events) -> Any:
-        events = batch if state.events is None else Events.concat([state.events, batch])
+        events = self.order(batch if state.events is None else Events.concat([state.events, batch]))
+        known = None if state.numbers is None else state.numbers[: int(np.searchsorted(state.events.times, state.decided, "right"))]
         reported = state.reported
         if reported == LOWEST and len(batch):
             reported = int(batch.times[0]) - 1
         last = max(state.last, int(batch.times[-1])) if len(batch) else state.last
-        return replace(state, events=events, numbers=self.number(events, state.numbers), reported=reported, last=last)
+        return replace(state, events=events, numbers=self.number(events, known), reported=reported, last=last)

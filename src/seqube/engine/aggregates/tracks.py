@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
+from seqube.engine.aggregates.automaton import automaton, needs_layer, slot_rank, tied_rank
 from seqube.engine.aggregates.counters import Array
 from seqube.engine.aggregates.ledger import LEVELS, Ledger, Widths
 from seqube.engine.aggregates.measured import Measured, total_of, whole_numbers
@@ -27,7 +28,8 @@ from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST
 from seqube.events import Events
 from seqube.language.tree import Attribute
-from seqube.plan.aggregates import EventChain, Measure
+from seqube.plan.aggregates import ABOUT, Measure
+from seqube.plan.chains import EventChain
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,7 +66,10 @@ class _Adding:
     part: int = 0
 
 
-_MATCHES = _Adding(Attribute(None, ""), None)  # the first track: the matches themselves
+# The matches themselves and, where lists have layers of their own, the ways in all of them: the first track bounds all others.
+# How many matches there are in doubles is one of those.
+_MATCHES, _WAYS, _ABOUT = (_Adding(Attribute(None, name), None) for name in ("", "*", "~"))
+_OF_NO_COLUMN = (_MATCHES, _WAYS, _ABOUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +82,32 @@ class Weighing:
     """The tracks of a plan over a chain, for events of one schema."""
 
     def __init__(self, measures: Sequence[Measure], chain: EventChain, events: Events) -> None:
-        self._measures = tuple(measures)
-        self._ranks = {slot.variable: 2 * (len(chain.slots) - 1 - i) + 1 for i, slot in enumerate(chain.slots)}
-        self._whole: list[_Adding] = [_MATCHES]
-        self._real: list[_Adding] = []
+        self._measures, n = tuple(measures), len(chain.slots)
+        self._ranks = {slot.variable: (slot_rank(n, i), tied_rank(n, i)) for i, slot in enumerate(chain.slots)}
+        named = (str(measure.argument.variable) for measure in measures if measure.argument is not None)
+        layered = list(dict.fromkeys(name for name in named if needs_layer(chain, name)))
+        self.automaton = automaton(chain, layered)
+        self._whole: list[_Adding] = [_WAYS, _MATCHES] if layered else [_MATCHES]
+        self._real: list[_Adding] = [_ABOUT] if ABOUT in measures else []
         self._low: list[_Comparing] = []
         self._columns: dict[Attribute, Measured] = {}  # empty ones, which tell the types
         self._totals: dict[Measure, Weights] = {}
         for measure in measures:
             if measure.argument is not None:
                 self._add(measure, measure.argument, events)
-        self.widths = Widths(len(self._whole), len(self._real), len(self._low))
+        arguments = [*(track.argument for track in (*self._whole, *self._real)), *(track.argument for track in self._low)]
+        reads = np.stack([self._read(argument, layered) for argument in arguments], 1)
+        self.widths = Widths(
+            len(self._whole), len(self._real), len(self._low), reads, any(measure != ABOUT for measure in measures)
+        )
+
+    def _read(self, argument: Attribute, layered: list[str]) -> Mask:
+        """The final states that a track reads."""
+        layers = self.automaton.layers
+        if argument == _WAYS.argument:
+            return np.ones(len(layers), np.bool_)
+        found: Mask = layers == (layered.index(argument.variable) if argument.variable in layered else -1)
+        return found
 
     def _add(self, measure: Measure, argument: Attribute, events: Events) -> None:
         column = self._columns.setdefault(argument, _column(argument, events))
@@ -111,19 +131,21 @@ class Weighing:
     def weigh(self, events: Events, ranks: Ints, rows: Ints, ledger: Ledger) -> Array:
         """What maps (their ranks, and the rows they are of) weigh; the ledger is widened where they need it."""
         columns = {argument: Measured.of(events.column(argument.name), argument.name) for argument in self._columns}
-        parts = [_part(track, columns) for track in self._whole[1:]]
-        for part in parts:
+        parts = {number: _part(track, columns) for number, track in enumerate(self._whole) if track not in _OF_NO_COLUMN}
+        for part in parts.values():
             ledger.bear(part.largest)
         weights = np.empty((len(ranks), len(ledger.exact.ones)))
         weights[:] = ledger.exact.ones
         primes = LEVELS[ledger.level].primes
-        for number, (track, part) in enumerate(zip(self._whole[1:], parts, strict=True), 1):
-            here = self._places(track.argument, ranks)
+        for number, part in parts.items():
+            here = self._places(self._whole[number].argument, ranks)
             if not primes:
                 weights[here, number] = part.numbers[rows[here]]
             for i, prime in enumerate(primes):
                 weights[here, 1 + number * len(primes) + i] = part.modulo(prime)[rows[here]]
         for number, track in enumerate(self._real):
+            if track in _OF_NO_COLUMN:
+                continue
             here = self._places(track.argument, ranks)
             weights[here, ledger.place(number)] = _part(track, columns).numbers[rows[here]]
         for number, low in enumerate(self._low, len(self._real)):
@@ -133,7 +155,7 @@ class Weighing:
 
     def _places(self, argument: Attribute, ranks: Ints) -> Ints:
         assert argument.variable is not None
-        return np.flatnonzero(ranks == self._ranks[argument.variable])
+        return np.flatnonzero(np.isin(ranks, self._ranks[argument.variable]))
 
     # ------------------------------------------------------------ measures
 
@@ -143,8 +165,10 @@ class Weighing:
 
     def _measure(self, measure: Measure, numbers: Array, ledger: Ledger) -> pa.Array:
         argument, row = measure.argument, means(measure.function)
+        if measure == ABOUT:
+            return pa.array(numbers[:, ledger.place(self._real.index(_ABOUT))])
         if argument is None:
-            return whole_numbers(ledger.whole(numbers, 0))
+            return whole_numbers(ledger.whole(numbers, self._whole.index(_MATCHES)))
         counts = whole_numbers(ledger.whole(numbers, self._whole.index(_Adding(argument, None))))
         match row:
             case Count():

@@ -6,7 +6,8 @@ cells that make up the range (at most two per level) and are handed down to the 
 cancels.
 
 With a trailing negation a match may be cancelled after its end (and, where the negated expression holds a negation itself, come
-back), so the pattern is matched anew at every moment, over the events of its window.
+back), so the pattern is matched anew at every moment, over the events of its window; so is a run that may still go on. Which
+matches SKIP leaves depends on all before them: it is asked over the whole stream up to that moment.
 
 Cost: the matches, each with log(cells) for doubles and extremes; with a trailing negation, the matches of every window reported.
 
@@ -30,7 +31,9 @@ from seqube.engine.aggregates.measured import WORD, Measured, whole_numbers
 from seqube.engine.aggregates.measures import Count, Extreme, Sum, means
 from seqube.engine.bindings import Bindings, Lists, shifted
 from seqube.engine.evaluation import Evaluation
-from seqube.engine.instances import Batch, minus
+from seqube.engine.instances import Batch, Instances, minus
+from seqube.engine.numbers import double
+from seqube.engine.order import Skipping
 from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.plan.aggregates import Measure
@@ -119,10 +122,10 @@ def _pieces(task: Task) -> Iterator[_Piece]:
     whole = once and plan.matches.waits
     after = LOWEST if not once or whole else task.after
     times, untils = batch.events.times, task.untils
-    for piece in Evaluation(plan.matches, batch, after, HIGHEST if whole else task.upto).matches():
+    for piece in _matches(task, batch, after, HIGHEST if whole else task.upto):
         if once:
             if whole:
-                leaves = untils[piece.first_rows]
+                leaves = untils[piece.last_rows if plan.matches.waits_from_end else piece.first_rows]
                 piece = piece.select((leaves > task.after) & ((leaves <= task.upto) | task.final))
             begin = np.zeros(len(piece), np.int64)
             if plan.emit.when == "per":
@@ -136,21 +139,32 @@ def _pieces(task: Task) -> Iterator[_Piece]:
         yield _piece(task, piece.rows, begin, end, fresh)
 
 
+def _matches(task: Task, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> Iterator[Instances]:
+    """The matches that end in (after, upto], those that SKIP leaves."""
+    plan = task.plan.matches
+    pieces = Evaluation(plan, batch, after, upto).matches()
+    if plan.skip is None:
+        return pieces
+    return iter([Skipping(plan).remaining(pieces, batch.events, np.arange(len(batch.events)), batch.budget)])
+
+
 def _anew(task: Task) -> Iterator[_Piece]:
-    """The matches as they stand at every moment: a trailing negation has seen nothing later."""
+    """The matches as they stand at every moment: a trailing negation, or a run that may go on, has seen nothing later."""
     batch, times, untils = task.batch, task.batch.events.times, task.untils
     for number, moment in enumerate(task.moments.tolist()):
         stop = int(np.searchsorted(times, moment, "right"))
         start = 0
-        if not batch.counts_events:
+        if not batch.counts_events and task.plan.matches.skip is None:
             start = int(np.searchsorted(times, minus(np.array([moment]), task.needs.back)[0], "right"))
         if start == stop:
             continue
         cut = slice(start, stop)
-        partitions = None if batch.partitions is None else batch.partitions[cut]
+        partitions, positions, ranks = (
+            None if each is None else each[cut] for each in (batch.partitions, batch.positions, batch.ranks)
+        )
         events = batch.events.slice(start, stop)
         clocks = batch.clocks[cut] if batch.counts_events else events.times
-        for piece in Evaluation(task.plan.matches, Batch(events, batch.window, clocks, partitions, batch.budget)).matches():
+        for piece in _matches(task, Batch(events, batch.window, clocks, partitions, batch.budget, positions, ranks)):
             piece = piece.select(untils[piece.first_rows + start] > moment)
             rows = {name: shifted(column, start) for name, column in piece.rows.items()}
             begin = np.full(len(piece), number)
@@ -187,9 +201,9 @@ class _Tally:
         self._total: Callable[..., pa.Array]
         row = means(measure.function)
         match row:
-            case Count():
+            case Count(is_exact=is_exact):
                 self._parts = [_Sums(None, size)]
-                self._total = lambda counts: counts
+                self._total = lambda counts: counts if is_exact else double(counts)
             case Sum():
                 assert self._column is not None
                 weights = row.weights(self._column)

@@ -21,7 +21,7 @@ from seqube.engine.predicates import Evaluator, code_columns
 from seqube.language.tree import Attribute
 from seqube.plan.physical import MatchRun
 
-NOWHERE = -1  # no part yet, or no event before
+NO_PLACE = -1  # no part yet, or no event before
 ANY_NUMBER = 1 << 60  # events that a part takes at most, where no number is given
 
 
@@ -42,7 +42,7 @@ class Choice:
     variable: str | None = None
 
 
-class Course:
+class RunCourse:
     """One NEXT or STRICT over one batch. `found` are the rows of each variable."""
 
     def __init__(self, node: MatchRun, batch: Batch, evaluator: Evaluator, found: list[Ints]) -> None:
@@ -104,13 +104,13 @@ class Course:
 
     def choices(self, part: int) -> list[Choice]:
         """What an event can be for a run of NEXT in a part, in the order in which it is tried."""
-        here = [Choice(part, scan.variable) for scan in self.steps[part].scans] if part != NOWHERE else []
+        here = [Choice(part, scan.variable) for scan in self.steps[part].scans] if part != NO_PLACE else []
         further = []
         for to in range(part + 1, len(self.steps)):
             further += [Choice(to, scan.variable) for scan in self.steps[to].scans]
             if self.steps[to].least > 0:
                 break
-        return further + here if part != NOWHERE and self.steps[part].is_reluctant else here + further
+        return further + here if part != NO_PLACE and self.steps[part].is_reluctant else here + further
 
     def preferred(self, part: int) -> list[Choice]:
         """The choices of the regular expression of STRICT in a part, the preferred ones first."""
@@ -124,7 +124,7 @@ class Course:
                 return take
             return leave(to + 1) + take if step.is_reluctant else take + leave(to + 1)
 
-        if part == NOWHERE:
+        if part == NO_PLACE:
             return leave(0)
         here = [Choice(part, scan.variable) for scan in self.steps[part].scans]
         return leave(part + 1) + here if self.steps[part].is_reluctant else here + leave(part + 1)

@@ -20,7 +20,7 @@ from seqube.engine.bindings import UNBOUND, Ints
 from seqube.engine.instances import Batch, Instances, plus
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Evaluator, code_columns
-from seqube.engine.runs.courses import Course, Runs, values_of
+from seqube.engine.runs.courses import RunCourse, Runs, values_of
 from seqube.engine.runs.threads import Threading
 from seqube.engine.runs.walking import walk_along
 from seqube.language.mentions import variables_of
@@ -34,7 +34,7 @@ def find_runs(node: MatchRun, batch: Batch, evaluator: Evaluator, scan: Callable
         return _plain_strict(node, batch, evaluator, found)
     if node.has_single_parts and not node.asked:
         return _plain_next(node, batch, evaluator, found, partial)
-    course = Course(node, batch, evaluator, found)
+    course = RunCourse(node, batch, evaluator, found)
     runs = walk_along(course, partial)
     if runs is None:
         threading = Threading(course)

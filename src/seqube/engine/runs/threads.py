@@ -26,7 +26,7 @@ import numpy as np
 
 from seqube.engine.bindings import UNBOUND, Column, Ints, Lists, Mask, offsets_of
 from seqube.engine.instances import Instances
-from seqube.engine.runs.courses import ANY_NUMBER, NOWHERE, Choice, Course, Runs
+from seqube.engine.runs.courses import ANY_NUMBER, NO_PLACE, Choice, RunCourse, Runs
 from seqube.language.mentions import named_as_lists, named_before, named_by_event, variables_of
 from seqube.language.tree import Predicate
 
@@ -90,7 +90,7 @@ class _Threads:
 class Threading:
     """The runs of a course, by threads."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: RunCourse) -> None:
         self.course, self.log = course, _Log()
         self.node, self.batch, self.evaluator = course.node, course.batch, course.evaluator
         self.steps, self.names, self.number = course.steps, course.names, course.number
@@ -105,7 +105,7 @@ class Threading:
         for predicate in self.node.asked:
             each = {self.part_of[name] for name in named_by_event(predicate)}
             as_lists = {self.part_of[name] for name in named_as_lists(predicate)}
-            can_be = max(each, default=NOWHERE) <= to and max(as_lists, default=NOWHERE) < to
+            can_be = max(each, default=NO_PLACE) <= to and max(as_lists, default=NO_PLACE) < to
             if can_be and (to in each or any(part <= left < to for left in as_lists)):
                 asked.append(predicate)
         return asked
@@ -138,11 +138,11 @@ class Threading:
         tip = self.log.add(threads.tip, self.number[choice.variable], rows)
         count = threads.count + 1 if choice.part == part else np.ones(len(threads), np.int64)
         bound = threads.rows if choice.variable in self.repeated else {**threads.rows, choice.variable: rows}
-        start = np.where(threads.start == NOWHERE, places, threads.start)
+        start = np.where(threads.start == NO_PLACE, places, threads.start)
         return _Threads(start, np.full(len(threads), choice.part), count, places, tip, bound)
 
     def _fresh(self, size: int) -> _Threads:
-        none = np.full(size, NOWHERE)
+        none = np.full(size, NO_PLACE)
         bound = {name: np.full(size, UNBOUND, np.int64) for name in self.names if name not in self.repeated}
         return _Threads(none, none.copy(), np.zeros(size, np.int64), none.copy(), none.copy(), bound)
 
@@ -225,7 +225,7 @@ class Threading:
 
     def _can(self, threads: _Threads, part: int, choice: Choice) -> Mask:
         """Whether there is room in the part, or the part has its minimum and may be left."""
-        if part == NOWHERE:
+        if part == NO_PLACE:
             return np.ones(len(threads), np.bool_)
         step = self.steps[part]
         return threads.count < (step.most or ANY_NUMBER) if choice.part == part else threads.count >= step.least
@@ -279,9 +279,9 @@ class Threading:
             self.batch.budget.need(threads.start.nbytes * (6 + len(threads.rows)) + self.log.n_bytes)
             place = threads.last + 1
         ends = _together(best) if best else self._fresh(0)
-        newest = np.full(size, NOWHERE)
+        newest = np.full(size, NO_PLACE)
         newest[ends.start] = np.arange(len(ends))  # of a start, what is over later stood before it
-        chosen = ends.select(newest[newest != NOWHERE])
+        chosen = ends.select(newest[newest != NO_PLACE])
         return self._runs([chosen], np.ones(len(chosen), np.bool_))
 
     def _spread(self, threads: _Threads, place: Ints, there: Mask) -> tuple[_Threads, Mask, Ints]:
@@ -292,7 +292,7 @@ class Threading:
             for rank, choice in enumerate(self.course.preferred(int(part))):
                 here, places = threads.select(numbers), place[numbers]
                 if choice.variable is None:
-                    can = self._can(here, int(part), choice) if part != NOWHERE else np.zeros(len(here), np.bool_)
+                    can = self._can(here, int(part), choice) if part != NO_PLACE else np.zeros(len(here), np.bool_)
                     kept = np.flatnonzero(can)
                     kept = kept[self._holds(here.select(kept), int(part), choice, None)]
                     results.append(here.select(kept))

@@ -26,7 +26,7 @@ from seqube.engine.bindings import UNBOUND, Column, Ints, Lists, Mask, before, o
 from seqube.engine.instances import Instances
 from seqube.engine.jit import kernel, kernel_part
 from seqube.engine.predicates import NULL, rank
-from seqube.engine.runs.courses import ANY_NUMBER, NOWHERE, Course, Runs
+from seqube.engine.runs.courses import ANY_NUMBER, NO_PLACE, RunCourse, Runs
 from seqube.engine.sequence import OPS, compare
 from seqube.language.mentions import named_as_lists
 from seqube.language.tree import Attribute, Predicate, Prev, transform
@@ -35,7 +35,7 @@ from seqube.plan.physical import Atom, LocalAtom
 from seqube.plan.witnesses import slots_of
 
 STARTS = 1 << 14  # walked at once: time and memory are looked at in between
-ROOM = 1 << 12  # places that there is room for at first
+ROOM_FOR_RUNS = 1 << 12  # places that there is room for at first
 
 # Of which event a side of a test is: the one in question, the one taken before it, that of a variable, the one of a list that is
 # gone through, and the one before that.
@@ -54,7 +54,7 @@ class Road(NamedTuple):
     follows: Mask  # of STRICT
 
 
-class Program(NamedTuple):
+class RunProgram(NamedTuple):
     """Parts as tables."""
 
     choices: Ints  # (n, 2): part and variable; a variable of -1 is the end
@@ -67,7 +67,7 @@ class Program(NamedTuple):
     is_listed: Mask  # of each variable
 
 
-class Asked(NamedTuple):
+class AskedOfRuns(NamedTuple):
     """What is asked of an event that a part would take. Clause c has the tests first .. end."""
 
     at: Ints  # n_parts + 1: those of part p are at[p] .. at[p + 1]
@@ -87,7 +87,7 @@ class Walked(NamedTuple):
     variables: Ints
 
 
-def walk_along(course: Course, partial: bool) -> Runs | None:
+def walk_along(course: RunCourse, partial: bool) -> Runs | None:
     """The runs of a course; None where it asks more than comparisons, or where threads that meet go on as one."""
     node, budget = course.node, course.batch.budget
     if node.is_strict and not node.asked:
@@ -111,7 +111,7 @@ def walk_along(course: Course, partial: bool) -> Runs | None:
     return _runs(course, Walked(*(np.concatenate(columns) for columns in zip(*pieces, strict=True))))
 
 
-def _runs(course: Course, walked: Walked) -> Runs:
+def _runs(course: RunCourse, walked: Walked) -> Runs:
     size = len(walked.starts)
     run_of = np.repeat(np.arange(size), walked.counts)
     taken = course.rows[walked.places]
@@ -133,13 +133,13 @@ def _runs(course: Course, walked: Walked) -> Runs:
 # ---------------------------------------------------------------- tables
 
 
-def _program(course: Course) -> Program:
+def _program(course: RunCourse) -> RunProgram:
     steps, choose = course.steps, course.preferred if course.node.is_strict else course.choices
     choices, at = [], [0]
-    for part in range(NOWHERE, len(steps)):
-        choices += [(choice.part, course.number.get(choice.variable or "", NOWHERE)) for choice in choose(part)]
+    for part in range(NO_PLACE, len(steps)):
+        choices += [(choice.part, course.number.get(choice.variable or "", NO_PLACE)) for choice in choose(part)]
         at.append(len(choices))
-    return Program(
+    return RunProgram(
         np.array(choices, np.int64).reshape(-1, 2),
         np.array(at),
         np.array([step.least for step in steps]),
@@ -151,21 +151,21 @@ def _program(course: Course) -> Program:
     )
 
 
-def _road(course: Course) -> Road:
+def _road(course: RunCourse) -> Road:
     size = len(course)
     if course.node.is_strict:
         following, follows = np.empty((0, 0), np.int64), course.follows()
     else:
         wanted = np.zeros((len(course.steps) + 1, len(course.names)), np.bool_)
-        for part in range(NOWHERE, len(course.steps)):
+        for part in range(NO_PLACE, len(course.steps)):
             wanted[part + 1, [course.number[choice.variable or ""] for choice in course.choices(part)]] = True
-        following, follows = follow(course.takes, wanted), np.empty(0, np.bool_)
+        following, follows = follow_runs(course.takes, wanted), np.empty(0, np.bool_)
     assert len(course.later) == size
     return Road(course.takes, following, course.later, course.clocks, course.closed, course.stop, follows)
 
 
 @kernel
-def follow(takes: Mask, wanted: Mask) -> Ints:
+def follow_runs(takes: Mask, wanted: Mask) -> Ints:
     """For each part, from each place on, the first place with an event that one of the wanted variables takes."""
     size = takes.shape[1]
     out = np.empty((len(wanted), size + 1), np.int64)
@@ -185,7 +185,7 @@ def follow(takes: Mask, wanted: Mask) -> Ints:
 class _Asking:
     """The predicates of a run as tests."""
 
-    course: Course
+    course: RunCourse
 
     def __post_init__(self) -> None:
         names = self.course.names
@@ -194,7 +194,7 @@ class _Asking:
         self.values: list[Ints] = []
         self.n_values = 0
 
-    def tables(self) -> Asked | None:
+    def tables(self) -> AskedOfRuns | None:
         clauses: list[list[tuple[int, ...]]] = [[] for _ in self.course.steps]
         for predicate in self.course.node.asked:
             if named_as_lists(predicate) or (told := self._clause(predicate)) is None:
@@ -204,7 +204,7 @@ class _Asking:
         at = np.cumsum([0, *map(len, clauses)])
         flat = np.array([clause for each in clauses for clause in each], np.int64).reshape(-1, 5)
         tests = np.array(self.tests, np.int64).reshape(-1, 7)
-        return Asked(at, flat, tests, np.concatenate([np.empty(0, np.int64), *self.values]))
+        return AskedOfRuns(at, flat, tests, np.concatenate([np.empty(0, np.int64), *self.values]))
 
     def _clause(self, predicate: Predicate) -> tuple[int, tuple[int, ...]] | None:
         """The part that asks it, which is the last that it names, and the clause."""
@@ -218,7 +218,7 @@ class _Asking:
         lists = {other for other in parts if other != part and course.steps[other].is_repeated}
         if len(lists) > 1:
             return None
-        through = lists.pop() if lists else NOWHERE
+        through = lists.pop() if lists else NO_PLACE
         skips_first = any(is_before and course.part_of[course.names[variable]] == part for variable, is_before in named)
         begin = any(is_before and course.part_of[course.names[variable]] == through for variable, is_before in named)
         first = len(self.tests)
@@ -280,7 +280,7 @@ class Taken(NamedTuple):
 
 
 @kernel_part
-def value_of(asked: Asked, test: int, side: int, place: int, last: int, listed: int, taken: Taken) -> int:
+def value_of(asked: AskedOfRuns, test: int, side: int, place: int, last: int, listed: int, taken: Taken) -> int:
     """One side of a test, of which `place` is the event in question and `listed` the one of a list that is gone through."""
     kind, variable, base = asked.tests[test, side], asked.tests[test, side + 1], asked.tests[test, side + 2]
     if kind == _HERE:
@@ -297,7 +297,7 @@ def value_of(asked: Asked, test: int, side: int, place: int, last: int, listed: 
 
 
 @kernel_part
-def fits_in(asked: Asked, to: int, is_first: bool, place: int, last: int, taken: Taken) -> bool:
+def fits_in(asked: AskedOfRuns, to: int, is_first: bool, place: int, last: int, taken: Taken) -> bool:
     """Whether an event is all that is asked of it in a part, of which it would be the first or be taken after `last`."""
     for c in range(asked.at[to], asked.at[to + 1]):
         through, begin, skips_first, first, end = asked.clauses[c]
@@ -330,12 +330,15 @@ def grown(column: Ints, size: int) -> Ints:
 
 
 @kernel
-def walk_next(begin: int, end: int, road: Road, program: Program, asked: Asked, partial: bool) -> Walked:
+def walk_next(begin: int, end: int, road: Road, program: RunProgram, asked: AskedOfRuns, partial: bool) -> Walked:
     """The runs of NEXT that begin in these places: the matches, or with `partial` all."""
     n_parts, size = len(program.least), len(road.clocks)
     runs = np.empty((4, end - begin), np.int64)  # start, part, whether it is a match, count
     n_runs, n_kept = 0, 0
-    taken, variables = np.empty(ROOM, np.int64), np.empty(ROOM, np.int64)  # of all runs, the present one behind those that are kept
+    taken, variables = (
+        np.empty(ROOM_FOR_RUNS, np.int64),
+        np.empty(ROOM_FOR_RUNS, np.int64),
+    )  # of all runs, the present one behind those that are kept
     begins, ends = np.zeros(n_parts, np.int64), np.zeros(n_parts, np.int64)
     chosen = np.full(len(program.is_listed), size)
     start = begin - 1
@@ -388,14 +391,14 @@ def walk_next(begin: int, end: int, road: Road, program: Program, asked: Asked, 
 
 
 @kernel
-def walk_strict(begin: int, end: int, road: Road, program: Program, asked: Asked) -> Walked:
+def walk_strict(begin: int, end: int, road: Road, program: RunProgram, asked: AskedOfRuns) -> Walked:
     """For each of these places the preferred match of STRICT that begins there, if there is one."""
     n_parts, size = len(program.least), len(road.clocks)
     runs = np.empty((2, end - begin), np.int64)  # start, count
     n_runs, n_kept = 0, 0
-    taken, variables = np.empty(ROOM, np.int64), np.empty(ROOM, np.int64)
+    taken, variables = np.empty(ROOM_FOR_RUNS, np.int64), np.empty(ROOM_FOR_RUNS, np.int64)
     # Before each event that was taken: the part, how many events that had, and the choice that is next.
-    parts, counts, tried = np.empty(ROOM, np.int64), np.empty(ROOM, np.int64), np.empty(ROOM, np.int64)
+    parts, counts, tried = np.empty(ROOM_FOR_RUNS, np.int64), np.empty(ROOM_FOR_RUNS, np.int64), np.empty(ROOM_FOR_RUNS, np.int64)
     begins, ends = np.zeros(n_parts, np.int64), np.zeros(n_parts, np.int64)
     chosen = np.full(len(program.is_listed), size)
     for start in range(begin, end):

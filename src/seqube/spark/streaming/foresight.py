@@ -1,11 +1,10 @@
 """Rules on a streaming DataFrame: one bucket of the rules of one partition, kept and woken as a bucket of a query is.
 
-Events wait for the watermark and stay for the longest predicate window, in the chunks of `watch`. When some are due, predictions
-whose occurrence ends up to the watermark are made from the events of their keys, as a slice of time of a batch makes them: an
-occurrence that ends in a slice needs the events of one predicate window before it and no memory of what was reported. So a
-restart, or another cutting, cannot change them.
+Events wait for the watermark and stay for the longest predicate window, in the chunks of `watch`. An occurrence that ends after
+some moment needs the events of one predicate window before it and no other memory of what was reported: the same predictions come
+from a forecaster that goes on, and from one that is made of those events. So a restart, or another cutting, cannot change them.
 
-Cost of a call: that of `watch`, and the loops of a forecast over the window of the keys that have something new.
+Cost of a call: that of `watch`; strategies that go over the window anew, the loops of a forecast over the keys with something new.
 Invariant: predictions are those of the ordered stream; each comes once, when the watermark has passed the end of its occurrence.
 """
 
@@ -18,12 +17,10 @@ from functools import cached_property
 import pyarrow as pa
 
 from seqube.engine.limits import Limits
-from seqube.events import Events
 from seqube.plan.needs import Needs
-from seqube.predict.forecasts import find_halo
-from seqube.spark.forecasting import Share, predict_task
-from seqube.spark.routing import SparkTask
-from seqube.spark.streaming.watch import Held, Watch
+from seqube.predict.forecasts import Forecaster, find_halo
+from seqube.spark.forecasting import Share
+from seqube.spark.streaming.watch import Watch
 
 RULES = "#rules"  # what the "queries" that rules are begin with
 
@@ -34,6 +31,8 @@ class Predictions:
 
     share: Share
 
+    has_counters = False
+
     @property
     def schema(self) -> pa.Schema:
         return self.share.rows
@@ -42,6 +41,17 @@ class Predictions:
     def limits(self) -> Limits:
         return self.share.limits
 
+    @property
+    def operator(self) -> Forecaster:
+        return self.share.make_forecaster()
+
+    @property
+    def unlimited(self) -> Predictions:
+        return self  # a forecaster has no limits of its own
+
+    def rows(self, table: pa.Table) -> pa.Table:
+        return self.share.write(table)
+
 
 @dataclass(frozen=True)
 class RuleWatch(Watch):
@@ -49,11 +59,16 @@ class RuleWatch(Watch):
 
     wanted: Predictions  # type: ignore[assignment]  # in the place of a query's answer
 
+    called = "forecast"
+
     @cached_property
     def asks(self) -> str:
         """Changes when one of the rules does, or what they are about."""
         share = self.wanted.share
-        concepts = sorted(share.types)
+        concepts: object = sorted(share.types)
+        if (hierarchy := share.hierarchy) is not None:
+            names = {vertex.type for rule in share.rules for vertex in rule.vertices}
+            concepts = [(name, sorted(hierarchy.covers(name))) for name in sorted(names)]
         about = ([rule.to_dict() for rule in share.rules], concepts, share.schema.unit)
         return hashlib.sha256(repr(about).encode()).hexdigest()
 
@@ -61,10 +76,3 @@ class RuleWatch(Watch):
     def needs(self) -> Needs:
         share = self.wanted.share
         return Needs(window=find_halo(share.rules, self.keeping.schema.unit), key=share.key, ends=share.types)
-
-    @property
-    def goes_on(self) -> bool:
-        return False  # what ends in a slice is made of its events
-
-    def _evaluate(self, held: Held, decided: int, events: Events) -> tuple[Held, pa.Table | None]:
-        return held, predict_task(events, SparkTask(0, 0, decided, held.decided), self.wanted.share)

@@ -13,7 +13,7 @@ import logging
 import operator
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -21,6 +21,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from seqube.errors import PlanError, SchemaError
+from seqube.plan.notes import missing_types
 from seqube.spark import batch, forecasting, ingest
 from seqube.spark.failures import spark_errors
 from seqube.spark.forecasting import Share
@@ -30,6 +31,7 @@ from seqube.spark.sinks import ONCE, Sink, folder_of
 from seqube.spark.streaming.changes import FileWatch, WorkloadChange
 from seqube.spark.streaming.checkpoint import claim, count_generations, hold
 from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration, Demand
+from seqube.spark.streaming.sightings import types_present
 from seqube.spark.streaming.stream import LATE_ROW, MATCH_ROW, PROGRESS_ROW, REJECTED_ROW, WatchedStream, watch_stream
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ METRICS = {  # the columns of what is said about a micro-batch, beside its numbe
     **dict.fromkeys(("at", "watermark"), "string"),
     "watermark_lag_seconds": "double",
     "duration_ms": "bigint",
-    "changes": "string",
+    **dict.fromkeys(("changes", "unknown_types"), "string"),
     "rows_per_second": "double",
     **dict.fromkeys(("state_rows", "state_bytes"), "bigint"),
 }
@@ -113,7 +115,8 @@ def run_once(declared: Declaration) -> Counts:
         if counts.quarantined and "quarantine" in declared.sinks:
             declared.sinks["quarantine"].write(source.rejected(), folder_of(ONCE))
     counts = replace(counts, matches=found, forecasts=n_forecasts)
-    _write_metrics(spark, declared, ONCE, asdict(counts))
+    unknown = _unknown_types(declared, source, types) if len(types) < ingest.SOME_TYPES else None
+    _write_metrics(spark, declared, ONCE, asdict(counts) | {"unknown_types": unknown})
     return counts
 
 
@@ -193,6 +196,13 @@ def _share_rules(declared: Declaration, source: EventFrame) -> list[Share]:
     return forecasting.share_rules(declared.rules, source.schema, declared.hierarchy, limits=declared.limits)
 
 
+def _unknown_types(declared: Declaration, source: EventFrame, present: Collection[str]) -> str | None:
+    """What a person should know of types that queries name and no event has; None where there is nothing to say."""
+    queries = ingest.bind_all(declared.queries, source).values() if present else ()
+    notes = dict.fromkeys(note for query in queries for note in missing_types(query, present, declared.hierarchy))
+    return " | ".join(notes) or None
+
+
 @dataclass
 class _Following:
     """Waits for streams to end, or to be stopped or changed, and puts together what each micro-batch did."""
@@ -203,6 +213,7 @@ class _Following:
     tell: Callable[[WorkloadChange], None] | None
     total: Counts = field(default_factory=lambda: Counts(matches={}))
     seen: int = -1
+    types: set[str] = field(default_factory=set)  # of events that came, as far as somebody asked
     changes: list[WorkloadChange] = field(default_factory=list)  # those that no metrics have told yet
     watch: FileWatch | None = None
 
@@ -215,31 +226,38 @@ class _Following:
         look = None
         while query.isActive and not self.stop():
             query.awaitTermination(POLL_SECONDS)  # type: ignore[arg-type]
-            self._drain(query, counted, declared)
+            self._drain(query, counted, declared, source)
             # What is there is taken as it was begun, where it then ends: the next run will find the other file.
             look = self.watch.look() if declared.trigger != AVAILABLE_NOW else None
             if look is not None and look[1].refused is None:
                 _stop_between(query)
                 break
             if look is not None:
-                self._hear(look[1], declared)
+                self._hear(look[1], declared, is_idle=not counted and not query.status["isTriggerActive"])
                 look = None
         if query.exception() is not None:
             raise query.exception()  # type: ignore[misc]
         query.stop()
-        self._drain(query, counted, declared)
+        self._drain(query, counted, declared, source)
         if look is None:
             return None
-        self._hear(look[1], declared)
+        self._hear(look[1], declared, is_idle=True)
         return look[0]
 
-    def _hear(self, change: WorkloadChange, declared: Declaration) -> None:
+    def _hear(self, change: WorkloadChange, declared: Declaration, is_idle: bool) -> None:
+        """Tell of a change: at once, and with the next micro-batch, whose place in the metrics it has until then."""
         LOGGER.log(logging.INFO if change.refused is None else logging.WARNING, "%s: %s", declared.file, change)
         self.changes.append(change)
+        if is_idle and self.seen >= 0:
+            _write_metrics(self.spark, declared, self.seen + 1, asdict(Counts(None, None, None, 0, 0, {})) | self._changed)
         if self.tell is not None:
             self.tell(change)
 
-    def _drain(self, query: StreamingQuery, counted: dict[int, Counts], declared: Declaration) -> None:
+    @property
+    def _changed(self) -> dict[str, str | None]:
+        return {"changes": " | ".join(map(str, self.changes)) or None}
+
+    def _drain(self, query: StreamingQuery, counted: dict[int, Counts], declared: Declaration, source: EventFrame) -> None:
         for progress in query.recentProgress:
             number = progress.batchId
             if number <= self.seen or number not in counted:
@@ -250,10 +268,11 @@ class _Following:
             if rows is not None:
                 counts = replace(counts, read=rows["read"], used=rows["relevant"] - counts.late)
                 counts = replace(counts, irrelevant=rows["read"] - rows["relevant"] - counts.quarantined)
+                self.types |= types_present(rows.asDict())
             self.total += counts
-            told = {"changes": " | ".join(map(str, self.changes)) or None}
+            unknown = {"unknown_types": _unknown_types(declared, source, self.types)}
+            _write_metrics(self.spark, declared, number, asdict(counts) | _timing(progress) | self._changed | unknown)
             self.changes = []
-            _write_metrics(self.spark, declared, number, asdict(counts) | _timing(progress) | told)
             if self.report is not None:
                 self.report(number, counts)
 

@@ -30,12 +30,13 @@ from seqube.events.schema import UNITS, value_type
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan, needs_of
 from seqube.spark import ingest
-from seqube.spark.batch import in_worker, keep_loaded
+from seqube.spark.batch import WriteBatch, in_worker, keep_loaded
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import IDENTITY, INPUT_ORDER, KEY, REASON, TEXT, EventFrame
 from seqube.spark.rows import refuse_in_streams, ship_query
 from seqube.spark.streaming.foresight import RULES, Predictions, RuleWatch
-from seqube.spark.streaming.watch import FIRST_TAKER, Held, Watch, adapt
+from seqube.spark.streaming.sightings import count_types
+from seqube.spark.streaming.watch import FIRST_TAKER, Held, Watch, adapt, own_columns
 from seqube.spark.streaming.workloads import ChangingWatches, Workload, as_json, row_schema
 from seqube.spark.transport.blobs import gather_batches, read_blobs, write_blob
 from seqube.spark.transport.columns import Columns, needed_schema
@@ -43,6 +44,7 @@ from seqube.spark.transport.folding import Fold
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.streaming.stateful_processor import (
         ExpiredTimerInfo,
         MapState,
@@ -324,6 +326,7 @@ def watch_stream(
         F.count(F.lit(1)).alias("read"),
         F.count(ingest.column(REASON)).alias("quarantined"),
         F.count(F.when(matters, 1)).alias("relevant"),
+        *count_types((name for plan in plans.values() for name in needs_of(plan, schema.unit).types), source),
     )
     frame = frame.where(matters | F.isnotnull(ingest.column(REASON)) if whole_rows else matters)
     whole = pa.schema([field for field in schema.columns if field.name in names])
@@ -337,6 +340,22 @@ def watch_stream(
 
     packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, place, raw, time)), ROUTED_BLOBS)
     return WatchedStream(_keep_state(packed, lambda: watches), watches, whole, raw)
+
+
+def write_together(
+    plans: Mapping[str, Plan], source: EventFrame, lateness: str, write: WriteBatch, *, with_ids: bool, limits: Limits
+) -> DataStreamWriter:
+    """One stream for a workload, whose micro-batches are handed to `write`, the rows of every query by its name."""
+    stream = watch_stream(plans, source, lateness, with_ids=with_ids, limits=limits)
+
+    def each(out: DataFrame, number: int) -> None:
+        out = out.persist()
+        try:
+            write({name: stream.matches(name, out) for name in plans}, number)
+        finally:
+            out.unpersist()
+
+    return stream.out.writeStream.foreachBatch(each)
 
 
 def watch_changing(workload: Workload, source: EventFrame, hierarchy: Hierarchy | None, lateness: str, limits: Limits) -> DataFrame:
@@ -379,9 +398,8 @@ def _place_watches(
             )
         refuse_in_streams(plan)
         needs = needs_of(plan, schema.unit)
-        own = [INPUT_ORDER] if needs.by_position else [KEY] if needs.key else []
-        own += [IDENTITY] if with_ids and not isinstance(plan, AggregatePlan) else []
-        keeping = Columns(needed_schema([plan], schema), tuple(own))
+        own = own_columns(needs, with_ids and not isinstance(plan, AggregatePlan))
+        keeping = Columns(needed_schema([plan], schema), own)
         watches[name] = Watch(name, ship_query(plan, schema, with_ids, limits), arriving(keeping), keeping)
         wanted[name] = needs.key, ingest.relevant([plan], source)
     for share in shares:

@@ -4,9 +4,15 @@ An event waits until the watermark has passed it; then all events up to there ar
 that results are those of the ordered stream and final when they come. A row that comes after the watermark has passed it is late:
 it goes to the late output and changes nothing.
 
-State is Arrow bytes. Rows are written once, as they come, into *chunks*, sorted by key; small neighbours are merged, and a chunk is
-forgotten when the window has left all of it behind. What is made of the chunks is kept by the worker, between calls, and is made
-again where it is missing:
+State is Arrow bytes. Rows are written once, as they come, into *chunks*; small neighbours are merged, and a chunk is forgotten when
+the window has left all of it behind. Counters may stand for chunks: the operator's own state is written where it is smaller than
+the chunks that it covers, and those go. So it is where it outlives the events: the numbers of windows of so many EVENTS, buckets of
+EMIT PER, what SKIP has taken. Chunks tell the rest:
+
+    operator's state    covers  chunks   [......]  [...]  [..]  <- new rows        decided            watermark
+    ==========================>|           A        B                            ----|----------- C ------|------>
+
+What is made of that is kept by the worker, between calls, and is made again where it is missing:
 
 - Where the operator goes on in place, its live state. A worker that was passed over for some calls has one that is behind: it
   takes the rows of those calls first, and drops what they find, which is out already. Whether a state is one that this bucket was
@@ -14,14 +20,9 @@ again where it is missing:
 - Where it does not, the chunks that were read. Only keys that can have something new are looked at: those with an event now that
   can end a match, or whose first event's window is over now.
 
-Windows of so many EVENTS are numbered by the engine, and a bucket of EMIT PER outlives the window of its events: there the engine
-keeps a state of its own.
-
-    chunks      [....]  [......]  [...]  [..]  <- new rows          decided            watermark
-    key 17       A        B                                       ----|----------- C ------|------>   C's key: 17
-
 Cost of a call: its new rows and the rows that are due, once for every worker that takes its turn; where an operator does not go on,
-also the events in the window of keys with something new.
+also the events in the window of keys with something new. The operator's state is written when there is twice as much new as it
+took the last time, which is a part of the cost of those rows.
 Invariant: what comes out depends on the events and the watermarks alone, not on how they were cut into calls.
 """
 
@@ -60,6 +61,8 @@ CHUNK_ROWS = 32_768  # small chunks are merged up to this size
 MOST_ROWS = 1 << 20  # of a chunk, however many come at once
 AT_HAND_BYTES = 1 << 30  # of chunks that a worker keeps between calls, and as many of live states
 KEPT_MARKS = 64  # that a bucket remembers: a state that is further behind is made anew
+KEPT_OPERATORS = 64  # that a worker has ready
+SPARE_BYTES = 1 << 14  # of chunks that the operator's state could stand for, before it is worth while to write it
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +87,15 @@ class Held:
     reported: int = LOWEST  # aggregates: every row up to here is out
     last: int = LOWEST  # aggregates: time of the last event
     engine_rows: int = 0
-    engine: bytes | None = None  # the engine's own state, where it outlives the events
+    engine: bytes | None = None  # the operator's own state, in the place of chunks
     marks: tuple[str, ...] = ()  # of the states that led here, this one last
-    wake: int | None = None  # the watermark at which that state has something to say
+    covered: int = LOWEST  # the operator's state is that of the events up to here
+    weight: int = 0  # bytes that the operator's state took when it was last looked at
+    wake: int | None = None  # the watermark at which a state that outlives its events has something to say
 
     def to_text(self) -> str:
-        """Everything but the engine's state."""
-        return json.dumps([*self._about, list(self.marks), self.wake])
+        """Everything but the operator's state."""
+        return json.dumps([*self._about, list(self.marks), self.covered, self.weight, self.wake])
 
     @property
     def _about(self) -> list[Any]:
@@ -99,10 +104,10 @@ class Held:
 
     @staticmethod
     def from_text(text: str, engine: bytes | None) -> Held:
-        chunks, following, decided, reported, last, engine_rows, *more = json.loads(text)
+        chunks, following, decided, reported, last, engine_rows, *later = json.loads(text)  # no more than these before 0.2.0
+        marks, covered, weight, wake = later or ((), LOWEST if engine is None else decided, 0, None)
         known = tuple(Chunk(*chunk) for chunk in chunks)
-        marks, wake = tuple(more[0]) if more else (), more[1] if len(more) > 1 else None  # there were none before 0.2.0
-        return Held(known, following, decided, reported, last, engine_rows, engine, marks, wake)
+        return Held(known, following, decided, reported, last, engine_rows, engine, tuple(marks), covered, weight, wake)
 
     def marked(self) -> Held:
         """The same, with its own mark."""
@@ -129,7 +134,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRows:
-    """A chunk at hand; `keys` ascend where there are any."""
+    """A chunk at hand; `keys` ascend, and are there where it is asked for some of them."""
 
     table: pa.Table
     times: Ints
@@ -148,12 +153,12 @@ BucketPlace = tuple[str, int]  # a query, and a bucket
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """An operator, its live state, and which state of the bucket it is."""
+    """The live state of an operator, and which state of the bucket it is."""
 
-    operator: Operator[Any, pa.Table]
     state: State
     schema: pa.Schema
     mark: str = ""
+    n_bytes: int = 0
 
 
 class AtHand:
@@ -168,17 +173,33 @@ class AtHand:
         self._places: dict[BucketPlace, frozenset[str]] = {}
         self._size = 0
         self._live: OrderedDict[BucketPlace, Live] = OrderedDict()
+        self._operators: OrderedDict[tuple[str, pa.Schema, Limits], Operator[Any, pa.Table]] = OrderedDict()
+
+    def operator(self, fingerprint: str, schema: pa.Schema, wanted: ShippedQuery) -> Operator[Any, pa.Table]:
+        """The operator of what is wanted of events with these columns, ready to use."""
+        place = fingerprint, schema, wanted.limits
+        if place not in self._operators:
+            self._operators[place] = wanted.operator
+        self._operators.move_to_end(place)
+        while len(self._operators) > KEPT_OPERATORS:
+            self._operators.popitem(last=False)
+        return self._operators[place]
 
     def take_live(self, place: BucketPlace, held: Held, schema: pa.Schema) -> Live | None:
-        """The live state of this place, if the bucket was once in it. It is gone then: whoever goes on with it puts it back."""
+        """The live state of this place, if the bucket was once in it, and still holds what came since.
+
+        It is gone then: whoever goes on with it puts it back.
+        """
         live = self._live.pop(place, None)
-        return live if live is not None and live.mark in held.marks and live.schema.equals(schema) else None
+        if live is None or live.mark not in held.marks or not live.schema.equals(schema) or live.state.decided < held.covered:
+            return None
+        return live
 
     def put_live(self, place: BucketPlace, live: Live) -> None:
-        self._live[place] = live
-        size = sum(each.state.n_bytes for each in self._live.values())
+        self._live[place] = replace(live, n_bytes=live.state.n_bytes)
+        size = sum(each.n_bytes for each in self._live.values())
         while size > self._limit and len(self._live) > 1:
-            size -= self._live.popitem(last=False)[1].state.n_bytes
+            size -= self._live.popitem(last=False)[1].n_bytes
 
     def get(self, digest: str) -> ChunkRows | None:
         rows = self._rows.get(digest)
@@ -218,6 +239,8 @@ class Watch:
     keeping: Columns  # what the query looks at
     generation: int = 0  # counts how often the checkpoint has met a query of this name that is new to it
 
+    called = "query"  # where a limit stops it
+
     @property
     def fingerprint(self) -> str:
         """What state is marked with: that of another query, or of a time when this one was not always there, is not continued."""
@@ -227,11 +250,6 @@ class Watch:
     def asks(self) -> str:
         """Changes when the query does."""
         return hashlib.sha256(repr(_plain((self.wanted.plan, self.wanted.with_ids, self.keeping.schema.unit))).encode()).hexdigest()
-
-    @property
-    def limits(self) -> Limits:
-        """What a bucket may use in one call, and hold until the next."""
-        return self.wanted.limits
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -245,14 +263,17 @@ class Watch:
         held, place = held or Held(), (self.fingerprint, bucket)
         arrived, late = self._arrived(blobs, watermark)
         upto, live = max(watermark, held.decided), self._live(held, store, place) if self.goes_on else None
+        budget = self.wanted.limits.budget(self.called)
         if live is None:
             held, matches = self._decide(held, upto, store)
         else:
             held, live, matches = self._go_on(live, held, upto, store)
         held = self._forget(held, store)
+        if live is not None:
+            held = self._cover(held, live, store)
         if arrived is not None and arrived.num_rows:
             held = self._append(held, arrived, store)
-        budget = self.limits.budget()
+        budget.check()
         budget.find(0 if matches is None else matches.num_rows)
         budget.need(held.n_bytes)
         wake = self._wake(held, store)
@@ -291,9 +312,6 @@ class Watch:
 
     def _decide(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> tuple[Held, pa.Table | None]:
         due = self._between(held, held.decided, upto, store)
-        if self.needs.outlives_events:
-            events = self._events([(rows, numbers) for rows, numbers in due if len(numbers)])
-            return self._step(replace(held, decided=upto), events)
         held, before = replace(held, decided=upto), held
         if self.needs.period is None:
             picked = self._touched(before, due, upto, store)
@@ -309,28 +327,71 @@ class Watch:
             return held, None
         return self._evaluate(held, before.decided, self._events(picked))
 
+    # ------------------------------------------------------------ going on
+
+    @property
+    def operator(self) -> Operator[Any, pa.Table]:
+        return AT_HAND.operator(self.fingerprint, self.schema, self.wanted)
+
     @cached_property
     def goes_on(self) -> bool:
-        """Whether the operator's live state is worth keeping: it goes on in place, and all that it needs is in the chunks."""
-        return not self.needs.outlives_events and self.needs.period is None and self.wanted.operator.goes_on
+        """Whether the live state is kept: it goes on in place, or remembers what the events in the window do not tell."""
+        return self.needs.outlives_events or self.operator.goes_on(self._events([]))
 
     def _live(self, held: Held, store: MutableMapping[int, bytes], place: BucketPlace) -> Live:
-        """The operator as it was after the last call: as it was left here and taken further, or made of the chunks."""
+        """The operator's state after the last call: as it was left here and taken further, or made of what is held."""
         live = AT_HAND.take_live(place, held, self.schema)
-        if live is None:
-            operator = self.wanted.operator
+        if live is None and held.engine is None and not self.needs.outlives_events:
             events = self._events(self._between(held, LOWEST, held.decided, store))
-            return Live(operator, operator.resume(events, held.decided, held.decided, held.last), self.schema)
+            reported = held.decided if self.needs.period is None else held.reported
+            return Live(self.operator.resume(events, held.decided, reported, held.last), self.schema)
+        if live is None:
+            engine = None if held.engine is None else adapted(held.engine, self._as_events)
+            live = Live(self.operator.start() if engine is None else self.operator.restore(engine), self.schema)
         if live.state.decided == held.decided:
             return live
-        events = self._events(self._between(held, live.state.decided, held.decided, store))
-        return replace(live, state=live.operator.step(live.state, events, held.decided + 1)[0])
+        events = self._events(self._between(held, max(live.state.decided, held.covered), held.decided, store))
+        # What is found was out before, and had its limits then.
+        unlimited = AT_HAND.operator(self.fingerprint, self.schema, self.wanted.unlimited)
+        return replace(live, state=unlimited.step(live.state, events, held.decided + 1)[0])
 
     def _go_on(self, live: Live, held: Held, upto: int, store: MutableMapping[int, bytes]) -> tuple[Held, Live, pa.Table | None]:
         events = self._events(self._between(held, held.decided, upto, store))
-        state, found = live.operator.step(live.state, events, upto + 1)
+        state, found = self.operator.step(live.state, events, upto + 1)
+        held = replace(held, decided=upto)
+        if self.needs.period is not None:
+            last = int(events.times[-1]) if len(events) else LOWEST
+            held = replace(held, reported=state.reported, last=max(held.last, last))
+        if self.needs.outlives_events:
+            held = self._outlived(held, state, events)
         rows = None if found is None or not found.num_rows else self.wanted.rows(found)
-        return replace(held, decided=upto), replace(live, state=state), rows
+        return held, replace(live, state=state), rows
+
+    def _outlived(self, held: Held, state: State, events: Events) -> Held:
+        """When a state that outlives its events has something to say, and whether it is still of use to anyone."""
+        wake = self.operator.wake(state)
+        if self.needs.by_position:
+            return replace(held, wake=wake)
+        last = max(held.last, int(events.times[-1]) if len(events) else LOWEST)
+        over = int(plus(np.array([last]), self.needs.back)[0])
+        if wake is None and over <= held.decided:  # all is said, and no event is left in the window
+            return replace(held, engine=None, engine_rows=0, covered=held.decided, last=LOWEST, wake=None)
+        return replace(held, last=last, wake=over + 1 if wake is None else wake)
+
+    def _cover(self, held: Held, live: Live, store: MutableMapping[int, bytes]) -> Held:
+        """Let the operator's state stand for the chunks that are decided, where it is the smaller."""
+        if not (self.needs.outlives_events or self.wanted.has_counters):
+            return held
+        spare = sum(chunk.n_bytes for chunk in held.chunks if chunk.newest <= held.decided)
+        if spare <= max(SPARE_BYTES, 2 * held.weight):
+            return held
+        data = live.state.to_bytes()
+        held = replace(held, weight=len(data))
+        if len(data) > spare and not self.needs.outlives_events:
+            return held
+        return self._forget(replace(held, engine=data, engine_rows=live.state.n_kept, covered=held.decided), store)
+
+    # ------------------------------------------------------------ replaying
 
     def _between(self, held: Held, after: int, upto: int, store: MutableMapping[int, bytes]) -> list[tuple[ChunkRows, Ints]]:
         """The events in (after, upto]."""
@@ -340,29 +401,12 @@ class Watch:
         ]
 
     def _evaluate(self, held: Held, decided: int, events: Events) -> tuple[Held, pa.Table | None]:
-        operator = self.wanted.operator
+        operator = self.operator
         reported = decided if self.needs.period is None else held.reported
         state = operator.resume(events, decided, reported, held.last)
         state, found = operator.step(state, None, held.decided + 1)
         held = held if self.needs.period is None else replace(held, reported=state.reported)
         return held, None if found is None else self.wanted.rows(found)
-
-    def _step(self, held: Held, events: Events) -> tuple[Held, pa.Table | None]:
-        """The engine's own state, taken further."""
-        if not len(events) and (held.wake is None or held.wake > held.decided + 1):
-            return held, None
-        operator = self.wanted.operator
-        state = operator.start() if held.engine is None else operator.restore(adapted(held.engine, self._as_events))
-        state, found = operator.step(state, events, held.decided + 1)
-        assert found is not None
-        wake, rows = operator.wake(state), self.wanted.rows(found)
-        if not self.needs.by_position:
-            last = max(held.last, int(events.times[-1]) if len(events) else LOWEST)
-            over = int(plus(np.array([last]), self.needs.back)[0])
-            if wake is None and over <= held.decided:  # all buckets are out, and no event is left in the window
-                return replace(held, engine=None, engine_rows=0, last=LOWEST, wake=None), rows
-            held, wake = replace(held, last=last), over + 1 if wake is None else wake
-        return replace(held, engine=state.to_bytes(), engine_rows=state.n_kept, wake=wake), rows
 
     def _touched(
         self, held: Held, due: list[tuple[ChunkRows, Ints]], upto: int, store: MutableMapping[int, bytes]
@@ -380,11 +424,12 @@ class Watch:
         starting = [(rows, numbers) for rows, numbers in starting if len(numbers)]
         if not starting:
             return None
-        if starting[0][0].keys is None:
+        kept = self._read(held, store, newer_than=LOWEST, upto=upto)
+        if any(rows.keys is None for rows in kept):
             return self._between(held, LOWEST, upto, store)
         keys = np.unique(np.concatenate([rows.keys[numbers] for rows, numbers in starting if rows.keys is not None]))
         picked = []
-        for rows in self._read(held, store, newer_than=LOWEST, upto=upto):
+        for rows in kept:
             numbers = rows.of_keys(keys)
             picked.append((rows, numbers[rows.times[numbers] <= upto]))
         return picked
@@ -415,12 +460,18 @@ class Watch:
         return rows
 
     def _decoded(self, table: pa.Table) -> ChunkRows:
-        keys = table.column(KEY).to_numpy() if KEY in table.column_names else None
+        keys = table.column(KEY).to_numpy() if KEY in table.column_names and not self.goes_on else None
+        if keys is not None and np.any(keys[1:] < keys[:-1]):  # written when nobody looked for keys
+            table = _by_key(table)
+            keys = table.column(KEY).to_numpy()
         return ChunkRows(table, self.keeping.times(table), keys)
 
     def _forget(self, held: Held, store: MutableMapping[int, bytes]) -> Held:
-        """Drop the chunks that nothing to come depends on."""
+        """Drop the chunks, and the operator's state, that nothing to come depends on; and the chunks that it stands for."""
         floor = self._floor(held)
+        if held.engine is not None and held.covered <= floor:
+            held = replace(held, engine=None, engine_rows=0, covered=LOWEST)
+        floor = max(floor, held.covered)
         for chunk in held.chunks:
             if chunk.newest <= floor:
                 del store[chunk.number]
@@ -428,11 +479,12 @@ class Watch:
 
     def _floor(self, held: Held) -> int:
         """No event up to here matters any more."""
+        if self.needs.outlives_events:
+            return LOWEST  # which those are, the operator knows
         upto = held.decided
         if self.needs.period is not None and held.reported > LOWEST:
             upto = (held.reported // self.needs.period + 1) * self.needs.period - 1
-        back = 0 if self.needs.outlives_events else self.needs.back  # the engine keeps what it needs
-        return int(minus(np.array([upto]), back)[0])
+        return int(minus(np.array([upto]), self.needs.back)[0])
 
     def _append(self, held: Held, table: pa.Table, store: MutableMapping[int, bytes]) -> Held:
         """Write rows as a chunk, together with small ones before it."""
@@ -442,8 +494,8 @@ class Watch:
             table = pa.concat_tables([adapt(self._rows(last, store).table, self.schema), table])
             del store[last.number]
         table = one_chunk(table)
-        if KEY in table.column_names:
-            table = table.take(pa.array(np.argsort(table.column(KEY).to_numpy(), kind="stable")))
+        if KEY in table.column_names and not self.goes_on:
+            table = _by_key(table)
         for start in range(0, table.num_rows, MOST_ROWS):
             piece = self._coded(table.slice(start, MOST_ROWS))
             blob = write_blob(piece)
@@ -470,9 +522,10 @@ class Watch:
     def _wake(self, held: Held, store: MutableMapping[int, bytes]) -> int | None:
         """When a waiting event is due, a match or a report that waits is final, and when all chunks can go."""
         wakes = [self._next(held, store, held.decided), None if held.wake is None else held.wake - 1]
-        if not self.needs.outlives_events and held.chunks:
+        if not self.needs.outlives_events and (held.chunks or held.engine is not None):
             if self.needs.period is None:
-                wakes.append(int(plus(np.array([max(chunk.newest for chunk in held.chunks)]), self.needs.back)[0]))
+                newest = max([held.covered, *(chunk.newest for chunk in held.chunks)])
+                wakes.append(int(plus(np.array([newest]), self.needs.back)[0]))
             if self.needs.ahead:
                 oldest = self._next(held, store, int(minus(np.array([held.decided]), self.needs.window - 1)[0]))
                 wakes.append(None if oldest is None else int(plus(np.array([oldest]), self.needs.window - 1)[0]))
@@ -488,6 +541,18 @@ class Watch:
                 times = self._rows(chunk, store).times
                 found.append(int(times[times > after].min()))
         return min(found, default=None)
+
+
+def _by_key(table: pa.Table) -> pa.Table:
+    return table.take(pa.array(np.argsort(table.column(KEY).to_numpy(), kind="stable")))
+
+
+def own_columns(needs: Needs, with_ids: bool) -> tuple[str, ...]:
+    """What of our own travels beside the columns of events: the order they came in where it matters, hashes of key and row."""
+    by_arrival = needs.by_position or needs.by_order
+    keyed = bool(needs.key) and not needs.by_position
+    wanted = {INPUT_ORDER: by_arrival, KEY: keyed, IDENTITY: with_ids}
+    return tuple(name for name, is_wanted in wanted.items() if is_wanted)
 
 
 def adapt(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -50,9 +50,8 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan, needs_of
 from seqube.plan.optimizer import plan_query
 from seqube.plan.physical import MatchPlan
-from seqube.spark.ingest import IDENTITY, INPUT_ORDER, KEY
-from seqube.spark.rows import MATCH_ID, ship_query
-from seqube.spark.streaming.watch import Watch
+from seqube.spark.rows import MATCH_ID, refuse_in_streams, ship_query
+from seqube.spark.streaming.watch import Watch, own_columns
 from seqube.spark.transport.columns import Columns, mix, needed_schema
 
 if TYPE_CHECKING:
@@ -222,7 +221,9 @@ def _check_streams(query: Query, schema: Schema) -> None:
     check(query, schema)
     if query.emit is not None and query.emit.when == "total":
         raise PlanError("EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT PER 1 hour, or a batch")
-    ship_query(plan_query(query), schema)
+    plan = plan_query(query)
+    refuse_in_streams(plan)
+    ship_query(plan, schema)
 
 
 # ---------------------------------------------------------------- what a worker does
@@ -266,9 +267,7 @@ def _watches(changing: ChangingWatches, number: int) -> dict[str, Watch]:
 def _watch(changing: ChangingWatches, name: str, text: str, generation: int) -> Watch:
     schema, plan = changing.schema, _telling_times(plan_query(parse(text), changing.hierarchy))
     needs = needs_of(plan, schema.unit)
-    hidden = [INPUT_ORDER] if needs.by_position else [KEY] if needs.key else []
-    hidden += [] if isinstance(plan, AggregatePlan) else [IDENTITY]
-    columns = Columns(needed_schema([plan], schema), tuple(hidden))
+    columns = Columns(needed_schema([plan], schema), own_columns(needs, not isinstance(plan, AggregatePlan)))
     return Watch(name, ship_query(plan, schema, True, changing.limits), columns, columns, generation)
 
 
@@ -314,8 +313,18 @@ def as_json(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
             yield from _told(name, pa.ipc.open_stream(blob.as_buffer()).read_all(), schema).to_batches()
 
 
+def _edges(times: pa.ChunkedArray) -> list[pa.ChunkedArray | pa.Array]:
+    """The times of single events, or of the first and the last event of lists; null where there is none."""
+    if not pa.types.is_list(times.type):
+        return [times]
+    lists = times.combine_chunks()
+    offsets = lists.offsets.to_numpy()
+    begins, ends = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
+    return [lists.values.take(pa.array(places, mask=begins == ends)) for places in (begins, ends - 1)]
+
+
 def _told(name: str, table: pa.Table, schema: pa.Schema) -> pa.Table:
-    times = [table.column(column) for column in table.column_names if column.startswith(BOUND_AT)]
+    times = [edge for column in table.column_names if column.startswith(BOUND_AT) for edge in _edges(table.column(column))]
     own = [column for column in table.column_names if column != MATCH_ID and not column.startswith(BOUND_AT)]
     none, kind = pa.nulls(len(table), schema.field("start").type), schema.field("start").type
     if times:
