@@ -260,7 +260,11 @@ def draw(measured: list[Measurement]) -> Any:
     memory = (
         alt.Chart(alt.InlineData(sizes))
         .mark_line()
-        .encode(x=alt.X("event:Q", axis=alt.Axis(format="~s")), y=alt.Y("bytes:Q", title="bytes of the state"), color="value:N")
+        .encode(
+            x=alt.X("event:Q", axis=alt.Axis(format="~s")),
+            y=alt.Y("bytes:Q", title="bytes of the state"),
+            color=alt.Color("value:N", sort=None),
+        )
         .properties(width=250, height=160)
         .facet("varied:N", columns=2, title="Counters over time")
     )
@@ -274,11 +278,11 @@ def draw(measured: list[Measurement]) -> Any:
         .mark_line(point=True)
         .encode(
             x=alt.X("window:Q", scale=alt.Scale(type="log"), title="events in the window", axis=alt.Axis(format="~s")),
-            y=alt.Y("CPU ms per step:Q", scale=alt.Scale(zero=True)),
-            color=alt.Color("query:N", sort=None, title=None),
+            y=alt.Y("CPU ms per step:Q", scale=alt.Scale(type="log")),
+            color=alt.Color("query:N", sort=None, title=None, scale=alt.Scale(scheme="tableau20")),
             tooltip=["query:N", "window:Q", alt.Tooltip("CPU ms per step:Q", format=",.3f")],
         )
         .properties(width=560, height=320, title="A step of 1,000 events, by the window")
     )
-    charts = [steps, *([memory] if sizes else []), draw_memory(measured)]
+    charts = [steps, *([memory] if sizes else []), *draw_memory(measured)]
     return alt.vconcat(*charts).resolve_scale(color="independent")

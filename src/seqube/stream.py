@@ -120,7 +120,8 @@ class Stream:
     - `rules`: rules, as for `forecast`; their predictions come under the name "forecasts".
     - `hierarchy`: the concepts above the event types, a `Hierarchy`.
     - `lateness`: by how much events may come out of order: "5 s", or a number in the unit of the time column. They wait that long.
-    - `type`, `time`, `unit`: the columns with the type and the time, and the unit of integer times.
+    - `type`, `time`, `unit`: the columns with the type and the time, and the unit of integer times. Where `type` is None every
+      event is of the type ANY, and DEFINE gives it kinds.
     - `columns`: types of columns, by name ("int64", "double", "string", a PyArrow type), or a PyArrow schema. Without it, the first
       push decides; dictionaries may bring more columns later.
     - `keep`: how long events are kept for queries that are added later: "1 h". As long as the longest window of the queries that
@@ -146,7 +147,7 @@ class Stream:
         rules: Rules | Rule | Iterable[Rule] | Mapping[str, Any] | str | Path | None = None,
         hierarchy: Hierarchy | None = None,
         lateness: int | str = 0,
-        type: str = "type",
+        type: str | None = "type",
         time: str = "ts",
         unit: str = "ms",
         columns: Declared | None = None,
@@ -380,14 +381,14 @@ class Stream:
             type=kind,
             time=moment,
             unit=unit,
-            columns=waiting.schema,
+            columns=pa.schema([field for field in waiting.schema if kind is not None or field.name != TYPE]),
             keep=facts["keep"],
             strategy=facts["strategy"],
             limits=Limits(**facts["limits"]),
         )
         stream._counts, stream._newest, stream._watermark = facts["counts"], facts["newest"], facts["watermark"]
         if facts["begun"]:
-            pieces = [Events(table, *facts["columns"]) for table in (waiting, *history)]
+            pieces = [Events(table, kind or TYPE, moment, unit) for table in (waiting, *history)]
             stream._intake.adopt(pieces[0].schema)
             stream._settle_lengths(pieces[0].schema.unit)
             pieces = [stream._intake.conform(piece) for piece in pieces]

@@ -61,6 +61,42 @@ def test_one_dictionary_is_a_row() -> None:
     assert pairs(stream.push(row("C", 4))) == [(1, 3)]
 
 
+RISES = (
+    "SEQ(Low a, High b, [id]) DEFINE Low AS ANY WHERE x < 3, High AS ANY WHERE x > 5 WITHIN 10 RETURN a.ts AS start, b.ts AS end"
+)
+READINGS = [{"ts": time, "id": 1, "x": x} for time, x in enumerate([1, 9, 4, 2, None, 7, 1])]
+
+
+@pytest.mark.parametrize("form", ["table", "record batch", "pandas", "dictionaries", "one by one", "saved"])
+def test_events_may_have_no_types(form: str) -> None:
+    """Every event is of the type ANY, as in `Events(type=None)`."""
+    stream, found = sq.Stream(RISES, type=None, columns={"x": "double"}), []
+    pieces: list[Any] = READINGS if form == "one by one" else [READINGS[:3], READINGS[3:4], READINGS[4:]]
+    for piece in pieces:
+        found += pairs(stream.push(FORMS[form](piece) if form in FORMS else piece))
+        if form == "saved":
+            stream = sq.Stream.load(stream.save())
+    found += pairs(stream.close())
+    whole = sq.run(RISES, sq.Events(pa.Table.from_pylist(READINGS), type=None)).table
+    assert found == pairs({"query": whole}) == [(0, 1), (0, 5), (3, 5)]
+
+
+def test_columns_may_come_later_where_events_have_no_types() -> None:
+    stream = sq.Stream(RISES, type=None)
+    stream.push({"ts": 1, "x": 1, "id": 1})
+    stream.push({"ts": 2, "x": 9, "id": 1, "note": "new"})
+    stream.push([{"ts": 3, "x": 2, "id": 1}])
+    assert pairs(stream.close()) == []
+
+
+def test_a_row_with_a_type_is_refused_where_events_have_none() -> None:
+    stream = sq.Stream(RISES, type=None)
+    stream.push(READINGS[0])
+    for rows in (row("A", 4, x=1), [row("A", 4, x=1)], pa.Table.from_pylist([row("A", 4, x=1)])):
+        with pytest.raises(sq.SchemaError, match="its events have types"):
+            stream.push(rows)
+
+
 def test_only_queries_with_rows_are_reported_and_others_can_be_asked_for() -> None:
     stream = sq.Stream({"p": PAIRS, "q": PAIRS})
     stream.remove("q")

@@ -18,8 +18,9 @@ from aggregate_queries import aggregate_queries
 from answers import show
 from seqube.engine import standing
 from seqube.language import parse
-from seqube.plan.optimizer import plan_query
+from seqube.plan.optimizer import optimize, plan_query
 from seqube.plan.physical import MatchPlan, ticks
+from seqube.plan.strategies import names
 from steps import rows
 from strategies import SCHEMA, cuts, plain, queries, streams, table
 
@@ -163,6 +164,21 @@ def forgetful() -> Iterator[None]:
 keeping = st.sampled_from([None, 0, 2, 5, 100])
 
 
+def strategies_for(first: str, second: str) -> st.SearchStrategy[str]:
+    """A strategy for the query that a stream begins with, and for the other one too, where it is of that kind."""
+    kinds = names("aggregates" if parse(second).aggregates else "matches")
+    known = [name for name in names("matches", "aggregates") if applies(first, name)]
+    return st.sampled_from(["auto", *(name for name in known if name not in kinds or applies(second, name))])
+
+
+def applies(text: str, strategy: str) -> bool:
+    try:
+        optimize({"q": parse(text)}, None, None, strategy)
+    except sq.PlanError:
+        return False
+    return True
+
+
 @forgetful()
 @few
 @given(data=st.data(), first=timed_query, second=timed_query, events=streams(max_time=20), keep=keeping)
@@ -173,7 +189,8 @@ def test_a_query_is_replaced_when_the_new_one_is_whole(
     show(f"{first}\n\nthen\n\n{second}", events)
     pieces = data.draw(cuts(len(events)))
     when = data.draw(st.integers(0, len(pieces) - 1))
-    pushed = Pushed(sq.Stream({"q": first}, keep=keep, columns=SCHEMA))
+    strategy = data.draw(strategies_for(first, second))
+    pushed = Pushed(sq.Stream({"q": first}, keep=keep, columns=SCHEMA, strategy=strategy))
     handed: float = inf
     wanted: float = inf
     for number, (start, stop) in enumerate(pieces):
@@ -202,7 +219,8 @@ def test_a_query_that_is_added_is_whole_from_when_it_says(
     pieces = data.draw(cuts(len(events)))
     when = data.draw(st.integers(0, len(pieces) - 1))
     gone = data.draw(st.integers(when, len(pieces)))
-    pushed = Pushed(sq.Stream({"q": first}, keep=keep, columns=SCHEMA))
+    strategy = data.draw(strategies_for(first, second))
+    pushed = Pushed(sq.Stream({"q": first}, keep=keep, columns=SCHEMA, strategy=strategy))
     added = since = removed = inf
     for number, (start, stop) in enumerate(pieces):
         pushed.push(events[start:stop])
@@ -223,3 +241,46 @@ def test_a_query_that_is_added_is_whole_from_when_it_says(
     assert not whole - more
     if since <= added:
         assert more == whole
+
+
+@st.composite
+def sharing(draw: st.DrawFn, counted: bool) -> str:
+    """A short sequence, of which others are likely to have a part, or its count."""
+    letters = draw(st.lists(st.sampled_from("ABC"), min_size=1 if counted else 2, max_size=3, unique=not counted))
+    parts = ", ".join(f"{letter} v{number}" for number, letter in enumerate(letters))
+    return f"SEQ({parts}) WITHIN {draw(st.sampled_from([3, 6, 6]))}{' AGG COUNT(*)' if counted else ''}"
+
+
+@few
+@given(data=st.data(), strategy=st.sampled_from(names("shared matches", "shared counts")), events=streams(max_time=20))
+def test_queries_that_share_come_and_go(data: st.DataObject, strategy: str, events: list[oracle.Event]) -> None:
+    """One is added, one removed and one replaced at any moment, while the others are counted or matched together."""
+    first, second, third, more, instead = (data.draw(sharing(strategy in names("shared counts"))) for _ in range(5))
+    show("\n".join((strategy, first, second, third, more, instead)), events)
+    pieces = data.draw(cuts(len(events)))
+    adding, removing, replacing = (data.draw(st.integers(0, len(pieces) - 1)) for _ in range(3))
+    pushed = Pushed(sq.Stream({"a": first, "b": second, "c": third}, strategy=strategy, columns=SCHEMA))
+    added = removed = replaced = inf
+    for number, (start, stop) in enumerate(pieces):
+        pushed.push(events[start:stop])
+        if number == adding:
+            added = pushed.time
+            assert pushed.stream.add("d", more) is None
+        if number == removing:
+            removed = pushed.time
+            pushed.stream.remove("b")
+        if number == replacing:
+            replaced = pushed.time
+            assert pushed.stream.replace("c", instead) is None
+        if data.draw(st.booleans()):
+            pushed.reload()
+    pushed.note(pushed.stream.close())
+    expected = {
+        "a": [row for _, row in answer(first, events)],
+        "b": [row for final, row in answer(second, events) if final < removed],
+        "c": [row for final, row in answer(third, events) if final < replaced]
+        + [row for final, row in answer(instead, events) if final >= replaced],
+        "d": [row for final, row in answer(more, events) if final >= added],
+    }
+    for name, wanted in expected.items():
+        assert sorted(came(pushed.found.get(name, []))) == sorted(wanted), name

@@ -183,7 +183,8 @@ def link_entries(
         entry = entries[number - base]
         entry[MOMENT], entry[CLOCK], entry[ROW], entry[BARRIER], entry[SLOT] = time, clock, first + found.ranks[n], barrier, kind
         entry[SAME], entry[ACROSS], entry[EARLIER], entry[FORBIDDEN], entry[AWAITS], entry[DUE] = -1, -1, -1, HIGHEST, -1, -1
-        entry[shape.values :] = values[n]
+        for k in range(values.shape[1]):
+            entry[shape.values + k] = values[n, k]
         if code >= 0:
             newest = keys[code, kind]
             if newest >= head:

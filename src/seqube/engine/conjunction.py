@@ -17,7 +17,7 @@ import numpy as np
 
 from seqube.engine.bindings import UNBOUND, Column, Lists, ranges
 from seqube.engine.instances import Instances
-from seqube.engine.jit import kernel
+from seqube.engine.jit import inner_kernel, kernel
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST, STEPS, Clauses, Stacks, holds
 
@@ -51,7 +51,7 @@ def in_columns(column: Column) -> list[Ints]:
     return list(table.T)
 
 
-@kernel
+@inner_kernel
 def _shares_event(members: Members, slot: int, chosen: Ints) -> bool:
     for a in range(members.widths[slot]):
         row = members.rows[members.bases[slot] + chosen[slot] * members.widths[slot] + a]
@@ -64,7 +64,7 @@ def _shares_event(members: Members, slot: int, chosen: Ints) -> bool:
     return False
 
 
-@kernel
+@inner_kernel
 def _first_after(lasts: Ints, begin: int, end: int, bound: int) -> int:
     while begin < end:
         middle = (begin + end) // 2
@@ -167,6 +167,7 @@ def latest_combinations(offsets: Ints, codes: Ints, rows: Ints) -> Ints:
             first = latest.min()
             if first > earliest:
                 earliest = first
-                out[:, n] = latest
+                for i in range(len(latest)):
+                    out[i, n] = latest[i]
                 n += 1
     return out[:, :n]

@@ -129,9 +129,22 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return _keep(function, numba.njit(nogil=True)(function))
 
 
+def inner_kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a loop that only kernels call: without a door for Python, which takes as long to compile as a loop does.
+
+    Python that calls it is lost: tests/engine/test_kernels.py sees to it that none does.
+    """
+    return _keep(function, _doorless(function))
+
+
 def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a piece of a kernel: its code is copied to wherever it is called, so that names cost nothing."""
-    return _keep(function, numba.njit(nogil=True, forceinline=True)(function))
+    """The same for a piece of a kernel: its code is copied to wherever it is called, so that names cost nothing."""
+    return _keep(function, _doorless(function, forceinline=True))
+
+
+def _doorless(function: Callable[P, R], **options: bool) -> Any:
+    compile_as: Any = numba.njit  # whose types do not know all of its options
+    return compile_as(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(function)
 
 
 def _keep(function: Callable[P, R], compiled: Any) -> Callable[P, R]:

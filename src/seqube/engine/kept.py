@@ -57,7 +57,7 @@ class _Fixed:
 class Kept:
     """Events in time order, with the clock of each (its time, or its number in the stream) beside it."""
 
-    __slots__ = ("_chunks", "_codes", "_fixed", "_loose", "_none", "_rows", "_type_number", "schema")
+    __slots__ = ("_chunks", "_codes", "_fixed", "_has_nulls", "_loose", "_none", "_rows", "_type_number", "schema")
 
     def __init__(self, none: Events) -> None:
         self.schema, self._none = none.schema, none
@@ -79,6 +79,7 @@ class Kept:
         self._rows = Growing(1 + max([_NULLS, *(each.word for each in self._fixed)]))
         self._chunks = _Chunks() if self._loose else None
         self._codes: dict[str, int] = {}  # of types
+        self._has_nulls = False
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -113,6 +114,7 @@ class Kept:
                 column = events.table.column(fixed.number).chunk(0)
                 new[:, fixed.word] = _bits(column, fixed.bits)[which]
                 if column.null_count:
+                    self._has_nulls = True
                     new[:, _NULLS] |= np.left_shift(np.asarray(column.is_null())[which].astype(np.int64), fixed.word - _WORDS)
         rows.tail += size
         if self._chunks is not None:
@@ -157,7 +159,7 @@ class Kept:
 
     def _arrays(self, words: Ints, loose: pa.Table | None, has_types: bool = True) -> list[pa.Array | None]:
         arrays = [None] * len(self.schema.columns)
-        nulls = words[_NULLS] if words[_NULLS].any() else None
+        nulls = words[_NULLS] if self._has_nulls else None
         for fixed in self._fixed:
             arrays[fixed.number] = _array(fixed, words[fixed.word], nulls)
         if self._type_number >= 0 and has_types:

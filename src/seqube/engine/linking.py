@@ -276,6 +276,8 @@ class Linker:
 
     def read(self, chains: Chains, events: Events, parts: Ints | None) -> NewEvents:
         """Find what takes part among new events; `parts` are their partitions, where the stream counts the events of each."""
+        if len(events) == 1 and self._role_of.get(events.type_names[events.types[0]], self._other_role) < 0:
+            return NO_NEWS  # most batches leave one event that waits for the next
         named = [self._role_of.get(name, self._other_role) for name in events.type_names]
         if max(named, default=-1) < 0:
             return NO_NEWS

@@ -52,11 +52,13 @@ class MatchWriter:
             raise PlanError(
                 f"the variable {min(clash)!r} has the name of a result column\n  hint: call it otherwise, or say what to RETURN"
             )
+        self._names = plan.variables
         self._fields = list(events.table.schema)
         self._time_number = events.table.schema.get_field_index(events.time_column)
         # Variables of one single type: their type column is a constant.
         self._repeated: dict[str, pa.Array] = {}
         self._constant = {scan.variable: scan.name for scan in scans(plan.pattern) if scan.types == {scan.name} != {ANY}}
+        self.knows_types = self._constant.keys() >= set(self._names)  # the type of an event follows from its variable
 
     def over(self, events: Events, evaluator: Evaluator) -> MatchWriter:
         """One for other events with the same columns: what is known of these is known of those."""
@@ -86,11 +88,6 @@ class MatchWriter:
         table = self._events.table
         return self._structs([gather(table.column(number).chunk(0), whole) for number in range(table.num_columns)], size)
 
-    @property
-    def knows_types(self) -> bool:
-        """Whether the type of an event follows from its variable."""
-        return self._constant.keys() >= set(self._plan.variables)
-
     def write_events(self, columns: list[pa.Array | None], size: int) -> pa.Table:
         """So many matches, from the columns of their events: those of the first variable, then of the next, to the last.
 
@@ -103,7 +100,7 @@ class MatchWriter:
     def _structs(self, columns: list[pa.Array | None], size: int) -> dict[str, pa.StructArray]:
         """The events of variable after variable, as a struct for each."""
         structs = {}
-        for number, name in enumerate(self._plan.variables):
+        for number, name in enumerate(self._names):
             own = [self._types(name, size) if column is None else column.slice(size * number, size) for column in columns]
             structs[name] = pa.StructArray.from_arrays(own, fields=self._fields)
         return structs

@@ -408,7 +408,8 @@ def number_texts(ends: Any, data: _Bytes, known_ends: Ints, known: _Bytes, place
             number = places[at]
             if number < 0:
                 begin = known_ends[n]
-                known[begin : begin + size] = data[start : start + size]
+                for k in range(size):
+                    known[begin + k] = data[start + k]
                 known_ends[n + 1] = begin + size
                 places[at] = out[i] = n
                 n += 1

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqube.engine.jit import kernel, kernel_part
+from seqube.engine.jit import inner_kernel, kernel, kernel_part
 from seqube.engine.predicates import NULL, Ints, Mask
 
 LOWEST = np.iinfo(np.int64).min
@@ -147,7 +147,7 @@ def compare(op: int, left: int, right: int) -> bool:
     return left >= right
 
 
-@kernel
+@inner_kernel
 def holds(clauses: Clauses, slot: int, chosen: Ints) -> bool:
     """Whether all clauses of `slot` hold; `chosen[i]` is the number of the instance within slot i."""
     for c in range(clauses.at[slot], clauses.at[slot + 1]):

@@ -83,7 +83,7 @@ class Events:
             self.__dict__.update(data.__dict__)
         elif type is None:
             raw, malformed = load(data, TYPE)
-            self._read(_with_one_type(raw), malformed, TYPE, time, unit)
+            self._read(with_one_type(raw), malformed, TYPE, time, unit)
         else:
             self._read(*load(data, type), type, time, unit)
         self.__dict__.setdefault("native", kind_of_table(data))
@@ -442,7 +442,7 @@ def _join_rejected(pieces: Sequence[Events]) -> Rejected | None:
     return _summarize(pa.concat_tables(tables, promote_options="permissive").select(widest.column_names))
 
 
-def _with_one_type(table: pa.Table) -> pa.Table:
+def with_one_type(table: pa.Table) -> pa.Table:
     """A table whose rows have no type, with a column that says they are of any."""
     if TYPE in table.column_names:
         raise SchemaError(

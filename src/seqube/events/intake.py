@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from seqube.errors import SchemaError, did_you_mean
-from seqube.events.batch import Events
+from seqube.events.batch import Events, with_one_type
 from seqube.events.files import Malformed
 from seqube.events.rows import MISFITS, is_truncated, read_rows
-from seqube.events.schema import Schema, is_moment
+from seqube.events.schema import ANY, TYPE, Schema, is_moment
 from seqube.events.sources import as_table, one_chunk, plain_columns
 from seqube.events.times import TEXT_TIME
 
@@ -55,8 +55,9 @@ def read_columns(declared: Any) -> dict[str, pa.DataType]:
 class Intake:
     """Reads pushes. `schema` is None until the first one is taken."""
 
-    def __init__(self, type_column: str, time_column: str, unit: str, declared: Mapping[str, pa.DataType]) -> None:
-        self._type, self._time, self._unit = type_column, time_column, unit
+    def __init__(self, type_column: str | None, time_column: str, unit: str, declared: Mapping[str, pa.DataType]) -> None:
+        self._type, self._time, self._unit = TYPE if type_column is None else type_column, time_column, unit
+        self._has_types = type_column is not None  # else every event is of the type ANY, in a column that is added
         self.declared = dict(declared)
         self.schema: Schema | None = None
 
@@ -72,7 +73,8 @@ class Intake:
                 return Events.of_rows(nothing, malformed, self._type, self._time, self._unit)
         else:
             table = data.table if isinstance(data, Events) else as_table(data)
-            raw = self._match_table(plain_columns(table))
+            table = plain_columns(table)
+            raw = self._match_table(table if self._has_types or isinstance(data, Events) else with_one_type(table))
         events = Events.of_rows(raw, malformed, self._type, self._time, self._unit)
         if self.schema is not None and events.schema is not self.schema:
             same = self.schema.columns == events.schema.columns
@@ -91,6 +93,7 @@ class Intake:
         self._fields = [(field.name, field.type) for field in schema.columns]
         times = schema.columns.field(self._time).type
         self._has_texts = pat.is_string(schema.columns.field(self._type).type)
+        self._any = None if self._has_types else with_one_type(pa.table({self._time: [0]})).column(TYPE).chunk(0)
         self._has_numbers = pat.is_int64(times)
         self._has_moments = pat.is_timestamp(times) and times.unit == "us"
 
@@ -114,12 +117,19 @@ class Intake:
     def _read_one(self, row: dict[str, Any]) -> Events | None:
         """A dictionary that fits as it is, the one case that must be quick; None where it needs a closer look."""
         name, tick = row.get(self._type), self._tick(row.get(self._time))
-        if type(name) is not str or tick is None or not self._has_texts or not row.keys() <= self._names:
+        if tick is None or not row.keys() <= self._names:
+            return None
+        if self._any is not None and name is None:
+            name = ANY
+        elif type(name) is not str or not self._has_texts:
             return None
         assert self.schema is not None
         arrays = []
         try:
             for column, arrow in self._fields:
+                if self._any is not None and column == self._type:
+                    arrays.append(self._any)
+                    continue
                 value = tick if column == self._time else row.get(column)
                 if type(value) is float and is_truncated(value, arrow):
                     return None
@@ -148,7 +158,14 @@ class Intake:
 
     def _read_rows(self, rows: Any, asked: Callable[[], Iterable[str]]) -> tuple[pa.Table, Malformed | None]:
         known = self.declared if self.schema is None else {field.name: field.type for field in self.schema.columns}
+        if not self._has_types:
+            known = {name: kind for name, kind in known.items() if name != self._type}
         table, malformed = read_rows(rows, known, loose=self._time)
+        if not self._has_types:
+            table = with_one_type(one_chunk(table))
+            if self.schema is not None:  # in its order
+                names = self.schema.columns.names
+                table = table.select([*names, *(name for name in table.column_names if name not in names)])
         if self.schema is None:
             for name in asked():
                 if name not in table.column_names:

@@ -75,7 +75,7 @@ def read_times(column: pa.Array) -> Clock:
         clock = _read_moments(column)
     # The two ends of the 64-bit range stand for before and after all time.
     times = clock.times
-    if times.min(initial=0) == _INT64.min or times.max(initial=0) == _INT64.max:
+    if len(times) and (times.min() == _INT64.min or times.max() == _INT64.max):
         faults_at_ends = _faults((times == _INT64.min) | (times == _INT64.max), OUT_OF_RANGE)
         return clock._replace(faults=faults + clock.faults + faults_at_ends)
     return clock._replace(faults=faults + clock.faults) if faults else clock

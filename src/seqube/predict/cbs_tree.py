@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seqube.engine.jit import kernel
+from seqube.engine.jit import inner_kernel, kernel
 from seqube.engine.series import CodeNumbers
 from seqube.events.batch import Codes
 from seqube.events.times import Ints
@@ -241,13 +241,13 @@ def _match(
 # ---------------------------------------------------------------- trees that grow
 
 
-@kernel
+@inner_kernel
 def _tree_at(trees: CbsTree, begin: int, n_leaves: int) -> CbsTree:
     end = begin + n_leaves
     return CbsTree(trees.times[begin:end], trees.symbols[begin:end], trees.firsts[begin:end], trees.sets[begin:end])
 
 
-@kernel
+@inner_kernel
 def _size_needed(forest: Forest, number: int, n_new: int, oldest: int) -> int:
     """The leaves that a tree must have so that so many more instances overwrite none from `oldest` on."""
     n_leaves, head = forest.n_leaves[number], forest.heads[number]
@@ -261,7 +261,7 @@ def _size_needed(forest: Forest, number: int, n_new: int, oldest: int) -> int:
         size *= 2
 
 
-@kernel
+@inner_kernel
 def _transplant(old: CbsTree, head: int, new: CbsTree) -> None:
     """Insert the newest instances of a tree into another one, as many as it has leaves for, under the same numbers."""
     new.times[:] = NEVER
@@ -346,13 +346,13 @@ def _insert(number: int, time: int, symbol: int, first: int, tree: CbsTree) -> N
         node >>= 1
 
 
-@kernel
+@inner_kernel
 def _number(leaf: int, head: int, n_leaves: int) -> int:
     """The number of the instance in a leaf, given the number of the newest instance of all."""
     return head - ((head - leaf) & (n_leaves - 1))
 
 
-@kernel
+@inner_kernel
 def _push(stack: npt.NDArray[np.int64], depth: int, node: int, leaf: int, width: int, lt: int, rt: int) -> int:
     """Note that the leaves `leaf .. leaf + width - 1` below a node are to be searched for numbers from lt to rt."""
     stack[depth, 0] = node
@@ -424,7 +424,7 @@ def _find(symbol: int, lt: int, rt: int, head: int, stack: npt.NDArray[np.int64]
 # ---------------------------------------------------------------- rules over the tree
 
 
-@kernel
+@inner_kernel
 def _oldest_from(floor: int, head: int, tree: CbsTree) -> int:
     """The number of the oldest instance in the tree that is not before `floor`; instances ascend in time."""
     n_leaves = tree.symbols.size
@@ -438,7 +438,7 @@ def _oldest_from(floor: int, head: int, tree: CbsTree) -> int:
     return high
 
 
-@kernel
+@inner_kernel
 def _retrieve(
     rule: int,
     key: int,
@@ -474,7 +474,7 @@ def _retrieve(
     return start
 
 
-@kernel
+@inner_kernel
 def _reject(
     rule: int,
     key: int,

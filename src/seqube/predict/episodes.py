@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqube.engine.jit import kernel
+from seqube.engine.jit import inner_kernel, kernel
 from seqube.engine.predicates import Evaluator
 from seqube.engine.series import CodeNumbers, NumberTable, number_of
 from seqube.events import Events, Hierarchy
@@ -300,7 +300,7 @@ class Reported:
         return (codes % self._n_rules).astype(np.int32), starts[recent], codes // self._n_rules
 
 
-@kernel
+@inner_kernel
 def double_room(rules: Codes, starts: Ints, ends: Ints) -> tuple[Codes, Ints, Ints]:
     """Room for twice as many occurrences."""
     return (

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqube.engine.jit import kernel, kernel_part
+from seqube.engine.jit import inner_kernel, kernel, kernel_part
 from seqube.engine.predicates import Ints
 from seqube.engine.series import CodeNumbers, NumberTable, SeriesPool, Stretches, number_of
 from seqube.events.batch import Codes
@@ -135,7 +135,7 @@ def _first_between(times: Ints, low: int, high: int, bound: int) -> int:
     return high
 
 
-@kernel
+@inner_kernel
 def _first_from(times: Ints, position: int, stop: int, bound: int) -> int:
     """The first position from `position` on whose time is at least `bound`, or `stop`: doubling steps, then halving."""
     if position >= stop or times[position] >= bound:
@@ -147,7 +147,7 @@ def _first_from(times: Ints, position: int, stop: int, bound: int) -> int:
     return _first_between(times, low, min(low + step, stop), bound)
 
 
-@kernel
+@inner_kernel
 def _first_from_end(times: Ints, begin: int, stop: int, bound: int) -> int:
     """The same, sought from `stop` backwards: new instances are mapped to recent ones."""
     high, step = stop, 1

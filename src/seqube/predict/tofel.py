@@ -23,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from seqube.engine.jit import kernel
+from seqube.engine.jit import inner_kernel, kernel
 from seqube.events.batch import Codes
 from seqube.events.times import Ints
 from seqube.predict.episodes import NEVER, Episodes, Found, Seeds, double_room
@@ -78,7 +78,7 @@ def _match_direct(
     return n_found, out_rules, out_starts, out_ends
 
 
-@kernel
+@inner_kernel
 def _scan_back(times: Ints, symbols: Codes, stop: int, floor: int, rule: int, episodes: Episodes) -> int:
     """The start of the rule's latest occurrence among the events before `stop`, or NEVER where it begins before `floor`."""
     first = episodes.vertex_starts[rule]
@@ -173,7 +173,7 @@ def _match_tofel(
     return n_found, out_rules, out_starts, out_ends
 
 
-@kernel
+@inner_kernel
 def _latest(vertex: int, bound: int, queues: npt.NDArray[np.int64], heads: Codes, lengths: Codes) -> int:
     """The latest time in the vertex's queue before `bound`, or NEVER."""
     capacity = queues.shape[1]
@@ -184,7 +184,7 @@ def _latest(vertex: int, bound: int, queues: npt.NDArray[np.int64], heads: Codes
     return NEVER
 
 
-@kernel
+@inner_kernel
 def _is_reached(
     vertex: int, now: int, oldest: int, queues: npt.NDArray[np.int64], heads: Codes, lengths: Codes, episodes: Episodes
 ) -> bool:
@@ -196,7 +196,7 @@ def _is_reached(
     return True
 
 
-@kernel
+@inner_kernel
 def _read_back(
     rule: int, now: int, floor: int, queues: npt.NDArray[np.int64], heads: Codes, lengths: Codes, episodes: Episodes
 ) -> int:
@@ -216,7 +216,7 @@ def _read_back(
     return start
 
 
-@kernel
+@inner_kernel
 def _widen(queues: npt.NDArray[np.int64], heads: Codes) -> npt.NDArray[np.int64]:
     """Rings of twice the length, each unrolled to begin at its slot 0."""
     capacity = queues.shape[1]

@@ -25,7 +25,7 @@ import numpy as np
 
 from seqube.engine.aggregates.aggregation import Floats
 from seqube.engine.aggregates.labels import Labelled, Labels, lists
-from seqube.engine.jit import kernel
+from seqube.engine.jit import inner_kernel, kernel
 from seqube.engine.limits import Budget
 from seqube.engine.predicates import Ints
 from seqube.errors import PlanError
@@ -176,7 +176,7 @@ class Connected:
         self._pool = wider
 
 
-@kernel
+@inner_kernel
 def _snapshot(
     pieces: Pieces, connection: int, start: int, counters: Floats, heads: Ints, tails: Ints, snapshots: Floats, limits: Ints
 ) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqube.engine.aggregates.automaton import Automaton
-from seqube.engine.jit import kernel, kernel_part
+from seqube.engine.jit import inner_kernel, kernel_part
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
 
@@ -122,7 +122,7 @@ def multiplied(left: float, right: float, ring: float) -> float:
     return left if np.float64(left).view(np.int64) >= np.float64(right).view(np.int64) else right
 
 
-@kernel
+@inner_kernel
 def fill_row(entries: Array, values: Array) -> None:
     """One number of each track, in all entries of a row."""
     for j in range(entries.shape[0]):
@@ -130,7 +130,7 @@ def fill_row(entries: Array, values: Array) -> None:
             entries[j, t] = values[t]
 
 
-@kernel
+@inner_kernel
 def identity_matrix(matrix: Array, exact: Exact) -> None:
     for i in range(matrix.shape[0]):
         fill_row(matrix[i], exact.zeros)
@@ -138,7 +138,7 @@ def identity_matrix(matrix: Array, exact: Exact) -> None:
             matrix[i, i, t] = exact.ones[t]
 
 
-@kernel
+@inner_kernel
 def raise_entries(to: Array, source: Array, weights: Array, span: tuple[int, int], rings: Array) -> None:
     """Add weighted entries of one row to those of another."""
     for j in range(span[0], span[1]):
@@ -146,7 +146,7 @@ def raise_entries(to: Array, source: Array, weights: Array, span: tuple[int, int
             to[j, t] = added(to[j, t], multiplied(source[j, t], weights[t], rings[t]), rings[t])
 
 
-@kernel
+@inner_kernel
 def join_row(row: Array, column: Array, size: int, exact: Exact, out: Array) -> None:
     """A front row times a column of the back, of which so many entries count."""
     for t in range(len(out)):
@@ -156,7 +156,7 @@ def join_row(row: Array, column: Array, size: int, exact: Exact, out: Array) -> 
         out[t] = value
 
 
-@kernel
+@inner_kernel
 def add_read(to: Array, numbers: Array, final: int, exact: Exact) -> None:
     """Add what is in a final state, for the tracks that read it."""
     for t in range(len(to)):
@@ -164,13 +164,13 @@ def add_read(to: Array, numbers: Array, final: int, exact: Exact) -> None:
             to[t] = added(to[t], numbers[t], exact.rings[t])
 
 
-@kernel
+@inner_kernel
 def put(to: Array, numbers: Array) -> None:
     for t in range(len(to)):
         to[t] = numbers[t]
 
 
-@kernel
+@inner_kernel
 def add(to: Array, numbers: Array, rings: Array) -> None:
     for t in range(len(to)):
         to[t] = added(to[t], numbers[t], rings[t])
@@ -179,19 +179,19 @@ def add(to: Array, numbers: Array, rings: Array) -> None:
 # ---------------------------------------------------------------- nodes
 
 
-@kernel
+@inner_kernel
 def take_node(nodes: Ints, at: Ints, free: int) -> Any:
     at[free] -= 1
     return nodes[at[free], FREE]
 
 
-@kernel
+@inner_kernel
 def free_node(nodes: Ints, at: Ints, free: int, node: int) -> None:
     nodes[at[free], FREE] = node
     at[free] += 1
 
 
-@kernel
+@inner_kernel
 def push_map(lanes: Ints, maps: Ints, weights: Array, at: Ints, lane: int, rank: int, until: int, weight: Array) -> None:
     """Add a map to the list of the back."""
     node = take_node(maps, at, FREE_MAPS)
@@ -200,7 +200,7 @@ def push_map(lanes: Ints, maps: Ints, weights: Array, at: Ints, lane: int, rank:
     put(weights[node], weight)
 
 
-@kernel
+@inner_kernel
 def empty_back(lanes: Ints, back: Array, maps: Ints, at: Ints, lane: int, exact: Exact) -> None:
     node = lanes[lane, LAST_MAP]
     while node >= 0:
@@ -211,7 +211,7 @@ def empty_back(lanes: Ints, back: Array, maps: Ints, at: Ints, lane: int, exact:
     identity_matrix(back[lane], exact)
 
 
-@kernel
+@inner_kernel
 def wait(queue: Ints, domains: Ints, at: Ints, domain: int, until: int, lane: int, kind: int) -> None:
     """Something of a lane will leave then."""
     node = take_node(queue, at, FREE_WAITING)

@@ -160,7 +160,8 @@ def _turn(
             if slot == 0:
                 for j in range(n_slots):
                     size = _size(grouping, 0, j)
-                    rows[top, j, :size] = product[0, j, :size]
+                    for i in range(size):
+                        rows[top, j, i] = product[0, j, i]
                 untils[top] = maps.untils[k]
                 top += 1
         else:

@@ -132,6 +132,11 @@ class Ledger:
         self.room = self.nothing(1)[0]
 
     @property
+    def counting(self) -> tuple[Array, int | None]:
+        """Where numbers are put together, and which strategy it is, as `progress` wants to know it."""
+        return self.room, self.starts
+
+    @property
     def at(self) -> Ints:
         return self.columns.at
 

@@ -199,7 +199,7 @@ class Course:
         size = max(len(samples[0]), int(auto.ends[ranks].sum()) if self.how.news else 0) + (FEWEST if self.plan.group_by else 0)
         out, pieces = Sampled(np.empty((size, 2), np.int64), ledger.nothing(size)), []
         ledger.at[:WITHIN_BATCH] = 0
-        while (why := go_on(ledger.columns, batch, self.how, ledger.exact, ledger.room, ledger.starts, out)) != ALL_TAKEN:
+        while (why := go_on(ledger.columns, batch, self.how, ledger.exact, *ledger.counting, out)) != ALL_TAKEN:
             pieces.append(_first(out, int(ledger.at[N_OUT])))
             out = Sampled(np.empty((size, 2), np.int64), ledger.nothing(size))  # the piece keeps the one before
             ledger.at[N_OUT] = 0
@@ -339,10 +339,10 @@ class Course:
             return
         ledger.reserve(0, 0, 0)
         ledger.columns.domains[:, CLOCK_NOW] = HIGHEST
-        while not pass_time(ledger.columns, 0, self.how, ledger.exact, ledger.room, ledger.starts):
+        while not pass_time(ledger.columns, 0, self.how, ledger.exact, *ledger.counting):
             ledger.widen()
         lanes = np.arange(int(ledger.at[N_LANES]))
-        while not leave(ledger.columns, lanes, HIGHEST, self.how, ledger.exact, ledger.room, ledger.starts):
+        while not leave(ledger.columns, lanes, HIGHEST, self.how, ledger.exact, *ledger.counting):
             ledger.widen()
 
     def _group_columns(self, state: LiveCounts, events: Events, codes: Ints) -> list[pa.Array]:

@@ -86,9 +86,11 @@ def count_per_start(
                     live = tail - head
                     capacity = capacity if 2 * live < capacity else 2 * capacity
                     room = np.empty((n, capacity), values.dtype)
-                    room[:, :live] = counters[:, head:tail]
                     room_untils, room_blocked = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-                    room_untils[:live], room_blocked[:live] = untils[head:tail], blocked[head:tail]
+                    for c in range(live):
+                        room_untils[c], room_blocked[c] = untils[head + c], blocked[head + c]
+                        for i in range(n):
+                            room[i, c] = counters[i, head + c]
                     counters, untils, blocked = room, room_untils, room_blocked
                     head, tail = 0, live
                 for i in range(n):

@@ -17,7 +17,7 @@ import numpy as np
 
 from seqube.engine.aggregates.aggregation import Floats
 from seqube.engine.aggregates.labels import Labelled, Labels, lists
-from seqube.engine.jit import kernel
+from seqube.engine.jit import inner_kernel, kernel
 from seqube.engine.limits import Budget
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
@@ -120,7 +120,7 @@ class PrefixTrees:
         return counts
 
 
-@kernel
+@inner_kernel
 def _turn_tree(tree: Tree, steps: Ints, untils: Ints, moment: int, rows: Floats, entry_untils: Ints, product: Floats) -> int:
     """Multiply steps (nodes) up from their end; keep the rows of starts that live at `moment`, and count them."""
     n_nodes = len(tree.parents)
@@ -184,7 +184,8 @@ def slide_tree(
                             back[node, k] += back[parent, k]
                         if n_steps == len(steps):
                             more, more_untils = np.empty(2 * n_steps, np.int64), np.empty(2 * n_steps, np.int64)
-                            more[:n_steps], more_untils[:n_steps] = steps, step_untils
+                            for k in range(n_steps):
+                                more[k], more_untils[k] = steps[k], step_untils[k]
                             steps, step_untils = more, more_untils
                         until = time + window if time <= HIGHEST - window else HIGHEST
                         steps[n_steps], step_untils[n_steps] = node, until

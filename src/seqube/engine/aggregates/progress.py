@@ -78,7 +78,7 @@ from seqube.engine.aggregates.counters import (
     take_node,
     wait,
 )
-from seqube.engine.jit import kernel
+from seqube.engine.jit import inner_kernel, kernel
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
 
@@ -108,7 +108,7 @@ class Sampled(NamedTuple):
 # ---------------------------------------------------------------- what leaves
 
 
-@kernel
+@inner_kernel
 def turn(c: Counters, lane: int, clock: int, how: How, exact: Exact) -> bool:
     """Multiply up the back of a lane from its end, and keep rows of its live starts; beyond the limit, False and nothing done."""
     auto, own, product, entries = how.auto, how.own, c.scratch, c.entries
@@ -136,7 +136,8 @@ def turn(c: Counters, lane: int, clock: int, how: How, exact: Exact) -> bool:
             for j in range(auto.behind[to], n):
                 fits = fits and target[j, 0] <= exact.limit
         if kept and not own:
-            entries[first] = product[0]
+            for j in range(n):
+                put(entries[first, j], product[0, j])
         node = c.maps[node, LINK]
     if not fits:
         while first >= 0:
@@ -148,7 +149,7 @@ def turn(c: Counters, lane: int, clock: int, how: How, exact: Exact) -> bool:
     return True
 
 
-@kernel
+@inner_kernel
 def read_back(c: Counters, lane: int, state: int, top: int, how: How, exact: Exact, room: Array) -> None:
     """The numbers of a state of a lane: from its oldest live start on, or (-1) in the back."""
     if top < 0:
@@ -157,7 +158,7 @@ def read_back(c: Counters, lane: int, state: int, top: int, how: How, exact: Exa
         join_row(c.entries[top], c.back[lane, state], how.auto.before[state], exact, room)
 
 
-@kernel
+@inner_kernel
 def read_finals(c: Counters, lane: int, top: int, how: How, exact: Exact, room: Array) -> None:
     """The numbers of all ways that have come to their end."""
     final, n = how.auto.final, len(how.auto.before)
@@ -171,7 +172,7 @@ def read_finals(c: Counters, lane: int, top: int, how: How, exact: Exact, room: 
         add_read(room, found, state - final, exact)
 
 
-@kernel
+@inner_kernel
 def leave_with_its_own(c: Counters, row: int, lane: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
     """Add what a start has to the total of its group; beyond the limit, False and nothing done."""
     group = c.lanes[lane, GROUP_OF]
@@ -187,7 +188,7 @@ def leave_with_its_own(c: Counters, row: int, lane: int, how: How, exact: Exact,
     return True
 
 
-@kernel
+@inner_kernel
 def expire(c: Counters, lane: int, clock: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
     """Let go of the starts of a lane that have left; False where that has to wait for a wider limit."""
     lanes, rows = c.lanes, c.rows
@@ -227,7 +228,7 @@ def expire(c: Counters, lane: int, clock: int, how: How, exact: Exact, room: Arr
             return True
 
 
-@kernel
+@inner_kernel
 def mark_dirty(lanes: Ints, at: Ints, lane: int) -> None:
     if lanes[lane, IS_DIRTY] == 0:
         lanes[lane, IS_DIRTY] = 1
@@ -262,7 +263,7 @@ def pass_time(c: Counters, domain: int, how: How, exact: Exact, room: Array, sta
 # ---------------------------------------------------------------- what comes
 
 
-@kernel
+@inner_kernel
 def mark_fresh(groups: Ints, at: Ints, group: int) -> None:
     if groups[group, IS_FRESH] == 0:
         groups[group, IS_FRESH] = 1
@@ -270,7 +271,7 @@ def mark_fresh(groups: Ints, at: Ints, group: int) -> None:
         at[N_FRESH] += 1
 
 
-@kernel
+@inner_kernel
 def multiply(c: Counters, batch: Arrived, k: int, until: int, how: How, exact: Exact, room: Array) -> bool:
     """Multiply a map into the back of its lane; beyond the limit, False and nothing done."""
     auto, lane, rank = how.auto, batch.maps[k, IN_LANE], batch.maps[k, OF_RANK]
@@ -313,7 +314,7 @@ def multiply(c: Counters, batch: Arrived, k: int, until: int, how: How, exact: E
     return True
 
 
-@kernel
+@inner_kernel
 def fits_on_start(c: Counters, node: int, rank: int, clock: int, how: How, exact: Exact) -> float:
     """How many ways of a live start a map ends; infinitely many where a counter of it would go beyond the limit."""
     auto, entries, fresh = how.auto, c.entries, 0.0
@@ -329,7 +330,7 @@ def fits_on_start(c: Counters, node: int, rank: int, clock: int, how: How, exact
     return fresh
 
 
-@kernel
+@inner_kernel
 def count_on_starts(c: Counters, batch: Arrived, k: int, clock: int, until: int, how: How, exact: Exact, room: Array) -> bool:
     """Update the counters of all live starts of a lane by a map; beyond the limit, False and nothing done."""
     auto, lanes, rows, entries = how.auto, c.lanes, c.rows, c.entries
@@ -384,7 +385,7 @@ def count_on_starts(c: Counters, batch: Arrived, k: int, clock: int, until: int,
 # ---------------------------------------------------------------- what is read
 
 
-@kernel
+@inner_kernel
 def read(c: Counters, lane: int, how: How, exact: Exact, room: Array, starts: int | None) -> Any:
     """The value of a lane now; False where that has to wait for a wider limit."""
     if not expire(c, lane, c.domains[c.lanes[lane, DOMAIN_OF], CLOCK_NOW], how, exact, room, starts):
@@ -401,7 +402,7 @@ def read(c: Counters, lane: int, how: How, exact: Exact, room: Array, starts: in
     return room[0] <= exact.most
 
 
-@kernel
+@inner_kernel
 def flush(c: Counters, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
     """Bring the trees up to date with the lanes that changed; False where that has to wait for a wider limit."""
     trees, at = c.trees, c.at
@@ -428,7 +429,7 @@ def flush(c: Counters, how: How, exact: Exact, room: Array, starts: int | None) 
     return True
 
 
-@kernel
+@inner_kernel
 def sample(c: Counters, group: int, how: How, exact: Exact, room: Array, starts: int | None) -> Any:
     """The value of a group now; False where that has to wait for a wider limit."""
     if how.single and c.groups[group, ONE_LANE] >= 0:
@@ -439,7 +440,7 @@ def sample(c: Counters, group: int, how: How, exact: Exact, room: Array, starts:
     return True
 
 
-@kernel
+@inner_kernel
 def take_map(c: Counters, batch: Arrived, k: int, how: How, exact: Exact, room: Array, starts: int | None) -> bool:
     lane, rank, now = batch.maps[k, IN_LANE], batch.maps[k, OF_RANK], batch.maps[k, AT_TIME]
     domain, begins, leads = c.lanes[lane, DOMAIN_OF], how.auto.begins[rank], rank == how.leading

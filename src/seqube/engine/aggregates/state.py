@@ -154,7 +154,7 @@ class LiveCounts:
         ledger = self.ledger
         if self.keys.names:
             dead = ledger.dead
-            while not leave(ledger.columns, np.flatnonzero(dead), HIGHEST, ledger.how, ledger.exact, ledger.room, ledger.starts):
+            while not leave(ledger.columns, np.flatnonzero(dead), HIGHEST, ledger.how, ledger.exact, *ledger.counting):
                 ledger.widen()
             kept = np.flatnonzero(~dead)
             self.keys.keep(kept)

@@ -37,12 +37,12 @@ import numpy as np
 
 from seqube.engine.aggregates.automaton import Automaton
 from seqube.engine.aggregates.lanes import Maps, Numbers, Ring, Samples, plus, read_product, times
-from seqube.engine.jit import kernel, kernel_part
+from seqube.engine.jit import inner_kernel, kernel, kernel_part
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
 
 
-@kernel
+@inner_kernel
 def _identity(matrix: Numbers, one: Any, zero: Any) -> None:
     for i in range(matrix.shape[0]):
         for j in range(matrix.shape[0]):
@@ -50,7 +50,7 @@ def _identity(matrix: Numbers, one: Any, zero: Any) -> None:
         matrix[i, i] = one
 
 
-@kernel
+@inner_kernel
 def _turn(
     maps: Maps,
     weights: Numbers | None,

@@ -324,7 +324,8 @@ def grown(column: Ints, size: int) -> Ints:
     if size <= len(column):
         return column
     longer = np.empty(max(size, 2 * len(column)), np.int64)
-    longer[: len(column)] = column
+    for i in range(len(column)):
+        longer[i] = column[i]
     return longer
 
 

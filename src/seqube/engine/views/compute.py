@@ -23,7 +23,7 @@ Cost: per own result, what the sub-queries cost and the combinations of their re
 
 from __future__ import annotations
 
-from seqube.engine.jit import kernel, kernel_part
+from seqube.engine.jit import inner_kernel, kernel_part
 from seqube.engine.predicates import Ints
 from seqube.engine.views.frames import (
     BEGIN,
@@ -126,7 +126,7 @@ NEXT_RESULT, ASK_EARLY, ASK_CHILD, JOIN, ASK_LATE = range(LATE + 1, LATE + 6)  #
 KID_BEGIN, KID_END, KID_AT, KID_COUNTERS = range(4)  # the results of a child on the arena, and the present one
 
 
-@kernel
+@inner_kernel
 def compute(p: Ints, w: Ints, arena: Ints, f: int) -> None:
     """Go on with an evaluation from scratch."""
     kind = word(p, KINDS, w[f + OF])

@@ -31,7 +31,7 @@ directly or under an earlier overlapping one, every instance inside it that begi
 
 from __future__ import annotations
 
-from seqube.engine.jit import kernel, kernel_part
+from seqube.engine.jit import inner_kernel, kernel, kernel_part
 from seqube.engine.predicates import Ints
 from seqube.engine.views.program import (
     CODES,
@@ -83,7 +83,7 @@ def _set_slab(w: Ints, u: int, begin: int, count: int, room: int) -> None:
 # ---------------------------------------------------------------- memory
 
 
-@kernel
+@inner_kernel
 def _collect(w: Ints, pool: Ints, intervals: Ints) -> None:
     """Purge: keep what begins inside the window of the present trigger, and close ranks."""
     half, floor = w[HALF], w[FLOOR]
@@ -136,7 +136,7 @@ def forget_before(w: Ints, pool: Ints, intervals: Ints, floor: int) -> None:
         record += size
 
 
-@kernel
+@inner_kernel
 def make_room(w: Ints, pool: Ints, intervals: Ints, words: int) -> None:
     """Room for records and one more interval in the views, after a purge if much may have gone."""
     used = w[POOL_TOP] + INTERVAL_WORDS * w[INTERVAL_TOP]
@@ -225,7 +225,7 @@ def _move_interval(intervals: Ints, half: int, source: int, target: int) -> None
         intervals[half, target, field] = intervals[half, source, field]
 
 
-@kernel
+@inner_kernel
 def _put(w: Ints, intervals: Ints, u: int, i: int, n_replaced: int, low: int, high: int, head: int, tail: int) -> None:
     """Write interval number i of a view, in place of `n_replaced` others. There is room (`make_room`)."""
     half = w[HALF]
@@ -247,7 +247,7 @@ def _put(w: Ints, intervals: Ints, u: int, i: int, n_replaced: int, low: int, hi
     intervals[half, begin + i, HEAD], intervals[half, begin + i, TAIL] = head, tail
 
 
-@kernel
+@inner_kernel
 def add_widest(w: Ints, pool: Ints, intervals: Ints, u: int, low: int, high: int, head: int, tail: int) -> None:
     """Add an interval that none contains; those it contains give it their records (before its own) and go."""
     half = w[HALF]
@@ -266,7 +266,7 @@ def add_widest(w: Ints, pool: Ints, intervals: Ints, u: int, low: int, high: int
     _put(w, intervals, u, i, n, low, high, head, tail)
 
 
-@kernel
+@inner_kernel
 def add_narrowest(w: Ints, intervals: Ints, u: int, low: int, high: int) -> None:
     """Add an interval that contains none; those that contain it go."""
     i = preceding(w, intervals, u, low) + 1
@@ -279,7 +279,7 @@ def add_narrowest(w: Ints, intervals: Ints, u: int, low: int, high: int) -> None
 # ---------------------------------------------------------------- records of a view
 
 
-@kernel
+@inner_kernel
 def store_records(w: Ints, arena: Ints, pool: Ints, intervals: Ints, u: int, stride: int, mark: int, low: int, high: int) -> None:
     """Move the records from `mark` on into the view, as those of the interval [low, high), unless an interval has them."""
     end = w[TOP]
@@ -304,7 +304,7 @@ def store_records(w: Ints, arena: Ints, pool: Ints, intervals: Ints, u: int, str
     add_widest(w, pool, intervals, u, low, high, head, tail)
 
 
-@kernel
+@inner_kernel
 def fetch_records(
     w: Ints, arena: Ints, pool: Ints, intervals: Ints, u: int, stride: int, low: int, high: int, since: int, until: int, limit: int
 ) -> int:

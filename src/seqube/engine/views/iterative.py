@@ -25,7 +25,7 @@ import numpy as np
 
 from seqube.engine.bindings import UNBOUND, is_bound
 from seqube.engine.instances import Batch, Instances
-from seqube.engine.jit import kernel, kernel_part
+from seqube.engine.jit import inner_kernel, kernel, kernel_part
 from seqube.engine.limits import Budget
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
@@ -132,7 +132,7 @@ PIECE = 1 << 19  # words of matches after which a piece is handed on
 SECONDS = 0.1  # about how long the loops run before they come back, found or not
 
 
-@kernel
+@inner_kernel
 def evaluate(
     p: Ints,
     w: Ints,
@@ -165,7 +165,7 @@ def evaluate(
 # ---------------------------------------------------------------- out of a view
 
 
-@kernel
+@inner_kernel
 def _use_view(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, f: int) -> None:
     """See to it that the view is complete for the interval, by computing what is missing; then fetch what lies in it."""
     node = w[f + OF]
@@ -218,7 +218,7 @@ def _ask_for_rest(p: Ints, w: Ints, f: int, node: int, limit: int) -> bool:
 # ---------------------------------------------------------------- negations
 
 
-@kernel
+@inner_kernel
 def _seek(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, f: int) -> None:
     """Whether a negated sub-query has an instance in its scope."""
     n = w[f + OF]
