@@ -23,19 +23,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.engine.aggregates.buckets import TimeBuckets
 from seqube.engine.aggregates.columns import kind_of_value, with_columns
-from seqube.engine.aggregates.lists_of_values import joined_lists
 from seqube.engine.aggregates.measured import Measured
-from seqube.engine.aggregates.measures import Collected, Extreme, Means, Moved, Sum, finisher, means
+from seqube.engine.aggregates.measures import Collected, finisher, means
 from seqube.engine.aggregates.state import LiveCounts, Reporter, State
+from seqube.engine.aggregates.totals import BUCKET, merge_totals, one_array, total_keys
 from seqube.engine.bindings import UNBOUND, Bindings, last_rows
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Limits
-from seqube.engine.numbers import DIGITS
 from seqube.engine.order import order_events, rank_events, refuse_steps
 from seqube.engine.partitions import NONE_KNOWN, number_events, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, code_columns, shown, take
@@ -56,7 +54,6 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-BUCKET = "#bucket"  # the column of totals that says where each bucket begins
 TIMES_AS_LONG = 8  # times as many events are taken to be long enough to leave most of them out
 CELL_BYTES = 64  # about what a group at a moment takes while it is measured
 
@@ -168,7 +165,7 @@ class Aggregator(Reporter[pa.Table]):
             reported = task.due if self.plan.emit.when == "every" else upto
             return self._purge(replace(state, decided=upto, reported=reported), task), table
         partial = measured(task, answer)
-        totals = partial if state.totals is None else _merge([state.totals, partial], self.plan)
+        totals = partial if state.totals is None else merge_totals([state.totals, partial], self.plan)
         if final:
             return State(state.events.slice(0, 0), decided=upto, reported=upto, last=state.last), _named(task, totals)
         rows = _named(task, partial).slice(0, 0)
@@ -480,76 +477,8 @@ def measured(task: Task, answer: Answer) -> pa.Table:
     keys = task.groups.columns(answer.cells.groups)
     if task.plan.emit.when == "per":
         keys = [pa.array(task.moments[answer.cells.moments]), *keys]
-    names = [*_key_names(task.plan), *(f"#measure{i}" for i in range(len(task.plan.measures)))]
+    names = [*total_keys(task.plan), *(f"#measure{i}" for i in range(len(task.plan.measures)))]
     return pa.table([*keys, *(answer.measures[measure] for measure in task.plan.measures)], names=names)
-
-
-def _key_names(plan: AggregatePlan) -> list[str]:
-    return [*([BUCKET] if plan.emit.when == "per" else []), *(f"#group{i}" for i in range(len(plan.group_by)))]
-
-
-def _merge(parts: list[pa.Table], plan: AggregatePlan) -> pa.Table:
-    """Totals of pieces of the stream as one."""
-    keys = _key_names(plan)
-    rows = {i: means(measure.function) for i, measure in enumerate(plan.measures, len(keys))}
-    # Arrow compares no durations here, adds up decimals of one width only, and sums of 64 bits wrap.
-    fields = [(i, field.type) for part in parts for i, field in enumerate(part.schema) if i >= len(keys)]
-    plain = {i: pa.int64() for i, kind in fields if pat.is_duration(kind)}
-    plain |= {i: pa.decimal256(DIGITS, kind.scale) for i, kind in fields if pat.is_decimal(kind)}
-    added = {i: [part.column(i) for part in parts] for i, row in rows.items() if i not in plain and row.merge == "sum"}
-    large = {i for i, columns in added.items() if _largest(columns) * sum(map(len, columns)) > HIGHEST}
-    plain |= dict.fromkeys(large, pa.decimal256(DIGITS, 0))
-    table = pa.concat_tables([_cast(part, plain) for part in parts])
-    moving = {i: row.moved for i, row in rows.items() if isinstance(row, Sum) and row.moved is not None}
-    if moving:
-        table = _moved(table, keys, rows, moving, plan)
-    merged, _ = _grouped(table, keys, rows)
-    fitting = {i: pa.int64() for i in plain if rows[i].merge == "sum" and _largest([merged.column(i)]) <= HIGHEST}
-    return _cast(merged, fitting | {i: kind for i, kind in fields if i in plain and isinstance(rows[i], Extreme)})
-
-
-def _largest(columns: list[pa.ChunkedArray]) -> int:
-    """The largest whole number, whatever its sign; doubles do not count."""
-    ends = [end.as_py() or 0 for column in columns if not pat.is_floating(column.type) for end in pc.min_max(column).values()]
-    return int(max(map(abs, ends), default=0))
-
-
-def _grouped(table: pa.Table, keys: list[str], rows: dict[int, Means], numbers: bool = False) -> tuple[pa.Table, Ints]:
-    """Every measure of every group, merged as its row says; and, where that is asked for, the group of every piece."""
-    lists = [i for i, row in rows.items() if isinstance(row, Collected)]
-    how = [(table.field(i).name, row.merge) for i, row in rows.items() if i not in lists]
-    groups = np.zeros(table.num_rows, np.int64)
-    names, whole = table.column_names, table
-    if lists:
-        table = table.select([i for i in range(table.num_columns) if i not in lists])
-    if (numbers or lists) and keys:
-        table = table.append_column("#piece", pa.array(np.arange(table.num_rows)))
-        merged = table.group_by(keys).aggregate([*how, ("#piece", "list")])
-        pieces = _one(merged.column("#piece_list"))
-        groups[np.asarray(pieces.flatten())] = np.repeat(np.arange(len(pieces)), np.asarray(pieces.value_lengths()))
-    else:
-        merged = table.group_by(keys).aggregate(how)
-    found = {name: merged.column(f"{name}_{word}") for name, word in how}
-    found |= {names[i]: joined_lists(_one(whole.column(i)), groups, merged.num_rows) for i in lists}
-    return pa.table([*(merged.column(key) for key in keys), *(found[name] for name in names[len(keys) :])], names=names), groups
-
-
-def _moved(table: pa.Table, keys: list[str], rows: dict[int, Means], moving: dict[int, Moved], plan: AggregatePlan) -> pa.Table:
-    """The pieces with what each adds to its group, where that depends on the group as a whole."""
-    merged, groups = _grouped(table, keys, rows, numbers=True)
-    whole = merged.take(pa.array(groups))
-    arguments = {i: measure.argument for i, measure in enumerate(plan.measures, len(keys))}
-    for i, moved in moving.items():
-        places = {rows[j].name: j for j in rows if arguments[j] == arguments[i]}
-        own, group = ({name: _one(side.column(j)) for name, j in places.items()} for side in (table, whole))
-        table = table.set_column(i, table.field(i).name, moved(own, group))
-    return table
-
-
-def _cast(table: pa.Table, kinds: dict[int, pa.DataType]) -> pa.Table:
-    for i, kind in kinds.items():
-        table = table.set_column(i, table.field(i).name, table.column(i).cast(kind))
-    return table
 
 
 def _whole_buckets(task: Task, totals: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -571,7 +500,7 @@ def _named(task: Task, totals: pa.Table) -> pa.Table:
     else:
         totals = totals.take(pa.array(np.argsort(totals.column(BUCKET).to_numpy(), kind="stable")))
         starts = [shown_times(task, totals.column(BUCKET).to_numpy())]
-    columns = [_one(column) for column in totals.columns][is_per:]
+    columns = [one_array(column) for column in totals.columns][is_per:]
     n_keys = len(task.plan.group_by)
     measures = dict(zip(task.plan.measures, columns[n_keys:], strict=True))
     return result_rows(task, starts, columns[:n_keys], measures, totals.num_rows)
@@ -638,7 +567,3 @@ class _Results(Evaluator):
             raise DataError(
                 f"{write_value(node)} leaves the range of its type, {kind}\n  hint: shorten the window, or leave out large values"
             ) from None
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
