@@ -155,6 +155,8 @@ def chain_of(plan: AggregatePlan) -> EventChain | str:
             return "a trailing negation waits for a number of events"
         if plan.emit.counts_once and found.times_of(len(found.slots) - 1).most != 1:
             return "its last part is repeated, in a window that counts events"
+        if plan.report == "new" and len(found.slots) == 1:
+            return "an event may leave the window at the time at which it came, in a window that counts events"
         if found.begins_or_ends_variously:
             return "a part at the edge may be absent, in a window that counts events"
     if found.has_trailing and plan.emit.when == "per":
