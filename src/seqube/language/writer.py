@@ -219,7 +219,7 @@ def write_value(node: Value, least: int = _SUM) -> str:
             text = f"{word})" if share is None else f"{word}, {write_value(share)})"
         case tree.OfList(function, argument):
             of_events = OF_LISTS[function].of_events
-            text = f"{function}({quote(argument.variable or '') if of_events else write_value(argument)})"
+            text = f"{function}({_quote_keyword(argument.variable or '') if of_events else write_value(argument)})"
         case tree.Prev(argument):
             text = f"{PREVIOUS}({write_value(argument)})"
         case tree.FirstOf(values):
