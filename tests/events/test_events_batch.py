@@ -55,7 +55,7 @@ def test_columns_may_have_other_names_and_many_chunks() -> None:
     assert (events.type_column, events.time_column, events.unit) == ("ticker", "at", "s")
     assert events.column("type").to_pylist() == ["A", "A", "B", "B"]  # the events' type wins over the column of that name
     assert events.column("ts").to_pylist() == [1, 1, 2, 2]
-    assert dict(events.schema) == {"ticker": "string", "at": "number", "type": "string", "ts": "number"}
+    assert dict(events.schema) == {"ticker": "string", "at": "number", "type": "string", "ts": "number", '"type"': "number"}
 
 
 @pytest.mark.parametrize(

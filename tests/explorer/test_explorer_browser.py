@@ -167,7 +167,7 @@ def test_words_are_coloured_and_examples_run(page: Page, address: str) -> None:
     colours = {word.inner_text().strip(): word.evaluate("word => getComputedStyle(word).color") for word in words}
     assert len({colours[word] for word in ("PATTERN", "DELL", "5 ms", "-- soon")}) == 4
     page.get_by_test_id("examples").click()
-    page.get_by_text("How many").click()
+    page.get_by_text("How many", exact=True).click()
     expect(page.locator(".cm-content")).to_contain_text("AGG")
     page.get_by_test_id("run").click()
     expect_count(page, "count", 1)

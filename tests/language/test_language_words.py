@@ -18,7 +18,7 @@ TERMINALS = {terminal.name: terminal.pattern for terminal in _parser().terminals
 
 
 def alternatives(name: str) -> set[str]:
-    spelled = re.match(r"\(\?:([a-z|]+)\)", TERMINALS[name].value, re.IGNORECASE)
+    spelled = re.match(r"\(\?:([a-z_|]+)\)", TERMINALS[name].value, re.IGNORECASE)
     assert spelled is not None
     return set(spelled[1].upper().split("|"))
 

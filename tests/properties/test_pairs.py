@@ -38,7 +38,7 @@ def joins(draw: st.DrawFn) -> str:
             name = draw(st.sampled_from(COLUMNS))
             sides = [f"v{left}.{name}", f"v{right}.{name}"]
         asked.append(" = ".join(draw(st.permutations(sides))))
-    others = ["v0.x < v1.x", "v1.x + 1 = v0.x", "v0.y <= v1.y OR v0.f", f"v0.x + v1.x < v{size - 1}.id", "[id]", f"v{size - 1}.f"]
+    others = ["v0.x < v1.x", "v1.x + 1 = v0.x", "(v0.y <= v1.y OR v0.f)", f"v0.x + v1.x < v{size - 1}.id", "[id]", f"v{size - 1}.f"]
     asked += draw(st.lists(st.sampled_from(others), max_size=2, unique=True))
     if draw(st.integers(0, 2)) == 0:
         at = draw(st.integers(0, size))
