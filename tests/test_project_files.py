@@ -85,6 +85,11 @@ def test_the_story_is_on_a_screen_and_a_half() -> None:
     assert length_of(ROOT / "src" / "seqube" / "query.py") <= 150
 
 
+def test_no_module_is_too_long() -> None:
+    """Split by idea where it becomes so."""
+    assert {path.name: length for path in sources() if (length := length_of(path)) > 600} == {}
+
+
 def test_no_function_is_too_long() -> None:
     """Kernels aside, which are one loop."""
     long = {}
