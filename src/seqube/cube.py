@@ -29,6 +29,7 @@ import pyarrow as pa
 from seqube.arguments import checked
 from seqube.errors import PlanError, did_you_mean
 from seqube.events import Events, Hierarchy
+from seqube.extras import need
 from seqube.language import parse
 from seqube.language.mentions import quantifiers, variables_of
 from seqube.language.parameters import Params, fill, refuse_unknown
@@ -246,6 +247,7 @@ class Cube:
     @checked
     def pivot(self, rows: int | tuple[int, int], columns: int | tuple[int, int]) -> pd.DataFrame:
         """Counts by the types at two positions: those one step below or, with `(position, n)`, n steps below."""
+        need("pandas")
         import pandas as pd
 
         sides = [self._side(rows), self._side(columns)]
@@ -398,6 +400,7 @@ class Cuboids(Sequence[Cube]):
 
     def plot(self) -> altair.Chart:
         """Their counts as bars."""
+        need("plot")
         import altair as alt
 
         rows = [{"move": cube.move or "here", "pattern": cube.pattern, "matches": cube.count} for cube in self]

@@ -28,6 +28,7 @@ from seqube.engine.predicates import code_columns
 from seqube.errors import PlanError, did_you_mean
 from seqube.events import Events, Hierarchy
 from seqube.events.schema import UNITS
+from seqube.extras import need
 from seqube.language.writer import quote, quote_column
 from seqube.predict.ruletext import read_length
 from seqube.query import run
@@ -60,6 +61,7 @@ class Funnel:
 
     def plot(self) -> altair.Chart:
         """A bar for every step, as long as the number of keys that reached it."""
+        need("plot")
         import altair as alt
 
         rows = [{**row, "name": f"{row['step']} {row['type']}"} for row in self.table.to_pylist()]

@@ -25,6 +25,7 @@ from seqube.engine.display import name_group
 from seqube.engine.jsonable import plain
 from seqube.errors import PlanError
 from seqube.events.times import wall_clock
+from seqube.extras import need
 
 if TYPE_CHECKING:
     import altair
@@ -39,6 +40,7 @@ Points = list[dict[str, Any]]
 
 def plot_rows(table: pa.Table) -> altair.Chart:
     """The chart that suits these rows."""
+    need("plot")
     table = _by_clock(table)
     names = set(table.column_names)
     if {"start", "end"} <= names:

@@ -22,6 +22,7 @@ from seqube.engine.display import flat as flat_table
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.errors import LimitError
 from seqube.events.batch import Rejected
+from seqube.extras import need
 
 if TYPE_CHECKING:
     import altair
@@ -136,11 +137,13 @@ class Result:
 
     def to_pandas(self, *, flat: bool = True) -> pd.DataFrame:
         """All rows as a pandas DataFrame: a column for each attribute (`r_id`, `w_ts`), or, not `flat`, one for each variable."""
+        need("pandas")
         frame: pd.DataFrame = (flat_table(self.table) if flat else self.table).to_pandas()
         return frame
 
     def to_polars(self, *, flat: bool = True) -> pl.DataFrame:
         """All rows as a polars DataFrame: a column for each attribute (`r_id`, `w_ts`), or, not `flat`, one for each variable."""
+        need("polars")
         import polars as pl
 
         frame = pl.from_arrow(flat_table(self.table) if flat else self.table)

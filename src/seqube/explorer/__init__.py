@@ -11,3 +11,7 @@
 The browser holds what it shows and nothing more; the server process holds schemas and opens result files by memory map; events are
 in worker processes alone.
 """
+
+from seqube.extras import need
+
+need("explorer")

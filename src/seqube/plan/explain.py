@@ -11,6 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, assert_never
 
 from seqube.events import Statistics
+from seqube.extras import need
 from seqube.language.tree import Quantifier, Value, Window
 from seqube.language.writer import duration, write_predicate, write_value
 from seqube.plan.aggregates import AggregatePlan
@@ -91,6 +92,7 @@ class Explanation:
 
     def plot(self) -> altair.LayerChart | altair.FacetChart:
         """The steps as a tree, from what is read on the right to the answer on the left; notes appear under the pointer."""
+        need("plot")
         import altair as alt
 
         graph = self.graph

@@ -463,8 +463,7 @@ class Forecast:
 
     def to_pandas(self) -> pd.DataFrame:
         """The predictions as a pandas DataFrame."""
-        frame: pd.DataFrame = self.table.to_pandas()
-        return frame
+        return whole_result(self.table, self.rejected).to_pandas(flat=False)
 
     def to_polars(self) -> pl.DataFrame:
         """The predictions as a polars DataFrame."""

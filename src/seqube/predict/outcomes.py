@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.engine.predicates import code_columns
-from seqube.errors import PlanError
 from seqube.events import Events, Hierarchy
 from seqube.events.schema import is_moment
 from seqube.events.times import Ints, read_times
+from seqube.extras import need
 from seqube.predict.episodes import Symbol, find_instances
 from seqube.predict.matcher import locate
 from seqube.predict.rules import Rules
@@ -197,10 +197,9 @@ def _interval(hits: Ints, decided: Ints) -> tuple[pa.Array, pa.Array]:
 
 def draw(quality: pa.Table) -> altair.LayerChart | altair.FacetChart:
     """Stated probability against observed rate, with the interval of the latter; on the line, a rule says what happens."""
-    try:
-        import altair as alt
-    except ImportError as error:
-        raise PlanError("plots need the package 'altair'\n  hint: pip install altair") from error
+    need("plot")
+    import altair as alt
+
     rows = [row for row in quality.drop_columns(["mean_lead"]).to_pylist() if row["observed_rate"] is not None]
     data = alt.Data(values=rows)  # type: ignore[no-untyped-call]
     diagonal = alt.Data(values=[{"p": 0}, {"p": 1}])  # type: ignore[no-untyped-call]

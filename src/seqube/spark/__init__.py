@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
 from seqube.errors import PlanError
+from seqube.extras import need
 from seqube.spark.session import session
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from seqube.predict.mining import MiningProgress
     from seqube.spark.batch import ResultFrames
     from seqube.spark.streaming.workloads import Workload
+
+need("spark")
 
 __all__ = ["Workload", "explain", "forecast", "funnel", "mine", "quarantine", "register", "run", "session"]
 
