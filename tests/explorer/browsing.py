@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +25,7 @@ PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync"]
-PATIENCE_MS = 40_000  # compiling on a busy machine takes long
+PATIENCE_MS = 180_000  # what is asked for the first time is compiled, which takes long on a busy machine
 
 in_browser = [
     pytest.mark.browser,
@@ -94,19 +96,32 @@ def picture(page: Page, name: str) -> None:
     from playwright.sync_api import expect
 
     expect(page.get_by_test_id("progress")).to_have_text("")
-    said = re.sub(r"[\d.,]+ m?s\b", "... s", page.locator("body").inner_text())
+
+    def said() -> str:
+        return re.sub(r"[\d.,]+ m?s\b", "... s", page.locator("body").inner_text())
+
     if os.environ.get("SEQUBE_PICTURES") == "write":
         PICTURES.mkdir(parents=True, exist_ok=True)
+        page.wait_for_timeout(1_000)  # charts move for a while
         page.screenshot(path=PICTURES / f"{name}.png")
-        (PICTURES / f"{name}.txt").write_text(said, encoding="utf-8")
+        (PICTURES / f"{name}.txt").write_text(said(), encoding="utf-8")
     kept = (PICTURES / f"{name}.txt").read_text(encoding="utf-8")
-    assert said == kept, f"docs/pictures/{name}.png is older than the page: SEQUBE_PICTURES=write takes it anew"
+    expect_soon(page, said, kept, f"docs/pictures/{name}.png is older than the page: SEQUBE_PICTURES=write takes it anew")
+
+
+def expect_soon(page: Page, look: Callable[[], Any], wanted: Any, why: str = "") -> None:
+    """Look at the page until it shows what is wanted: its parts are drawn one after the other."""
+    until = time.monotonic() + PATIENCE_MS / 1000
+    while (seen := look()) != wanted and time.monotonic() < until:
+        page.wait_for_timeout(100)
+    assert seen == wanted, why
 
 
 def write(page: Page, text: str) -> None:
-    """Put a query into the editor; the page needs a moment to notice."""
-    page.locator(".cm-content").click()
+    """Put a query into the editor, once it knows the language; the page needs a moment to notice."""
+    page.get_by_role("textbox", name="Query", exact=True).click()
     page.keyboard.press("Control+a")
+    page.keyboard.press("Delete")
     page.keyboard.insert_text(text)
     page.wait_for_timeout(600)
 
@@ -138,8 +153,20 @@ def drawn(page: Page, name: str) -> dict[str, Any]:
     return spec
 
 
-def click_point(page: Page, name: str, series: int, point: int) -> None:
-    """Click where a chart has drawn a point of a series."""
+def click_point(page: Page, name: str, series: int, point: int, shows: str) -> None:
+    """Click where a chart has drawn a point of a series until that shows something: a chart that still moves hears no clicks."""
+    from playwright.sync_api import TimeoutError as TooLate
+
+    def clicked() -> bool:
+        _click(page, name, series, point)
+        with contextlib.suppress(TooLate):
+            page.get_by_test_id(shows).wait_for(timeout=3_000)
+        return page.get_by_test_id(shows).is_visible()
+
+    expect_soon(page, clicked, True)
+
+
+def _click(page: Page, name: str, series: int, point: int) -> None:
     page.get_by_test_id(name).scroll_into_view_if_needed()
     x, y = page.evaluate(
         f"""([name, series, point]) => {{

@@ -77,36 +77,55 @@ const marks = CM.StateField.define({
   provide: (field) => CM.EditorView.decorations.from(field),
 });
 
-// The editor may not be there yet: it is made when its tab is first looked at.
+// The editor may not be there yet: it is made when its tab is first looked at. What the server asks for is done in the order in which it came.
+let turn = Promise.resolve();
 async function editorOf(find) {
   while (!find()?.editorPromise) await new Promise((resolve) => setTimeout(resolve, 100));
   return find().editorPromise;
 }
+function inTurn(find, act) {
+  const done = turn.then(() => editorOf(find)).then(act);
+  turn = done.catch(() => {}); // what fails is told to who asked, and the next goes on
+  return done;
+}
+
+// Put another text into the editor, where it still holds the text that the server knew: what was typed since stays.
+//
+// The text belongs to the browser. The server follows it by the changes that the editor sends, this one too, in the order in which they were
+// made here; a text that it set by itself would cross with what is being typed, and the two would hold different texts from then on.
+export function write(find, before, text) {
+  return inTurn(find, (view) => {
+    const now = view.state.doc.toString();
+    if (now === before && now !== text) view.dispatch({ changes: { from: 0, to: now.length, insert: text } });
+  });
+}
 
 // Underline places of a text, given as pairs of offsets; marks for a text that has changed since are nobody's.
-export async function mark(find, text, places) {
-  const view = await editorOf(find);
-  if (view.state.doc.toString() !== text) return;
-  const wrong = CM.Decoration.mark({ class: "sq-wrong" });
-  const effects = [setMarks.of(CM.Decoration.set(places.map(([from, to]) => wrong.range(from, to)), true))];
-  if (!view.state.field(marks, false)) effects.unshift(CM.StateEffect.appendConfig.of(marks));
-  view.dispatch({ effects });
+export function mark(find, text, places) {
+  return inTurn(find, (view) => {
+    if (view.state.doc.toString() !== text) return;
+    const wrong = CM.Decoration.mark({ class: "sq-wrong" });
+    const effects = [setMarks.of(CM.Decoration.set(places.map(([from, to]) => wrong.range(from, to)), true))];
+    if (!view.state.field(marks, false)) effects.unshift(CM.StateEffect.appendConfig.of(marks));
+    view.dispatch({ effects });
+  });
 }
 
 const compartments = new WeakMap();
 
 // Teach an editor the language: its keywords and functions, and the names that are known now; called again when other events are opened.
-export async function teach(find, types, attributes, keywords, functions) {
-  const view = await editorOf(find);
-  view.contentDOM.setAttribute("aria-label", "Query");
-  const known = { types: new Set(types), attributes, keywords: new Set(keywords), functions };
-  const language = [makeLanguage(known), CM.hoverTooltip((view, position) => explain(view, position, known))];
-  const old = compartments.get(view);
-  if (old) {
-    view.dispatch({ effects: old.reconfigure(language) });
-  } else {
-    const compartment = new CM.Compartment();
-    compartments.set(view, compartment);
-    view.dispatch({ effects: CM.StateEffect.appendConfig.of(compartment.of(language)) });
-  }
+export function teach(find, types, attributes, keywords, functions) {
+  return inTurn(find, (view) => {
+    const known = { types: new Set(types), attributes, keywords: new Set(keywords), functions };
+    const language = [makeLanguage(known), CM.hoverTooltip((view, position) => explain(view, position, known))];
+    const old = compartments.get(view);
+    if (old) {
+      view.dispatch({ effects: old.reconfigure(language) });
+    } else {
+      const compartment = new CM.Compartment();
+      compartments.set(view, compartment);
+      view.dispatch({ effects: CM.StateEffect.appendConfig.of(compartment.of(language)) });
+    }
+    view.contentDOM.setAttribute("aria-label", "Query");
+  });
 }

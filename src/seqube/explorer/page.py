@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 from collections.abc import Callable
 from html import escape
@@ -98,7 +99,7 @@ class Screen:
         self.explorer = explorer
         self.data = given.get("data", "") if given.get("data") in explorer.sources else next(iter(explorer.sources))
         self.view = given.get("view", "") if given.get("view") in TABS else "query"
-        self.text = given.get("q", "")[:20_000]
+        self.text = re.sub("\r\n?", "\n", given.get("q", "")[:20_000])  # lines end in the editor's way
         self.strategy = given.get("strategy", "") if given.get("strategy") in OFFERED else "auto"
         self.via = via[-20:]
         self.detail = {name: given[name][:LONGEST_DETAIL] for names in DETAILS.values() for name in names if name in given}
@@ -320,6 +321,7 @@ class QueryPanel:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._typed = 0
+        self._there = screen.text  # what the editor holds, as far as was heard of it
         self._result: tuple[str, ResultFile] | None = None
         self._timeline: tuple[str, ResultFile] | None = None
         self._shown: tuple[str, str] | None = None
@@ -385,7 +387,10 @@ class QueryPanel:
         )
 
     def set_text(self, text: str) -> None:
-        self._editor.set_value(text)
+        """Put a query into the editor, unless somebody is typing there: then theirs stays, and is heard of."""
+        self._screen.text = text
+        self._tell_editor("write", self._there, text)
+        self._there = text
 
     def _plan_by(self, event: happenings.ValueChangeEventArguments[Any]) -> None:
         self._screen.strategy = event.value
@@ -394,7 +399,7 @@ class QueryPanel:
     # ------------------------------------------------------------ while typing
 
     async def _type(self, event: happenings.ValueChangeEventArguments[Any]) -> None:
-        self._screen.text = event.value
+        self._screen.text = self._there = event.value
         self._typed += 1
         mine = self._typed
         await asyncio.sleep(TYPING_PAUSE)

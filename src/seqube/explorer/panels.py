@@ -188,7 +188,7 @@ class CubePanel:
         around: Around | None = await screen.work("cube", self._tell, text=text)
         if around is None:
             return
-        self.shown = screen.text = around.here.text
+        self.shown = around.here.text
         screen.query.set_text(around.here.text)
         screen.go()
         self._problem.text = ""
