@@ -17,7 +17,7 @@ from seqube.plan import chase, sharing, strategies
 from seqube.plan.aggregates import AggregatePlan, chain_of, plan_aggregates
 from seqube.plan.explain import explain_workload
 from seqube.plan.measured import Measurements
-from seqube.plan.optimizer import ALONE, optimize, undecided
+from seqube.plan.optimizer import ALONE, expected_seconds, optimize, undecided
 from seqube.plan.physical import MatchPlan, Option, milliseconds
 from seqube.plan.sharing import MOST_STARTS
 from seqube.query import plan, prepare
@@ -26,6 +26,7 @@ EVENTS = sq.Events(generate("stock", 4_000, seed=1))
 CONCEPTS = sq.Hierarchy.from_dict(hierarchy("stock") or {})
 MEASURED = Measurements(EVENTS.statistics, EVENTS.unit, EVENTS.distinct)
 
+YEARS = 1e9  # seconds
 PAIR = "SEQ(DELL a, IPIX b) WITHIN 200 ms"
 COUNT = "SEQ(DELL a, IPIX b) WITHIN 200 ms AGG COUNT(*)"
 LONGER = "SEQ(DELL a, IPIX b, AMAT c) WITHIN 200 ms AGG COUNT(*)"
@@ -68,6 +69,27 @@ def test_an_option_says_what_it_costs_or_why_not() -> None:
     assert str(Option("chase", 2.5e-6)) == "rejected: chase, about 0.003 ms"
     assert str(Option("per-start", reason="the pattern is not a SEQ")) == "rejected: per-start, the pattern is not a SEQ"
     assert milliseconds(-12.5) == "-12,500.0 ms"
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        ("SEQ(A a, B+ b, C c) WITHIN 1000", YEARS),
+        ("SEQ(A a, B{2,400} b, C c) WITHIN 1000", YEARS),
+        ("SEQ(A a, B{400} b, C c) PARTITION BY id WITHIN 1000", 1.0),  # no partition has so many
+        ("SEQ(A a, B+ b, C c) PARTITION BY id WITHIN 1000", 1.0),
+        ("SEQ(A a, B+ b, C c, [id]) WITHIN 1000", 1.0),
+        ("SEQ(A a, B+ b, C c) PARTITION BY id WITHIN 20 EVENTS", 1.0),
+        ("SEQ(A a, !B b, C c) WITHIN 2000", 0.01),  # there is a B soon
+        ("SEQ(A a, C c) WITHIN 2000", 0.1),
+    ],
+)
+def test_what_is_expected_follows_keys_partitions_and_negations(query: str, seconds: float) -> None:
+    """Of 2,000 events of three types and 400 ids."""
+    n = 2_000
+    events = sq.Events(pa.table({"type": ["A", "B", "C", "B"] * (n // 4), "ts": range(n), "id": [i % 400 for i in range(n)]}))
+    expected = expected_seconds(prepare(query, events))
+    assert expected > YEARS / 10 if seconds == YEARS else 0 < expected < seconds
 
 
 # ---------------------------------------------------------------- asked for by name

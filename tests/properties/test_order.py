@@ -13,7 +13,7 @@ import hand_worked
 import oracle
 import seqube as sq
 from answers import assert_equal_matches, counted, rows_of, run, show, shown
-from seqube.engine import matching
+from seqube.engine import evaluation, matching, order
 from seqube.engine.matching import Matcher
 from seqube.events import Events
 from seqube.language import parse
@@ -50,6 +50,21 @@ def test_any_cutting_of_an_ordered_stream(data: st.DataObject, text: str, events
 @given(text=queries(repeats=True, depth=2, words=WORDS, clauses=["SKIP"]), events=small)
 def test_skip(text: str, events: list[oracle.Event]) -> None:
     assert_equal_matches(text, events)
+
+
+@given(text=queries(repeats=True, depth=2, words=WORDS, clauses=["SKIP"]), events=small)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_matches_without_a_chance_are_not_held(monkeypatch: pytest.MonkeyPatch, text: str, events: list[oracle.Event]) -> None:
+    monkeypatch.setattr(order, "HELD", 0)
+    monkeypatch.setattr(evaluation, "PIECE", 2)
+    assert_equal_matches(text, events)
+
+
+def test_of_millions_of_matches_those_are_held_that_may_be_taken() -> None:
+    n = 3_000
+    many = pa.table({"type": ["A"] * n + ["B"] * n, "ts": range(2 * n)})
+    found = sq.run("SEQ(A a, B b) SKIP TO NEXT WITHIN 9999 RETURN b.ts AS b", many, max_state_bytes=32 << 20)
+    assert set(found.table.column("b").to_pylist()) == {n}  # of 9,000,000, which would take 144 MB
 
 
 @given(text=queries(depth=1, words=("SEQ",), clauses=["SKIP", "ORDER BY"]), events=tied)

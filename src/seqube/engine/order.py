@@ -10,7 +10,10 @@ before some event of it, which is a bound for each partition that only grows; or
 
 Of the events that are kept, these are the ones that begin no match any more: all that must be remembered of the matches before.
 
-Cost: a sort of the events; a sort of the matches that are final at once, all of which are held, and a pass over them.
+Of matches with one start, none is taken behind the first that drops that start: whether it is taken or the start was dropped
+before, the others are dropped. So not all matches that are final at once are held, but about as many as there are starts.
+
+Cost: a sort of the events; a sort of the matches that are final at once, some at a time, and a pass over them.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.plan.needs import Plan, why_whole
 from seqube.plan.physical import MatchPlan, list_variables
+
+HELD = 1 << 18  # matches that wait for their turn before those that have none are let go
 
 # ---------------------------------------------------------------- events
 
@@ -89,14 +94,19 @@ class Skipping:
 
     def remaining(self, pieces: Iterator[Instances], events: Events, numbers: Ints, budget: Budget) -> Instances:
         """The matches that remain of those that end next, in the order in which they end; `numbers` are those of the events."""
-        held = []
+        held: list[Instances] = []
+        n_held, n_allowed = 0, HELD
         for piece in pieces:
             budget.hold(piece.n_bytes)
             held.append(piece.copy())
-        found = gather(held, self._plan.variables, list_variables(self._plan.pattern))
-        keys = [found.last_rows, found.first_rows]
-        keys += [rows for name in self._plan.variables for rows in in_columns(found.rows[name])]
-        found = found.select(np.lexsort(keys[::-1]))
+            n_held += len(piece)
+            if n_held > n_allowed:
+                before = sum(each.n_bytes for each in held)
+                held = [self._with_a_chance(self._in_order(held), numbers)]
+                budget.hold(held[0].n_bytes - before)
+                n_held = len(held[0])
+                n_allowed = max(HELD, 2 * n_held)
+        found = self._in_order(held)
         starts = numbers[found.first_rows]
         if self._skip.to == "TO NEXT":
             begun, firsts = np.unique(starts, return_index=True)
@@ -105,6 +115,20 @@ class Skipping:
             return found.select(taken)
         groups = self._partitions(events, found.last_rows)
         return found.select(_taken(groups, starts, self._drops_before(found, numbers), self._bounds))
+
+    def _in_order(self, pieces: list[Instances]) -> Instances:
+        """Matches in the order in which they end; then by their events."""
+        found = gather(pieces, self._plan.variables, list_variables(self._plan.pattern))
+        keys = [found.last_rows, found.first_rows]
+        keys += [rows for name in self._plan.variables for rows in in_columns(found.rows[name])]
+        return found.select(np.lexsort(keys[::-1]))
+
+    def _with_a_chance(self, found: Instances, numbers: Ints) -> Instances:
+        """Matches in their order without those that are dropped in any case, by one before with the same start."""
+        drops = np.ones(len(found), np.bool_)
+        if self._skip.to != "TO NEXT":
+            drops = self._drops_before(found, numbers) > numbers[found.first_rows]
+        return found.select(_up_to_the_first(found.first_rows, drops, np.zeros(len(numbers), np.bool_)))
 
     def _drops_before(self, found: Instances, numbers: Ints) -> Ints:
         """The row before which none begins any more once a match is taken."""
@@ -156,3 +180,14 @@ def _taken(groups: Ints, starts: Ints, bounds: Ints, bound_of: Ints) -> Mask:
             taken[k] = True
             bound_of[groups[k]] = max(bound_of[groups[k]], bounds[k])
     return taken
+
+
+@kernel
+def _up_to_the_first(starts: Ints, drops: Mask, is_over: Mask) -> Mask:
+    """Of the matches with each start those up to the first that drops it."""
+    has_a_chance = np.zeros(len(starts), np.bool_)
+    for k in range(len(starts)):
+        if not is_over[starts[k]]:
+            has_a_chance[k] = True
+            is_over[starts[k]] = drops[k]
+    return has_a_chance

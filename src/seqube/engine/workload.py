@@ -22,6 +22,8 @@ from seqube.plan.needs import Plan
 from seqube.plan.notes import notes_on
 from seqube.plan.optimizer import WorkloadPlan, expected_seconds, optimize
 
+YEAR = 365 * 86_400.0  # seconds
+
 
 def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict[str, Result]:
     """The result of every query; what a person should know of one is said, each note once."""
@@ -49,10 +51,11 @@ def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict
 
 
 def _too_long(plan: Plan, limits: Limits) -> Iterator[str]:
-    """Said before it starts: that it is expected to take longer than it may."""
-    if limits.max_seconds is not None and (expected := expected_seconds(plan)) > limits.max_seconds:
+    """Said before it starts: that it is expected to take longer than it may. What LIMIT ends soon is not weighed."""
+    if plan.matches.limit is None and limits.max_seconds is not None and (expected := expected_seconds(plan)) > limits.max_seconds:
+        about = f"about {expected:,.0f} s" if expected < YEAR else "years"
         yield (
-            f"this is expected to take about {expected:,.0f} s, and may take {limits.max_seconds:,.0f} s (max_seconds): "
+            f"this is expected to take {about}, and may take {limits.max_seconds:,.0f} s (max_seconds): "
             "narrow the window, or tie its parts by equalities"
         )
 

@@ -63,11 +63,12 @@ def pairs_to_index(node: MatchSequence, strategy: str | None) -> tuple[Pair, ...
     return pairs_of(node) if strategy in (None, PAIR_INDEX) else ()
 
 
-def paired(plan: MatchPlan) -> set[str]:
-    """The attributes that pairs agree on: how many values they have tells how much an index leaves."""
-    pairs = (pair for node in walk(plan) if isinstance(node, MatchSequence) for pair in pairs_of(node))
-    values = (value for pair in pairs for values in pair.values for value in values)
-    return {attribute.name for value in values for attribute in attributes(value)}
+def agreed(plan: MatchPlan) -> set[str]:
+    """The attributes that partitions, keys and pairs agree on: how many values they have tells how many events find each other."""
+    sequences = [node for node in walk(plan) if isinstance(node, MatchSequence)]
+    values = [value for node in sequences for pair in pairs_of(node) for values in pair.values for value in values]
+    values += [value for node in sequences for column in node.key for value in column]
+    return {attribute.name for value in values for attribute in attributes(value)} | set(plan.partition_by)
 
 
 def indexed(pairs: tuple[Pair, ...]) -> dict[int, Pair]:

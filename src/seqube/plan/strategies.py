@@ -34,7 +34,7 @@ from seqube.plan.chains import EventChain
 from seqube.plan.chase import Chase, Estimates, SharedPlan
 from seqube.plan.ecube import Cuboid, cuboid_of
 from seqube.plan.measured import Measurements
-from seqube.plan.pairs import paired
+from seqube.plan.pairs import agreed
 from seqube.plan.physical import MatchPlan, MatchRepeat, MatchRun, PlanNode, walk
 from seqube.plan.planner import plan_matches, plan_nested
 from seqube.plan.sharing import Counted, Counting, counted
@@ -104,7 +104,7 @@ class Case:
             return None
         if isinstance(self.plan, AggregatePlan):
             return self.measured.only(looked_up(self.plan, self.chain))
-        return self.measured.only(equated(self.query.pattern) | paired(self.matches))
+        return self.measured.only(equated(self.query.pattern) | agreed(self.matches))
 
     @cached_property
     def unknown(self) -> str | None:

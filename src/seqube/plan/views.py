@@ -40,6 +40,7 @@ from seqube.plan.physical import (
     Absence,
     Atom,
     Clause,
+    Gap,
     MatchAlternatives,
     MatchConjunction,
     MatchPlan,
@@ -204,6 +205,9 @@ def untestable(plan: MatchPlan) -> Predicate | None:
 # ---------------------------------------------------------------- costs
 
 
+# More lists than anybody waits for: they are counted no further.
+COUNTLESS = 1e18
+
 # Seconds for an instance that a loop over nested sub-queries touches (the median of 56 runs; half of them lay between 0.15 and 0.65
 # us), and the share of that which one in the flat matcher's loops takes.
 INSTANCE = 4e-7
@@ -253,10 +257,13 @@ class Costs:
     measured: Measurements
     window: float  # in ticks, or in events
     counts_events: bool
+    partitions: int = 1  # each is a stream of its own, as long as the whole
 
     @staticmethod
     def of(plan: MatchPlan, measured: Measurements) -> Costs:
-        return Costs(measured, float(ticks(plan.window, measured.unit)), plan.window.counts_events)
+        partitions = prod(map(measured.values, plan.partition_by))
+        window = float(ticks(plan.window, measured.unit))
+        return Costs(measured, window, plan.window.counts_events, min(partitions, max(measured.statistics.n, 1)))
 
     def weigh(self, asked: Subquery) -> Weighed:
         """The numbers of one sub-query."""
@@ -325,9 +332,9 @@ class Costs:
         return sum(map(self._in_stream, node.parts))
 
     def _windows(self) -> float:
-        """How many windows the stream is long."""
-        length = self.measured.statistics.n if self.counts_events else self.measured.statistics.span
-        return max(length / max(self.window, 1.0), 1.0)
+        """How many windows the stream is long, or all its partitions together are."""
+        length = self.measured.statistics.n / self.partitions if self.counts_events else self.measured.statistics.span
+        return self.partitions * max(length / max(self.window, 1.0), 1.0)
 
     def _in_window(self, scan: Scan) -> float:
         return self.measured.statistics.count(scan.types) / self._windows() * 0.5 ** len(scan.filters)
@@ -345,8 +352,8 @@ class Costs:
             case MatchRun():
                 return self._found(node.parts[0], share)  # at most one for each start
             case MatchRepeat():
-                events = self._found(node.item, share)
-                return float(2.0 ** min(events, 60.0)) if node.most is None else float(events**node.most)
+                n_keys = 1 / min((self.measured.share(value, value) for value in node.key), default=1.0)
+                return n_keys * _lists(node, self._found(node.item, share) / n_keys)
             case MatchSequence() | MatchConjunction():
                 orders = factorial(len(node.slots)) if isinstance(node, MatchSequence) else 1
                 return self._product(node.slots, share) / orders * self._kept(node)
@@ -364,7 +371,14 @@ class Costs:
                 shares.append(1 / 3)
             elif all(isinstance(node.slots[i], Scan) for i in (atom.left_slot, atom.right_slot)):
                 shares.append(self.measured.share(atom.left, atom.right))
+        if isinstance(node, MatchSequence):
+            shares += [self._spared(gap, node) for gap in node.gaps if 0 < gap.position < len(node.slots)]
         return prod(shares) * (1 / 3) ** len(node.filters)
+
+    def _spared(self, gap: Gap, node: MatchSequence) -> float:
+        """The share of neighbours with no instance of a negated part between them: only those up to the next one."""
+        absent = self._found(gap.instance, 1.0) * (1.0 if gap.key is None else prod(self.measured.share(v, v) for v in gap.key))
+        return min(1.0, len(node.slots) / max(absent, 1.0))
 
     def _tied(self, parent: PlanNode, subquery: PlanNode) -> float:
         """The share of a sub-query's instances that agree with one outer result, by equalities that are not part of a key."""
@@ -391,3 +405,14 @@ class Costs:
             chains *= self._found(slot, share) / (n if isinstance(node, MatchSequence) else 1)
             total += chains
         return total + sum(self._steps(slot, share) for slot in node.slots if not isinstance(slot, Scan))
+
+
+def _lists(node: MatchRepeat, n_events: float) -> float:
+    """How many lists so many events make: of neighbours, a third remain for each condition between them."""
+    kept = (1 / 3) ** len(node.steps)
+    total, of_length, length = 0.0, 1.0, 0
+    while of_length and length != node.most and total < COUNTLESS:
+        length += 1
+        of_length = min(of_length * max(n_events - length + 1, 0.0) / length * (kept if length > 1 else 1.0), COUNTLESS)
+        total += of_length if length >= node.least else 0.0
+    return min(total, COUNTLESS)
