@@ -60,7 +60,7 @@ bench-guard: setup
 # The site, in build/site, after every code block and every row of a truth table in it was run.
 docs: setup
 	@$(PYTHON) -m pytest tests/test_docs.py tests/test_truth_tables.py
-	@$(PYTHON) -m mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet
 
 clean:
 	rm -rf .venv .seqube .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist spark-warehouse

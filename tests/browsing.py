@@ -1,4 +1,4 @@
-"""The explorer as a person meets it: a server of its own, its page in headless Chromium, screenshots in build/screenshots."""
+"""Pages as a person meets them: the explorer's own server, headless Chromium, screenshots in build/screenshots."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
-PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+SCREENSHOTS = Path(__file__).resolve().parents[1] / "build" / "screenshots"
+PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync"]
