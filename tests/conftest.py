@@ -22,6 +22,8 @@ os.environ.setdefault("SEQUBE_CACHE", str(ROOT / ".seqube" / "cache"))
 # more than they give, about half of its time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+os.environ.setdefault("SPARK_CONF_DIR", str(ROOT / "tests" / "spark" / "settings"))
+
 # The everyday run is the same every time; asking for more cases means exploring.
 asked = os.environ.get("SEQUBE_EXAMPLES")
 settings.register_profile(

@@ -83,7 +83,7 @@ def test_what_is_public_is_called_by_the_glossary() -> None:
     counts = [field.name for field in fields(Counts)]
     assert set(counts) <= METRICS.keys()
     for name in [*classes, *SINKS, *counts]:
-        term = {"matches": "match", COUNTED: "quarantine", "queries": "query"}.get(name, name)
+        term = {"matches": "match", COUNTED: "quarantine", "queries": "query", "null_keys": "null key"}.get(name, name)
         assert term in TERMS or term.removesuffix("s") in TERMS, name
 
 

@@ -8,12 +8,9 @@ codes: 0 done; 1 failed while running; 2 the query or the usage is wrong. Errors
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-import shutil
 import sys
-import tempfile
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,7 +22,24 @@ from rich.progress import Progress
 from seqube.engine.jsonable import plain
 from seqube.engine.limits import LIMITS
 from seqube.errors import DataError, LimitError, PlanError, QueryError, SequbeError, SequbeWarning
-from seqube.finding import PRINTED_ROWS, REJECTED, RunRequest, Settings, find_here, find_on_spark, predict_on_spark
+from seqube.finding import PRINTED_ROWS, REJECTED, RunRequest, find_here, find_on_spark, predict_on_spark
+from seqube.options import (
+    Conf,
+    EventsPath,
+    HierarchyPath,
+    Master,
+    OnSpark,
+    Param,
+    QueryFile,
+    QueryText,
+    StrategyName,
+    TimeColumn,
+    TypeColumn,
+    Unit,
+    named_values,
+    settings_of,
+    spark_settings,
+)
 from seqube.output import Format, err, note, out, places_for, print_json, print_table, show, write
 
 if TYPE_CHECKING:
@@ -77,60 +91,6 @@ def _fail(kind: str, message: str, code: int) -> NoReturn:
     raise SystemExit(code)
 
 
-def _from_stdin(path: str) -> str:
-    """The path of the events; what comes through a pipe is put into a file first, so that it can be read like any other."""
-    if path != "-":
-        return path
-    start = sys.stdin.buffer.read(64)
-    kind = "parquet" if start.startswith(b"PAR1") else "json" if start.lstrip().startswith(b"{") else "csv"
-    with tempfile.NamedTemporaryFile(suffix=f".{kind}", delete=False) as file:
-        atexit.register(Path(file.name).unlink, missing_ok=True)
-        file.write(start)
-        shutil.copyfileobj(sys.stdin.buffer, file)
-    return file.name
-
-
-QueryFile = Annotated[Path | None, typer.Argument(metavar="QUERY.sqb", help="A file with one query, or several with names.")]
-QueryText = Annotated[str | None, typer.Option("--query", metavar="TEXT", help="The query itself, instead of a file.")]
-EventsPath = Annotated[
-    str, typer.Option("--events", metavar="PATH", callback=_from_stdin, help="CSV, JSON lines or Parquet; - reads standard input.")
-]
-TypeColumn = Annotated[str, typer.Option("--type", metavar="COL", help="The column that holds the event type.")]
-TimeColumn = Annotated[str, typer.Option("--time", metavar="COL", help="The column that holds the time.")]
-Unit = Annotated[str, typer.Option(help="The unit of an integer time column: us, ms, s ...")]
-HierarchyPath = Annotated[Path | None, typer.Option("--hierarchy", metavar="H.yaml", help="The concepts above the event types.")]
-OnSpark = Annotated[bool, typer.Option("--spark", help="On Spark, for logs too large for this process.")]
-Master = Annotated[str | None, typer.Option(metavar="URL", help="The Spark to use; this machine, local[*], unless given.")]
-Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; may be given more than once.")]
-Param = Annotated[
-    list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A value for :NAME; may be given more than once.")
-]
-StrategyName = Annotated[str, typer.Option(help="How to evaluate; auto takes the cheapest.")]
-
-
-def _place(on_spark: bool, master: str | None, conf: list[str] | None) -> Settings | None:
-    """Where to work: on a Spark with these settings, or, where it is None, in this process."""
-    if on_spark:
-        return _settings(master, conf)
-    if master or conf:
-        raise typer.BadParameter("this is how Spark is started", param_hint="--master or --conf without --spark")
-    return None
-
-
-def _pairs(given: list[str] | None, option: str) -> dict[str, str]:
-    found = {}
-    for text in given or ():
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise typer.BadParameter(f"{text!r} is not a key, =, and a value", param_hint=option)
-        found[key] = value
-    return found
-
-
-def _settings(master: str | None, conf: list[str] | None) -> Settings:
-    return _pairs(conf, "--conf") | ({"spark.master": master} if master else {})
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         import seqube
@@ -176,7 +136,7 @@ def run(
     asked: dict[str, Any] = {"max_matches": max_matches, "max_state_bytes": max_state_bytes, "max_seconds": max_seconds}
     asked |= {"on_limit": "truncate"} if truncate else {}
     limits = replace(LIMITS, **{name: value for name, value in asked.items() if value is not None})
-    settings = _place(on_spark, master, conf)
+    settings = spark_settings(on_spark, master, conf)
     if truncate and on_spark:
         raise typer.BadParameter("what tasks of Spark give cannot be cut short and marked", param_hint="--truncate with --spark")
     if folder is None and file_format is not None and (file_format is Format.parquet or len(queries) > 1 or as_json):
@@ -270,7 +230,7 @@ def explain(
     """Show the plan of each query, its alternatives and why it was taken."""
     queries = _read_queries(query, text, param)
     concepts = _read_hierarchy(hierarchy)
-    settings = _place(on_spark, master, conf)
+    settings = spark_settings(on_spark, master, conf)
     if settings is not None:
         import seqube.spark as sqs
         from seqube.spark.failures import spark_errors
@@ -318,7 +278,7 @@ def forecast(
     known, concepts, settings = (
         sq.Rules.load(rules, params=_params(param)),
         _read_hierarchy(hierarchy),
-        _place(on_spark, master, conf),
+        spark_settings(on_spark, master, conf),
     )
     if settings is not None:
         if key is not None:
@@ -405,7 +365,7 @@ def mine(
     conf: Conf = None,
 ) -> None:
     """Learn episode rules from events, and write them as a file that `forecast` reads."""
-    settings = _place(on_spark, master, conf)
+    settings = spark_settings(on_spark, master, conf)
     columns: dict[str, Any] = {"type": type_column, "time": time_column, "unit": unit}
     wanted: dict[str, Any] = {"horizon": horizon, "max_events": max_events, "limit": limit, "partition_by": partition_by or ()}
     wanted |= {"min_lift": min_lift, "min_gain": min_gain}
@@ -502,6 +462,9 @@ def explore(context: typer.Context) -> None:
 def pipeline(
     path: Annotated[Path, typer.Argument(metavar="PIPELINE.yaml")],
     once: Annotated[bool, typer.Option("--once", help="As a batch over what is there now, instead of a stream.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Take what is there, and decide at the end what waits for events that could still come.")
+    ] = False,
     master: Master = None,
     conf: Conf = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -509,10 +472,12 @@ def pipeline(
     """Run a declared pipeline on Spark: source, checks, queries, sinks. A stream goes on where it stopped; Ctrl-C stops it."""
     import seqube.spark as sqs
     from seqube.spark.streaming.changes import WorkloadChange
-    from seqube.spark.streaming.declaration import read_declaration
+    from seqube.spark.streaming.declaration import AVAILABLE_NOW, read_declaration
     from seqube.spark.streaming.pipeline import Counts, run_once, run_stream
 
-    declared, settings = read_declaration(path), _settings(master, conf)
+    declared, settings = read_declaration(path), settings_of(master, conf)
+    if drain:
+        declared = replace(declared, trigger=AVAILABLE_NOW, drain=True)
 
     def report(number: int, counts: Counts) -> None:
         if not as_json:
@@ -522,8 +487,8 @@ def pipeline(
         note(f"{path}: {change}")
 
     with err.status(f"Running {path}; Ctrl-C stops it"):
-        sqs.session(**settings)  # the session that the pipeline finds
-        counts = run_once(declared) if once else run_stream(declared, report, tell=tell)
+        spark = sqs.session(**settings)
+        counts = run_once(declared, spark) if once else run_stream(declared, report, tell=tell, spark=spark)
     if as_json:
         print_json(asdict(counts))
     else:
@@ -568,7 +533,7 @@ def _params(given: list[str] | None) -> dict[str, Any]:
     """Values for parameters, each of the kind that it is written as."""
     from seqube.language.parameters import read_parameter
 
-    return {name: read_parameter(value) for name, value in _pairs(given, "--param").items()}
+    return {name: read_parameter(value) for name, value in named_values(given, "--param").items()}
 
 
 def _read_queries(path: Path | None, text: str | None, given: list[str] | None = None) -> dict[str, Query]:

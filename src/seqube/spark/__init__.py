@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
     from seqube.predict import Rule, Rules
     from seqube.predict.mining import MiningProgress
     from seqube.spark.batch import ResultFrames
+    from seqube.spark.streaming.pipeline import Counts
     from seqube.spark.streaming.workloads import Workload
 
 need("spark")
 
-__all__ = ["Workload", "explain", "forecast", "funnel", "mine", "quarantine", "register", "run", "session"]
+__all__ = ["Workload", "explain", "forecast", "funnel", "mine", "quarantine", "register", "run", "run_pipeline", "session"]
 
 
 def __getattr__(name: str) -> Any:
@@ -334,6 +336,28 @@ def quarantine(events: DataFrame, *, type: str = "type", time: str = "ts", unit:
     from seqube.spark import ingest
 
     return ingest.read_source(events, type, time, unit).rejected()
+
+
+@checked
+def run_pipeline(spark: SparkSession, path: str | Path, *, once: bool = False, drain: bool = False) -> Counts:
+    """Run a declared pipeline: source, checks, queries, rules, sinks; as a stream, until it is stopped or has taken what is there.
+
+    - `spark`: the session to run on.
+    - `path`: the pipeline file.
+    - `once`: as a batch over all that is there now, instead of a stream.
+    - `drain`: as a stream that ends: what is there is taken, and all that waits for events that could still come is decided.
+
+    >>> sqs.run_pipeline(spark, "no-such-file.yaml")
+    Traceback (most recent call last):
+    seqube.errors.SchemaError: cannot read the pipeline file no-such-file.yaml...
+    """
+    from seqube.spark.streaming.declaration import AVAILABLE_NOW, read_declaration
+    from seqube.spark.streaming.pipeline import run_once, run_stream
+
+    declared = read_declaration(path)
+    if drain:
+        declared = replace(declared, trigger=AVAILABLE_NOW, drain=True)
+    return run_once(declared, spark) if once else run_stream(declared, spark=spark)
 
 
 def register(spark: SparkSession) -> None:

@@ -1,75 +1,188 @@
-"""A Spark session in this machine, set up so that Spark's usual traps are out of the way. Your own session works too.
+"""A Spark session, set up so that Spark's usual traps are out of the way. Your own session works too.
 
 Python workers run this very interpreter, times are UTC everywhere, rows travel as Arrow, streaming state is kept in RocksDB, and
 Java is found or brought along (`seqube.spark.java`). The first call starts a JVM (some seconds); later calls return the session
 that runs.
+
+Invariant: ours are defaults. What the user has set, wherever Spark lets one set it (arguments, spark-submit, PYSPARK_SUBMIT_ARGS,
+spark-defaults.conf, the environment), stays as it is.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from seqube.errors import PlanError, warn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Setting = bool | float | str
+_SHORT = {  # options of spark-submit that are settings
+    "--master": "spark.master",
+    "--name": "spark.app.name",
+    "--driver-memory": "spark.driver.memory",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+    "--deploy-mode": "spark.submit.deployMode",
+    "--remote": "spark.remote",
+}
+
 
 def session(app_name: str = "seqube", **config: bool | float | str) -> SparkSession:
-    """The active session as it is, or a new one, in this machine unless `spark.master` says otherwise.
+    """The session that runs, as it is; or a new one, in this machine unless it was said otherwise.
 
     - `app_name`: what Spark calls it.
-    - `config`: Spark's settings, which override ours: `session(**{"spark.driver.memory": "8g"})`.
+    - `config`: Spark's settings: `session(**{"spark.master": "spark://host:7077"})`. What is set here, by spark-submit, or in
+      spark-defaults.conf goes before what Seqube would set.
 
     >>> sqs.session().conf.get("spark.sql.session.timeZone")
     'UTC'
     """
+    from py4j.protocol import Py4JJavaError
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
+    from seqube.spark.failures import explain_failure, text_of
 
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
+    running = SparkSession.getActiveSession()
+    if running is None and SparkContext._active_spark_context is not None:  # of another thread
+        running = SparkSession.builder.getOrCreate()
+    if running is not None:
+        _compare(running, config)
+        return running
+    chosen = {**users_settings(), **config}
+    remote = chosen.get("spark.remote") or os.environ.get("SPARK_REMOTE")
+    settings: Mapping[str, Setting]
+    if remote:
+        settings = {"spark.remote": str(remote), **_RUNTIME, **config}
+    else:
+        _set_up_machine(chosen)
+        ours = {"spark.app.name": app_name, **_RUNTIME, **_defaults(str(chosen.get("spark.master", "local[*]")))}
+        settings = {**{name: value for name, value in ours.items() if name not in chosen}, **config}
+    try:
+        return SparkSession.builder.config(map=dict(settings)).getOrCreate()
+    except (PySparkException, Py4JJavaError) as error:
+        said = ", ".join(f"{name}={value}" for name, value in config.items()) or "its own settings"
+        why = explain_failure(text_of(error), None)
+        raise PlanError(
+            f"Spark does not start with {said}: {why}\n  hint: look at what Spark said above, and at these settings"
+        ) from error
 
+
+# Settings that a session can also be given while it runs, or by another machine.
+_RUNTIME: Mapping[str, Setting] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",  # a sixth less to hand rows over than by Spark's 10,000
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+
+
+def _defaults(master: str) -> dict[str, Setting]:
+    """What a session of ours is started with, on this master."""
     from seqube.engine.jit import cache_folder
-    from seqube.errors import PlanError
-    from seqube.spark.failures import explain_failure
-    from seqube.spark.java import find_java
-
-    # Spark reads these when it starts the JVM and the workers, and its own defaults are whatever PATH holds.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["JAVA_HOME"] = str(find_java().path)
-    loopback: dict[str, str] = {}
-    if str(config.get("spark.master", "local")).startswith("local"):  # executors elsewhere must find the driver
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        loopback = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
     quiet = Path(__file__).with_name("log4j2.properties")
-    settings: dict[str, bool | float | str | None] = {
-        "spark.master": "local[*]",
-        "spark.app.name": app_name,
+    ours: dict[str, Setting] = {
+        "spark.master": master,
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={quiet}",
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
-        "spark.executorEnv.SEQUBE_CACHE": str(cache_folder().parent),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",  # a sixth less to hand rows over than by Spark's 10,000
-        # Spark's 200 partitions are meant for clusters; in one machine they are 200 small tasks, one after the other.
-        "spark.sql.shuffle.partitions": str(max(4, os.cpu_count() or 4)),
-        "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     }
+    if master.startswith("local"):  # executors elsewhere must find the driver, have a folder of their own, and many cores
+        ours |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        ours["spark.executorEnv.SEQUBE_CACHE"] = str(cache_folder().parent)
+        # Spark's 200 partitions are meant for clusters; in one machine they are 200 small tasks, one after the other.
+        ours["spark.sql.shuffle.partitions"] = str(max(4, os.cpu_count() or 4))
+    return ours
+
+
+def _set_up_machine(chosen: Mapping[str, Setting]) -> None:
+    """What Spark reads from the environment when it starts the JVM and the workers; its own defaults are whatever PATH holds."""
+    from seqube.spark.java import find_java
+
+    if "spark.pyspark.python" not in chosen:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started one
+        os.environ["JAVA_HOME"] = str(find_java().path)
+    if str(chosen.get("spark.master", "local")).startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+# ---------------------------------------------------------------- what the user has set
+
+
+def users_settings() -> dict[str, str]:
+    """The settings that a session would have without any of ours."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit, which knows them all
+        from pyspark import SparkConf, SparkContext
+
+        SparkContext._ensure_initialized()
+        return dict(SparkConf().getAll())
+    return {**_of_file(_defaults_file()), **_of_arguments(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))}
+
+
+def _defaults_file() -> Path | None:
+    if folder := os.environ.get("SPARK_CONF_DIR"):
+        return Path(folder) / "spark-defaults.conf"
+    home = os.environ.get("SPARK_HOME")
+    return Path(home) / "conf" / "spark-defaults.conf" if home else None
+
+
+def _of_file(path: Path | None) -> dict[str, str]:
+    """Java's properties, as far as anybody writes them in this file: a name, blanks or = or :, a value."""
     try:
-        return SparkSession.builder.config(map={**settings, **loopback, **config}).getOrCreate()
-    except (PySparkException, Py4JJavaError) as error:
-        chosen = ", ".join(f"{name}={value}" for name, value in config.items()) or "its own settings"
-        why = explain_failure(str(error), None)
-        raise PlanError(
-            f"Spark does not start with {chosen}: {why}\n  hint: look at what Spark said above, and at these settings"
-        ) from error
+        text = path.read_text(encoding="utf-8") if path is not None else ""
+    except OSError:
+        return {}
+    return dict(re.findall(r"^\s*(spark\.[^\s=:]+)[ \t]*[\s=:][ \t]*(.*?)\s*$", text, flags=re.MULTILINE))
+
+
+def _of_arguments(text: str) -> dict[str, str]:
+    """The settings among arguments of spark-submit."""
+    words = [part for word in shlex.split(text) for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    found: dict[str, str] = {}
+    for option, value in pairwise(words):
+        if option in ("--conf", "-c"):
+            name, _, setting = value.partition("=")
+            found[name] = setting
+        elif option in _SHORT:
+            found[_SHORT[option]] = value
+    return found
+
+
+def _compare(running: SparkSession, config: Mapping[str, Setting]) -> None:
+    """Say which of these settings come too late for a session that runs."""
+    late = [name for name, value in config.items() if str(running.conf.get(name, "")) != str(value)]
+    if late:
+        warn(f"Spark runs already, with another {', '.join(late)} than was asked for now\n  hint: stop that session first")
+
+
+# ---------------------------------------------------------------- what Spark's pages show
+
+
+@contextmanager
+def described(spark: SparkSession, text: str) -> Iterator[None]:
+    """Jobs that are started meanwhile are called so on the pages of Spark; through Spark Connect they have no other name."""
+    context: Any = None if ".connect." in type(spark).__module__ else spark.sparkContext
+    if context is None:
+        yield
+        return
+    before = context.getLocalProperty("spark.job.description")
+    context.setJobDescription(text)
+    try:
+        yield
+    finally:
+        context.setJobDescription(before)

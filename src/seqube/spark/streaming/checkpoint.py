@@ -10,6 +10,9 @@ asks, and gives every one that is new, changed or back again a *generation* of i
 Buckets of state are only looked at when an event or a timer reaches them, so what a query left behind in run 1 is still there in
 run 3, and has seen nothing of run 2. By its generation it is known to be stale.
 
+A checkpoint has a source of its own beside the declared one, the folder END: the row that comes from it says that no event will
+come any more, so that everything is decided. A stream that has seen it is over. Checkpoints that are older than this have none.
+
 A lock in the folder is held by the process that runs the stream, and goes with the process, however that ends. Mark and lock need a
 file system: a checkpoint that is named by a URL has neither, and to keep it apart is up to its owner.
 """
@@ -36,6 +39,7 @@ except ImportError:
     ) from None
 
 MARK_FILE, LOCK_FILE = "seqube.json", "seqube.lock"
+END = "seqube-end"
 _OWN = "give this pipeline a checkpoint of its own, or remove that one to begin anew"
 
 
@@ -71,6 +75,11 @@ def claim(declared: Declaration, columns: Mapping[str, str]) -> None:
         return
     mark = Path(declared.checkpoint) / MARK_FILE
     theirs = _read(mark)
+    if theirs.get("ended"):
+        raise DataError(
+            f"the stream of the checkpoint {mark.parent} was brought to its end: all events that come now would be late\n"
+            f"  hint: {_OWN}"
+        )
     own: dict[str, Any] = {name: getattr(declared, name) for name in ("format", "path", "type", "time", "unit")}
     _refuse(mark.parent, "another source", theirs, own, _OWN)
     results: dict[str, str] = {}
@@ -80,7 +89,37 @@ def claim(declared: Declaration, columns: Mapping[str, str]) -> None:
     known = theirs.get("columns", {})
     retyped = {name: kind for name, kind in columns.items() if name in known}
     _refuse(mark.parent, "columns of other types", known, retyped, "cast the columns in the source, or begin anew elsewhere")
-    _write(mark, {**theirs, **own, **results, "columns": {**known, **columns}})
+    _write(mark, {**theirs, **own, **results, "columns": {**known, **columns}, "has_end": theirs.get("has_end", not theirs)})
+
+
+def end_of(checkpoint: str) -> str | None:
+    """The folder from which the end of the stream comes; None where the checkpoint knows of none."""
+    folder = "/".join((checkpoint.rstrip("/"), END))
+    if is_url(checkpoint):
+        return None
+    if not _read(Path(checkpoint) / MARK_FILE).get("has_end"):
+        return None
+    Path(folder).mkdir(exist_ok=True)
+    return folder
+
+
+def announce_end(checkpoint: str) -> None:
+    """Let the end of the stream come, with the next micro-batch."""
+    folder = end_of(checkpoint)
+    if folder is None:
+        raise DataError(
+            f"the stream of the checkpoint {checkpoint} cannot be drained: it is at a URL, or older than that there is an end\n"
+            "  hint: run it with --once, or anew with another checkpoint"
+        )
+    draft = Path(checkpoint) / f".{END}"
+    draft.write_text("end\n", encoding="utf-8")
+    draft.replace(Path(folder) / "end.txt")
+
+
+def note_end(checkpoint: str) -> None:
+    """Remember that the stream is over."""
+    mark = Path(checkpoint) / MARK_FILE
+    _write(mark, {**_read(mark), "ended": True})
 
 
 def count_generations(checkpoint: str, fingerprints: Mapping[str, str]) -> dict[str, int]:

@@ -7,6 +7,7 @@
     rules       the path of a rule file, or its content                for predictions
     sinks       matches, forecasts, quarantine, late, metrics: {path, format}
     trigger     how often a micro-batch is made, or `available now`: what is there, then stop
+    drain       with `available now`: decide at the end what waits for events that could still come
     checkpoint  where the stream remembers how far it is
     limits      max_matches, max_state_bytes, max_seconds              what a task or a micro-batch of a query may use
 
@@ -45,7 +46,7 @@ class Demand:
     """What is expected of one column."""
 
     type: str | None = None
-    required: bool = False
+    required: bool | None = None  # None: where a query or rule has it as its key
     min: float | str | None = None
     max: float | str | None = None
     allowed: tuple[Any, ...] = ()
@@ -71,6 +72,7 @@ class Declaration:
     trigger: str
     checkpoint: str | None
     limits: Limits
+    drain: bool
     files: tuple[Path, ...]  # this one, and those that it names
 
 
@@ -123,7 +125,7 @@ class _Reader:
     # ------------------------------------------------------------ sections
 
     def read(self, document: Mapping[str, Any]) -> Declaration:
-        known = ("source", "schema", "hierarchy", "queries", "params", "rules", "sinks", "trigger", "checkpoint", "limits")
+        known = ("source", "schema", "hierarchy", "queries", "params", "rules", "sinks", "trigger", "drain", "checkpoint", "limits")
         self._known(document, known)
         for section in ("source", "sinks", *(() if "rules" in document else ("queries",))):
             if section not in document:
@@ -169,6 +171,7 @@ class _Reader:
             self._trigger(document.get("trigger", "1 second")),
             None if checkpoint is None else self._path(checkpoint, "checkpoint"),
             self._limits(document),
+            self._drain(document),
             (self.file, *self.files),
         )
 
@@ -186,15 +189,16 @@ class _Reader:
                 )
                 continue
             self._known(demands, ("type", "required", "min", "max", "allowed"), *path)
-            kind, allowed = demands.get("type"), demands.get("allowed", ())
+            kind, allowed, required = demands.get("type"), demands.get("allowed", ()), demands.get("required")
             if kind is not None and not _is_type(kind):
                 self.fail(f"{kind!r} is no type", *path, "type", hint="string, bigint, int, double, boolean, timestamp, date ...")
-            if not isinstance(demands.get("required", False), bool):
+            if required is not None and not isinstance(required, bool):
                 self.fail("required is true or false", *path, "required")
+                required = None
             if not isinstance(allowed, (list, tuple)):
                 self.fail("allowed is a list of values", *path, "allowed", hint="[A, B]")
                 allowed = ()
-            found[str(name)] = Demand(kind, bool(demands.get("required")), demands.get("min"), demands.get("max"), tuple(allowed))
+            found[str(name)] = Demand(kind, required, demands.get("min"), demands.get("max"), tuple(allowed))
         return found
 
     def _hierarchy(self, section: Any) -> Hierarchy | None:
@@ -327,6 +331,14 @@ class _Reader:
 
     def _trigger(self, value: Any) -> str:
         return AVAILABLE_NOW if value == AVAILABLE_NOW else self._period(value, "trigger")
+
+    def _drain(self, document: Mapping[str, Any]) -> bool:
+        value = document.get("drain", False)
+        if not isinstance(value, bool):
+            self.fail("drain is true or false", "drain")
+        elif value and document.get("trigger") != AVAILABLE_NOW:
+            self.fail("drain is for streams that end", "drain", hint=f"trigger: {AVAILABLE_NOW}")
+        return value is True
 
     # ------------------------------------------------------------ values
 

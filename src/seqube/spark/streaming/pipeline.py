@@ -20,30 +20,30 @@ from datetime import datetime
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
-from seqube.errors import PlanError, SchemaError
+from seqube.errors import DataError, PlanError, SchemaError, SequbeError
 from seqube.plan.notes import missing_types
 from seqube.spark import batch, forecasting, ingest
-from seqube.spark.failures import spark_errors
+from seqube.spark.failures import explain_failure, spark_errors, text_of
 from seqube.spark.forecasting import Share
-from seqube.spark.ingest import REASON, Check, EventFrame
-from seqube.spark.session import session
+from seqube.spark.ingest import REASON, EventFrame
+from seqube.spark.session import described, session
 from seqube.spark.sinks import ONCE, Sink, folder_of
 from seqube.spark.streaming.changes import FileWatch, WorkloadChange
-from seqube.spark.streaming.checkpoint import claim, count_generations, hold
-from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration, Demand
+from seqube.spark.streaming.checkpoint import announce_end, claim, count_generations, end_of, hold, note_end
+from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration
 from seqube.spark.streaming.sightings import types_present
+from seqube.spark.streaming.sources import open_source, require_keys, without_key
 from seqube.spark.streaming.stream import LATE_ROW, MATCH_ROW, PROGRESS_ROW, REJECTED_ROW, WatchedStream, watch_stream
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-CORRUPT = "_corrupt_record"  # where Spark's readers put a line that is no row
 POLL_SECONDS = 0.5
 PATIENCE_SECONDS = 60.0  # that a micro-batch may take before a changed file stops it
 LOGGER = logging.getLogger("seqube.pipeline")
 METRICS = {  # the columns of what is said about a micro-batch, beside its number
-    **dict.fromkeys(("read", "used", "irrelevant", "late", "quarantined"), "bigint"),
+    **dict.fromkeys(("read", "used", "irrelevant", "late", "quarantined", "null_keys"), "bigint"),
     "matches": "map<string, bigint>",
     "forecasts": "bigint",
     **dict.fromkeys(("at", "watermark"), "string"),
@@ -57,7 +57,11 @@ METRICS = {  # the columns of what is said about a micro-batch, beside its numbe
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of the rows that were read, and what was found. Rows read are known when a micro-batch is over."""
+    """What became of the rows that were read, and what was found. Rows read are known when a micro-batch is over.
+
+    `null_keys` are rows that some query looks at and cannot find partners for, because they lack its key. Where no query can, they
+    are rejected, and among the `quarantined`.
+    """
 
     read: int | None = 0
     used: int | None = 0
@@ -66,6 +70,7 @@ class Counts:
     quarantined: int = 0
     matches: Mapping[str, int] | None = None
     forecasts: int = 0
+    null_keys: int | None = 0
 
     def __add__(self, other: Counts) -> Counts:
         def total(one: int | None, two: int | None) -> int | None:
@@ -80,25 +85,28 @@ class Counts:
             self.quarantined + other.quarantined,
             {name: (self.matches or {}).get(name, 0) + (other.matches or {}).get(name, 0) for name in names},
             self.forecasts + other.forecasts,
+            total(self.null_keys, other.null_keys),
         )
 
 
 ReportBatch = Callable[[int, Counts], None]
 
 
-def run_once(declared: Declaration) -> Counts:
+def run_once(declared: Declaration, spark: SparkSession | None = None) -> Counts:
     """The pipeline as a batch over all that is there now: every match is final at the end of the input."""
-    spark = session()
+    spark = spark or session()
     _refuse_places(spark, declared)
     source = open_source(spark, declared, streaming=False)
     plans = ingest.plan_all_over(declared.queries, source, declared.hierarchy)
     shares = _share_rules(declared, source)
+    source = require_keys(source, declared, plans, shares)
     for name in plans:
         declared.sinks["matches"].refuse_stream(spark, "matches", name)
     if shares:
         declared.sinks["forecasts"].refuse_stream(spark, "forecasts")
     with spark_errors(declared.path):
-        counts, types = _count(source, plans, shares)
+        with described(spark, f"{declared.file.stem}: count rows"):
+            counts, types = _count(source, declared, plans, shares)
         for query in declared.queries.values():
             ingest.refuse_unknown_types(query, types, declared.hierarchy)
         found = {}
@@ -106,12 +114,14 @@ def run_once(declared: Declaration) -> Counts:
             plans = ingest.plan_batch(declared.queries, source, declared.hierarchy)
             tables = batch.find(plans, source, with_ids=True, limits=declared.limits)
             for name in plans:
-                found[name] = _write_once(tables[name], declared.sinks["matches"], name)
+                with described(spark, f"{declared.file.stem}: {name}"):
+                    found[name] = _write_once(tables[name], declared.sinks["matches"], name)
             tables.unpersist()
         n_forecasts = 0
         if shares:
             predictions = forecasting.forecast(declared.rules, source, declared.hierarchy, limits=declared.limits)
-            n_forecasts = _write_once(predictions, declared.sinks["forecasts"])
+            with described(spark, f"{declared.file.stem}: forecasts"):
+                n_forecasts = _write_once(predictions, declared.sinks["forecasts"])
         if counts.quarantined and "quarantine" in declared.sinks:
             declared.sinks["quarantine"].write(source.rejected(), folder_of(ONCE))
     counts = replace(counts, matches=found, forecasts=n_forecasts)
@@ -125,6 +135,7 @@ def run_stream(
     report: ReportBatch | None = None,
     stop: Callable[[], bool] = lambda: False,
     tell: Callable[[WorkloadChange], None] | None = None,
+    spark: SparkSession | None = None,
 ) -> Counts:
     """The pipeline as a stream, from where it stopped the last time, until it is interrupted (or has taken what is there).
 
@@ -132,7 +143,7 @@ def run_stream(
     """
     if declared.checkpoint is None:
         raise SchemaError(f"{declared.file}: a stream needs a place to remember how far it is\n  hint: checkpoint: out/checkpoint")
-    spark = session()
+    spark = spark or session()
     if ".connect." in type(spark).__module__:
         raise PlanError(
             "a pipeline writes its sinks in this process, and through Spark Connect a stream is written elsewhere\n"
@@ -140,13 +151,20 @@ def run_stream(
         )
     _refuse_places(spark, declared)
     # After the session, which has a way with Ctrl-C of its own.
-    with hold(declared.checkpoint), _interruptible() as interrupted:
+    checkpoint = declared.checkpoint
+    with hold(checkpoint), _interruptible() as interrupted:
         following = _Following(spark, report, lambda: interrupted() or stop(), tell)
         while True:
             changed = _run_stream(declared, following)
             if changed is None:
-                return following.total
+                break
             declared = changed
+        if declared.drain and not following.stop():
+            announce_end(checkpoint)
+            _run_stream(declared, following)
+            if not following.stop():
+                note_end(checkpoint)
+        return following.total
 
 
 def _run_stream(declared: Declaration, following: _Following) -> Declaration | None:
@@ -159,20 +177,24 @@ def _run_stream(declared: Declaration, following: _Following) -> Declaration | N
     shares = _share_rules(declared, source)
     stream = watch_stream(
         plans,
-        source,
+        require_keys(source, declared, plans, shares),
         declared.lateness,
         with_ids=True,
         whole_rows=True,
         shares=shares,
         limits=declared.limits,
         generations=partial(count_generations, declared.checkpoint),
+        end=end_of(declared.checkpoint),
+        counted={"null_keys": without_key(source, declared, plans, shares)},
     )
     counted: dict[int, Counts] = {}
 
     def write(out: DataFrame, number: int) -> None:
         counted[number] = _write_batch(out, number, stream, declared)
 
-    writer = stream.out.writeStream.foreachBatch(write).option("checkpointLocation", declared.checkpoint).queryName("seqube")
+    writer = (
+        stream.out.writeStream.foreachBatch(write).option("checkpointLocation", declared.checkpoint).queryName(declared.file.stem)
+    )
     timed = (
         writer.trigger(availableNow=True) if declared.trigger == AVAILABLE_NOW else writer.trigger(processingTime=declared.trigger)
     )
@@ -268,6 +290,7 @@ class _Following:
             if rows is not None:
                 counts = replace(counts, read=rows["read"], used=rows["relevant"] - counts.late)
                 counts = replace(counts, irrelevant=rows["read"] - rows["relevant"] - counts.quarantined)
+                counts = replace(counts, null_keys=rows["null_keys"])
                 self.types |= types_present(rows.asDict())
             self.total += counts
             unknown = {"unknown_types": _unknown_types(declared, source, self.types)}
@@ -303,77 +326,12 @@ def _timing(progress: Any) -> dict[str, Any]:
     }
 
 
-# ---------------------------------------------------------------- source
+# ---------------------------------------------------------------- counts
 
 
-def open_source(spark: SparkSession, declared: Declaration, *, streaming: bool) -> EventFrame:
-    """The declared source with its checks: columns that are not there are an error, rows that fail are marked."""
-    frame = _load(spark, declared, streaming)
-    missing = [name for name in declared.schema if name not in frame.columns]
-    if missing:
-        known = ", ".join(map(repr, frame.columns))
-        raise SchemaError(f"{declared.file}: the source has no column {', '.join(map(repr, missing))}; it has {known}")
-    for name, demand in declared.schema.items():
-        actual = frame.schema[name].dataType
-        if demand.type is not None and actual != _spark_type(demand.type):
-            raise SchemaError(
-                f"{declared.file}: the column {name!r} is declared {demand.type} and holds {actual.simpleString()}\n"
-                "  hint: change the declaration, or the source"
-            )
-    return ingest.read_source(frame, declared.type, declared.time, declared.unit, list(_checks(declared, frame)))
-
-
-def _load(spark: SparkSession, declared: Declaration, streaming: bool) -> DataFrame:
-    text = declared.format in ("csv", "json")
-    options = {"header": "true", **declared.options} if declared.format == "csv" else dict(declared.options)
-    schema = None
-    if text and declared.schema and all(demand.type for demand in declared.schema.values()):
-        from pyspark.sql.types import StringType, StructField, StructType
-
-        fields = [StructField(name, _spark_type(str(demand.type))) for name, demand in declared.schema.items()]
-        schema = StructType([*fields, StructField(CORRUPT, StringType())])
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **options}
-    elif text:
-        options = {"inferSchema": "true", **options}
-    with spark_errors(declared.path):
-        if schema is None and streaming and declared.path is not None:  # a stream of files wants to know its columns beforehand
-            schema = spark.read.format(declared.format).options(**options).load(declared.path).schema
-        reader = spark.readStream if streaming else spark.read
-        reader = reader.format(declared.format).options(**options)
-        if schema is not None:
-            reader = reader.schema(schema)
-        return reader.load(declared.path) if declared.path is not None else reader.load()
-
-
-def _spark_type(text: str) -> Any:
-    from pyspark.sql.types import DataType
-
-    return DataType.fromDDL(text)
-
-
-def _checks(declared: Declaration, frame: DataFrame) -> Iterator[Check]:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    if CORRUPT in frame.columns:
-        yield Check("the line does not fit the declared columns", F.isnotnull(ingest.column(CORRUPT)))
-    for name, demand in declared.schema.items():
-        yield from _demands(name, demand, ingest.column(name))
-
-
-def _demands(name: str, demand: Demand, value: Column) -> Iterator[Check]:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    if demand.required:
-        yield Check(f"{name} is missing", F.isnull(value))
-    if demand.min is not None:
-        yield Check(f"{name} is less than {demand.min}", value < F.lit(demand.min))
-    if demand.max is not None:
-        yield Check(f"{name} is more than {demand.max}", value > F.lit(demand.max))
-    if demand.allowed:
-        yield Check(f"{name} is none of {', '.join(map(str, demand.allowed))}", ~value.isin(*demand.allowed))
-
-
-def _count(source: EventFrame, plans: Mapping[str, Any], shares: Sequence[Share]) -> tuple[Counts, list[str]]:
+def _count(
+    source: EventFrame, declared: Declaration, plans: Mapping[str, Any], shares: Sequence[Share]
+) -> tuple[Counts, list[str]]:
     """What becomes of the rows, and the types of those that are events (some, where there are very many)."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -385,9 +343,11 @@ def _count(source: EventFrame, plans: Mapping[str, Any], shares: Sequence[Share]
         F.count(F.lit(1)).alias("read"),
         F.count(F.when(bad, 1)).alias("bad"),
         F.count(F.when(used, 1)).alias("used"),
+        F.count(F.when(without_key(source, declared, plans, shares), 1)).alias("null_keys"),
         F.slice(F.collect_set(F.when(~bad, name)), 1, ingest.SOME_TYPES).alias("types"),
     ).collect()[0]
-    return Counts(row["read"], row["used"], row["read"] - row["used"] - row["bad"], 0, row["bad"]), row["types"]
+    counts = Counts(row["read"], row["used"], row["read"] - row["used"] - row["bad"], 0, row["bad"], null_keys=row["null_keys"])
+    return counts, row["types"]
 
 
 # ---------------------------------------------------------------- sinks
@@ -399,26 +359,42 @@ def _write_batch(out: DataFrame, number: int, stream: WatchedStream, declared: D
 
     out = out.persist()
     try:
-        rows = out.groupBy("kind", "query").agg(F.sum("n").alias("n")).collect()
+        with described(out.sparkSession, f"{declared.file.stem}: micro-batch {number}: match"):
+            rows = out.groupBy("kind", "query").agg(F.sum("n").alias("n")).collect()
         counts = {(row["kind"], row["query"]): row["n"] for row in rows if row["kind"] != PROGRESS_ROW}
         folder = folder_of(number)
         matches = {name: counts.get((MATCH_ROW, name), 0) for name in declared.queries}
         n_forecasts = sum(n for (kind, name), n in counts.items() if kind == MATCH_ROW and name not in matches)
         for name, n_matches in matches.items():
             if n_matches:
-                declared.sinks["matches"].write(stream.matches(name, out), name, folder)
+                _write(declared, "matches", number, stream.matches(name, out), name, folder)
         if n_forecasts:
-            declared.sinks["forecasts"].write(stream.forecasts(out), folder)
+            _write(declared, "forecasts", number, stream.forecasts(out), folder)
         totals = {kind: sum(n for (found, _), n in counts.items() if found == kind) for kind in (LATE_ROW, REJECTED_ROW)}
         if totals[LATE_ROW] and "late" in declared.sinks:
-            declared.sinks["late"].write(stream.late(out), folder)
+            _write(declared, "late", number, stream.late(out), folder)
         if totals[REJECTED_ROW] and "quarantine" in declared.sinks:
-            declared.sinks["quarantine"].write(stream.rejected(out), folder)
+            _write(declared, "quarantine", number, stream.rejected(out), folder)
     finally:
         out.unpersist()
-    found = Counts(None, None, None, totals[LATE_ROW], totals[REJECTED_ROW], matches, n_forecasts)
+    found = Counts(None, None, None, totals[LATE_ROW], totals[REJECTED_ROW], matches, n_forecasts, None)
     _write_metrics(out.sparkSession, declared, number, asdict(found))
     return found
+
+
+def _write(declared: Declaration, sink: str, number: int, rows: DataFrame, *inside: str) -> None:
+    """Write rows to a sink. One that fails stops the stream, with its name; the micro-batch is repeated with the next start."""
+    what = f"{declared.file.stem}: micro-batch {number}: {' '.join((sink, *inside[:-1]))}"
+    try:
+        with described(rows.sparkSession, what):
+            declared.sinks[sink].write(rows, *inside)
+    except SequbeError:
+        raise
+    except Exception as error:
+        why = explain_failure(text_of(error), declared.path).replace("\n", "; ")
+        raise DataError(
+            f"the sink {sink!r} cannot be written: {why}\n  hint: once that is mended, the next start goes on; nothing is lost"
+        ) from error
 
 
 def _refuse_places(spark: SparkSession, declared: Declaration) -> None:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     )
 
 STATE_BUCKETS = 16  # per query with a key; part of its state's layout, so a running query keeps the number it began with
+END_ROW = "#end"  # the reason of the row that is no event because it ends the stream
 QUARANTINE = "#quarantine"  # the "query" that rows which are no events go to
 MATCH_ROW, LATE_ROW, REJECTED_ROW, PROGRESS_ROW = "match", "late", "rejected", "progress"  # the kinds of rows that come out
 OUT_ROWS = "kind string, query string, n long, state_rows long, state_bytes long, blob binary"
@@ -292,10 +293,13 @@ def watch_stream(
     shares: Sequence[Share] = (),
     limits: Limits = NO_LIMITS,
     generations: Callable[[Mapping[str, str]], Mapping[str, int]] | None = None,
+    counted: Mapping[str, Column] | None = None,
+    end: str | None = None,
 ) -> WatchedStream:
     """Put queries and rules on a streaming DataFrame. `whole_rows`: late and rejected rows come out with all their columns.
 
-    `generations` knows, from what each query asks, which of them have been there in every run since their state began.
+    `generations` knows, from what each query asks, which of them have been there in every run since their state began. `counted`
+    are kinds of rows whose number is told with that of all rows, `seqube_rows`. A file in the folder `end` ends the stream.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -308,7 +312,10 @@ def watch_stream(
 
     is_event = F.isnull(ingest.column(REASON))  # rows that are not events do not move the watermark
     moment = F.when(is_event, ingest.moment_of(ingest.clock(source), schema.unit)).otherwise(F.timestamp_micros(F.lit(0)))
-    frame = source.frame.withColumn("#moment", moment).withWatermark("`#moment`", lateness)
+    frame = source.frame.withColumn("#moment", moment)
+    if end is not None:
+        frame = frame.unionByName(_end_row(end, source), allowMissingColumns=True)
+    frame = frame.withWatermark("`#moment`", lateness)
     columns = {name: f"#key{number}" for number, name in enumerate(watches)}
     places = [
         F.when(is_event & condition, ingest.key_hash(key, source)).alias(columns[name]) for name, (key, condition) in wanted.items()
@@ -320,15 +327,20 @@ def watch_stream(
     names = [name for name in source.names if whole_rows or name in travelling]
     texts = [TEXT] if whole_rows and TEXT in source.frame.columns else []
     matters = F.coalesce(*(ingest.column(name) for name in columns.values())).isNotNull()
-    frame = frame.select(*(ingest.column(name) for name in [*names, *texts, REASON]), *places)
+    kinds = {f"#{name}": condition for name, condition in (counted or {}).items()}
+    marks = [condition.alias(name) for name, condition in kinds.items()]
+    frame = frame.select(*(ingest.column(name) for name in [*names, *texts, REASON]), *places, *marks)
+    comes_from_source = ~ingest.column(REASON).eqNullSafe(END_ROW)
     frame = frame.observe(
         "seqube_rows",
-        F.count(F.lit(1)).alias("read"),
-        F.count(ingest.column(REASON)).alias("quarantined"),
+        F.count(F.when(comes_from_source, 1)).alias("read"),
+        F.count(F.when(comes_from_source, ingest.column(REASON))).alias("quarantined"),
         F.count(F.when(matters, 1)).alias("relevant"),
+        *(F.count(F.when(ingest.column(name), 1)).alias(name[1:]) for name in kinds),
         *count_types((name for plan in plans.values() for name in needs_of(plan, schema.unit).types), source),
     )
-    frame = frame.where(matters | F.isnotnull(ingest.column(REASON)) if whole_rows else matters)
+    is_rejected = comes_from_source & F.isnotnull(ingest.column(REASON))
+    frame = frame.where(matters | is_rejected if whole_rows else matters).drop(*kinds)
     whole = pa.schema([field for field in schema.columns if field.name in names])
     raw = whole
     if texts:
@@ -340,6 +352,15 @@ def watch_stream(
 
     packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, place, raw, time)), ROUTED_BLOBS)
     return WatchedStream(_keep_state(packed, lambda: watches), watches, whole, raw)
+
+
+def _end_row(folder: str, source: EventFrame) -> DataFrame:
+    """A row for each line of a file in the folder: no event, at the end of all times, past which the watermark is brought by it."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    lines = source.frame.sparkSession.readStream.text(folder)
+    last = F.timestamp_micros(F.lit(ingest.LAST_MOMENT_US))
+    return lines.select(F.lit(END_ROW).alias(REASON), last.alias("#moment"))
 
 
 def write_together(

@@ -1,0 +1,154 @@
+"""Where the events of a pipeline come from: any reader of Spark, what its rows are decoded and selected to, and which are refused.
+
+    reader -> decode (a column of JSON, CSV or Avro into columns) -> select (expressions of Spark SQL) -> checks -> events
+
+A row that cannot be decoded, fails a demand of the schema, or lacks the key by which every query that wants it finds its partners,
+is rejected with the reason. Nothing is left out without one.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from seqube.errors import SchemaError
+from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.needs import Plan, needs_of
+from seqube.spark import ingest
+from seqube.spark.failures import spark_errors
+from seqube.spark.forecasting import Share
+from seqube.spark.ingest import REASON, Check, EventFrame
+from seqube.spark.streaming.declaration import Declaration, Demand
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+CORRUPT = "_corrupt_record"  # where Spark's readers put a line that is no row
+
+
+def open_source(spark: SparkSession, declared: Declaration, *, streaming: bool) -> EventFrame:
+    """The declared source with its checks: columns that are not there are an error, rows that fail are marked."""
+    frame = _load(spark, declared, streaming)
+    missing = [name for name in declared.schema if name not in frame.columns]
+    if missing:
+        known = ", ".join(map(repr, frame.columns))
+        raise SchemaError(f"{declared.file}: the source has no column {', '.join(map(repr, missing))}; it has {known}")
+    for name, demand in declared.schema.items():
+        actual = frame.schema[name].dataType
+        if demand.type is not None and actual != _spark_type(demand.type):
+            raise SchemaError(
+                f"{declared.file}: the column {name!r} is declared {demand.type} and holds {actual.simpleString()}\n"
+                "  hint: change the declaration, or the source"
+            )
+    return ingest.read_source(frame, declared.type, declared.time, declared.unit, list(_checks(declared, frame)))
+
+
+def _load(spark: SparkSession, declared: Declaration, streaming: bool) -> DataFrame:
+    text = declared.format in ("csv", "json")
+    options = {"header": "true", **declared.options} if declared.format == "csv" else dict(declared.options)
+    schema = None
+    if text and declared.schema and all(demand.type for demand in declared.schema.values()):
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        fields = [StructField(name, _spark_type(str(demand.type))) for name, demand in declared.schema.items()]
+        schema = StructType([*fields, StructField(CORRUPT, StringType())])
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **options}
+    elif text:
+        options = {"inferSchema": "true", **options}
+    with spark_errors(declared.path):
+        if schema is None and streaming and declared.path is not None:  # a stream of files wants to know its columns beforehand
+            schema = spark.read.format(declared.format).options(**options).load(declared.path).schema
+        reader = spark.readStream if streaming else spark.read
+        reader = reader.format(declared.format).options(**options)
+        if schema is not None:
+            reader = reader.schema(schema)
+        return reader.load(declared.path) if declared.path is not None else reader.load()
+
+
+def _spark_type(text: str) -> Any:
+    from pyspark.sql.types import DataType
+
+    return DataType.fromDDL(text)
+
+
+def _checks(declared: Declaration, frame: DataFrame) -> Iterator[Check]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if CORRUPT in frame.columns:
+        yield Check("the line does not fit the declared columns", F.isnotnull(ingest.column(CORRUPT)))
+    for name, demand in declared.schema.items():
+        yield from _demands(name, demand, ingest.column(name))
+
+
+def _demands(name: str, demand: Demand, value: Column) -> Iterator[Check]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if demand.required:
+        yield Check(f"{name} is missing", F.isnull(value))
+    if demand.min is not None:
+        yield Check(f"{name} is less than {demand.min}", value < F.lit(demand.min))
+    if demand.max is not None:
+        yield Check(f"{name} is more than {demand.max}", value > F.lit(demand.max))
+    if demand.allowed:
+        yield Check(f"{name} is none of {', '.join(map(str, demand.allowed))}", ~value.isin(*demand.allowed))
+
+
+# ---------------------------------------------------------------- keys
+
+
+def without_key(source: EventFrame, declared: Declaration, plans: Mapping[str, Plan], shares: Sequence[Share]) -> Column:
+    """Rows that lack the key of some query or rule that looks at them, which therefore cannot see them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    lacking = [wanted & null for wanted, null in _lacks(source, declared, plans, shares) if null is not None]
+    return reduce(operator.or_, lacking) if lacking else F.lit(False)
+
+
+def require_keys(source: EventFrame, declared: Declaration, plans: Mapping[str, Plan], shares: Sequence[Share]) -> EventFrame:
+    """Reject rows that all who look at them need a key of, and that have none: they could be in no match.
+
+    `required: false` of a column in the schema says that it may be null.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    found = _lacks(source, declared, plans, shares)
+    names = sorted({name for key in _keys(source, declared, plans, shares) for name in key})
+    if not names:
+        return source
+    lost = without_key(source, declared, plans, shares)
+    seen = reduce(operator.or_, (wanted if null is None else wanted & ~null for wanted, null in found))
+    fails = F.isnull(ingest.column(REASON)) & lost & ~F.coalesce(seen, F.lit(False))  # what fails a test by a null is not looked at
+    which = F.concat_ws(", ", *(F.when(F.isnull(_column_of(name, source)), F.lit(name)) for name in names))
+    reason = F.when(fails, F.concat(which, F.lit(" is missing"))).otherwise(ingest.column(REASON))
+    return replace(source, frame=source.frame.withColumn(REASON, reason), faulty=source.faulty | fails)
+
+
+def _lacks(
+    source: EventFrame, declared: Declaration, plans: Mapping[str, Plan], shares: Sequence[Share]
+) -> list[tuple[Column, Column | None]]:
+    """For each query and each group of rules, the rows that it looks at, and those that lack its key; None where it has none."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    wanted = [ingest.relevant([plan], source) for plan in plans.values()] + [share.wants(source) for share in shares]
+    nulls = [[F.isnull(_column_of(name, source)) for name in key] for key in _keys(source, declared, plans, shares)]
+    return [(want, reduce(operator.or_, null) if null else None) for want, null in zip(wanted, nulls, strict=True)]
+
+
+def _keys(source: EventFrame, declared: Declaration, plans: Mapping[str, Plan], shares: Sequence[Share]) -> list[list[str]]:
+    """The columns that must not be null, of each query and group of rules.
+
+    An aggregate may report a group whose key is null, unless it is a partition: events with a null key are in none.
+    """
+    keys = [
+        plan.matches.partition_by if isinstance(plan, AggregatePlan) else needs_of(plan, source.schema.unit).key
+        for plan in plans.values()
+    ] + [share.key for share in shares]
+    optional = {name for name, demand in declared.schema.items() if demand.required is False}
+    return [[name for name in key if name not in optional] for key in keys]
+
+
+def _column_of(name: str, source: EventFrame) -> Column:
+    return ingest.column(source.schema.column_of(name))

@@ -1,0 +1,74 @@
+"""What an operator relies on: keys that are missing are told, a stream that ends says all, a pipeline is called from a program."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pipelines import FREE, PAIRS, WAITS, add_file, expected, results, write_pipeline
+
+import seqube as sq
+import seqube.spark as sqs
+from seqube.generate import generate
+from seqube.spark.streaming.declaration import read_declaration
+from seqube.spark.streaming.pipeline import run_once, run_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def without_ids(table: pa.Table, n: int) -> pa.Table:
+    """The last n rows have no id."""
+    ids = table.column("id").to_pylist()
+    return table.set_column(table.schema.get_field_index("id"), "id", pa.array([*ids[:-n], *[None] * n], pa.int64()))
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_rows_without_the_key_are_rejected_and_counted(spark: SparkSession, tmp_path: Path, once: bool) -> None:
+    """Those that another query can use all the same are used."""
+    table = without_ids(generate("hospital", 300, seed=4), 100)
+    add_file(tmp_path, "1", table)
+    kinds = Counter(table.column("type").to_pylist()[-100:])
+    file = write_pipeline(tmp_path, {"pairs": PAIRS})
+    counts = sqs.run_pipeline(spark, file, once=once)
+    keyless = kinds["Recycle"] + kinds["Wash"]
+    assert (counts.quarantined, counts.null_keys) == (keyless, keyless)
+    assert (counts.read or 0) == (counts.used or 0) + (counts.irrelevant or 0) + counts.quarantined == 300
+    files = (tmp_path / "out" / "quarantine").rglob("*.parquet")
+    assert {row["reason"] for path in files for row in pq.ParquetFile(path).read().to_pylist()} == {"id is missing"}
+
+    free = {"pairs": PAIRS, "free": "SEQ(Recycle r, Operate o) WITHIN 2 min RETURN r.ts AS x, o.ts AS y"}
+    sinks = {"matches": "other/matches", "quarantine": "other/quarantine"}
+    counts = run_once(read_declaration(write_pipeline(tmp_path, free, sinks=sinks)), spark)
+    assert (counts.quarantined, counts.null_keys) == (kinds["Wash"], keyless)
+    assert counts.matches == {name: sum(expected(table, query).values()) for name, query in free.items()}
+
+    optional = {"id": {"type": "bigint", "required": False}}
+    sinks = {"matches": "third/matches", "quarantine": "third/quarantine"}
+    counts = run_once(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, sinks=sinks, schema=optional)), spark)
+    assert counts.quarantined == 0
+
+
+def test_a_stream_that_is_drained_says_what_a_batch_says(spark: SparkSession, tmp_path: Path) -> None:
+    table = generate("hospital", 900, seed=9)
+    queries = {"pairs": PAIRS, "waits": WAITS, "free": FREE}
+    for number in range(3):
+        add_file(tmp_path, str(number), table.slice(300 * number, 300))
+    file = write_pipeline(tmp_path, queries, drain=True)
+    counts = run_stream(read_declaration(file))
+    assert (counts.read, counts.late, counts.quarantined) == (900, 0, 0)
+    for name, query in queries.items():
+        assert results(tmp_path, name) == expected(table, query), name
+    with pytest.raises(sq.DataError, match="was brought to its end"):
+        run_stream(read_declaration(file))
+
+
+def test_drain_is_for_streams_that_end(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for wrong in ({"drain": True, "trigger": "1 second"}, {"drain": "yes"}):
+        with pytest.raises(sq.SchemaError, match=r"drain is .* \(line 1"):
+            read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, **wrong))
