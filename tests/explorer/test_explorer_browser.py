@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from pyarrow import parquet
+
+import seqube as sq
 from browsing import (
     browse,
     click_point,
@@ -26,9 +29,6 @@ from browsing import (
     shoot,
     write,
 )
-from pyarrow import parquet
-
-import seqube as sq
 from seqube.generate import generate, hierarchy
 
 if TYPE_CHECKING:

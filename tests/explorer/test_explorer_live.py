@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from browsing import browse, browsed, drawn, home, serve, shoot
 from pyarrow import csv, orc, parquet
 
 import seqube as sq
+from browsing import browse, browsed, drawn, home, serve, shoot
 from seqube.explorer.live import DONE, find_sinks
 from seqube.generate import generate
 

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import httpx
 import pyarrow as pa
 import pytest
-from browsing import serve
 from pyarrow import parquet
 
 import seqube as sq
+from browsing import serve
 from seqube.errors import QueryError
 from seqube.explorer.jobs import Desk
 from seqube.explorer.page import Explorer, Screen
