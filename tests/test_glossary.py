@@ -129,7 +129,7 @@ DOORS = {
     "register",
     "run",
 }  # one verb, at several public doors
-SAME = {"Cuboid", "Floats", "Ints", "Mask", "walk"}  # one meaning, in several packages
+SAME = {"Cube", "Cuboid", "Floats", "Ints", "Mask", "walk"}  # one meaning, in several packages
 # What the engine's loops, the page and the command line call so each for themselves, and what is still to be named apart.
 APART = {
     "BEGIN", "END", "Kind", "MODES", "NEXT", "PIECE", "State", "bind", "gather", "holds", "plus", "write",

@@ -17,12 +17,12 @@ Invariant: how a count was come by does not show.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from html import escape
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import pyarrow as pa
 
@@ -49,6 +49,7 @@ from seqube.language.tree import (
 )
 from seqube.language.writer import quote, write
 from seqube.plan.aggregates import AggregatePlan, chain_of, free_slots
+from seqube.plan.needs import Plan
 from seqube.plan.rewrite import flatten_pattern
 from seqube.query import prepare, run
 
@@ -89,23 +90,42 @@ class Cube:
         params: Params | None = None,
     ) -> None:
         self.events = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
+        self._begin(query, hierarchy, params)
+
+    def _begin(self, query: str | Query, hierarchy: Hierarchy | None, params: Params | None) -> None:
         refuse_unknown([query], params or {})
         self.query = _flat(fill(parse(query) if isinstance(query, str) else query, params or {}))
         self.hierarchy = _with_definitions(hierarchy, self.query)
         self.move = ""  # what led here
         self._counts: dict[Query, int] = {}  # of all cubes that moves lead to from each other
         self._tables: dict[tuple[int, ...], _TypeCounts] = {}  # by the types at some positions
-        self._coarser: tuple[
-            tuple[Cube, Mapping[int, frozenset[str]]], ...
-        ] = ()  # cubes, and the types that this one has of theirs
+        self._coarser: tuple[tuple[Self, Mapping[int, frozenset[str]]], ...] = ()  # and the types that this has of theirs
         self._first: Callable[[], object] | None = None  # what it is worth doing before this one is counted
-        prepare(self.query, self.events, hierarchy)  # so that a wrong query is told at once
+        self._plan(self.query, hierarchy)  # so that a wrong query is told at once
 
-    def _moved(self, query: Query, move: str) -> Cube:
+    def _moved(self, query: Query, move: str) -> Self:
         cube = copy(self)
         cube.__dict__.pop("count", None)
         cube.query, cube.move, cube._tables, cube._coarser, cube._first = query, move, {}, (), None
         return cube
+
+    # ------------------------------------------------------------ where the events are
+
+    def _plan(self, query: Query, hierarchy: Hierarchy | None) -> Plan:
+        """The plan of a query over the events, or an error that says what is wrong with it."""
+        return prepare(query, self.events, hierarchy)
+
+    def _ask(self, queries: Mapping[str, Query]) -> Mapping[str, pa.Table]:
+        """The rows of queries by name, as one workload."""
+        return {name: result.table for name, result in run(queries, self.events, hierarchy=self.hierarchy).items()}
+
+    @property
+    def _known_types(self) -> Collection[str]:
+        return self.events.type_names
+
+    def table(self) -> Any:
+        """The matches themselves, as a PyArrow table."""
+        return run(self.query, self.events, hierarchy=self.hierarchy).table
 
     # ------------------------------------------------------------ what is there
 
@@ -116,41 +136,43 @@ class Cube:
             self._first()
         if self.query not in self._counts:
             told = self._told()
-            self._counts[self.query] = told if told is not None else _total(run(*self._counting(), hierarchy=self.hierarchy).table)
+            self._counts[self.query] = told if told is not None else _total(self._ask({"count": self._counting()})["count"])
         return self._counts[self.query]
 
     def _told(self) -> int | None:
         """The count, where it is a sum of what was counted before."""
-        for cube, types in ((self, {}), *self._coarser):
+        known: tuple[tuple[Cube, Mapping[int, frozenset[str]]], ...] = ((self, {}), *self._coarser)
+        for cube, types in known:
             for positions, counts in cube._tables.items():
                 if types.keys() <= set(positions):
                     asked = [types.get(position) for position in positions]
                     return sum(count for found, count in counts if _is_among(found, asked))
         return None
 
-    def _counting(self, *variables: str) -> tuple[Query, Events]:
-        """What asks how many matches there are, by the types of some variables."""
-        asked = replace(
+    def _counting(self, positions: tuple[int, ...] = ()) -> Query:
+        """What asks how many matches there are, by the types at some positions."""
+        variables = [_type(self._parts[position - 1]).variable or "" for position in positions]
+        return replace(
             self.query,
             returns=(),
             group_by=tuple(Attribute(variable, "type", sure=True) for variable in variables),
             aggregates=(Output(Aggregate("COUNT", None), "count"),),
             emit=Emit("total"),
         )
-        return asked, self.events
 
-    def _by_types(self, positions: tuple[int, ...]) -> _TypeCounts:
-        """The counts by the types at some positions."""
-        if positions not in self._tables:
-            names = [_type(self._parts[position - 1]).variable or "" for position in positions]
-            table = run(*self._counting(*names), hierarchy=self.hierarchy).table
-            types = [table.column(f"{name}_type").to_pylist() for name in names]
-            self._tables[positions] = list(zip(zip(*types, strict=True), table.column("count").to_pylist(), strict=True))
-        return self._tables[positions]
-
-    def table(self) -> pa.Table:
-        """The matches themselves."""
-        return run(self.query, self.events, hierarchy=self.hierarchy).table
+    def _count(self, by_types: Iterable[tuple[int, ...]], cubes: Sequence[Self] = ()) -> None:
+        """Count by the types at some positions, and other cubes, as one workload; what is known is not counted again."""
+        grouped = {f"types {positions}": positions for positions in by_types if positions not in self._tables}
+        others = {f"cube {number}": cube for number, cube in enumerate(cubes) if cube.query not in cube._counts}
+        asked = {name: self._counting(positions) for name, positions in grouped.items()}
+        asked |= {name: cube._counting() for name, cube in others.items()}
+        found = self._ask(asked) if asked else {}
+        for name, positions in grouped.items():
+            *types, counts = found[name].columns
+            keys = zip(*(column.to_pylist() for column in types), strict=True)
+            self._tables[positions] = list(zip(keys, counts.to_pylist(), strict=True))
+        for name, cube in others.items():
+            cube._counts[cube.query] = _total(found[name])
 
     @property
     def pattern(self) -> str:
@@ -180,7 +202,7 @@ class Cube:
     # ------------------------------------------------------------ moves
 
     @checked
-    def drill_down(self, concept: Sequence[ConceptMove] = (), pattern: Sequence[PatternMove] = ()) -> Cube:
+    def drill_down(self, concept: Sequence[ConceptMove] = (), pattern: Sequence[PatternMove] = ()) -> Self:
         """The finer query: types replaced by finer ones (coarser where negated), then components put in."""
         query = self._retyped(concept, finer=True)
         for name, position in sorted(pattern, key=lambda move: move[1]):
@@ -201,18 +223,18 @@ class Cube:
         return self.hierarchy.covers(name) if self.hierarchy is not None else frozenset({name})
 
     @checked
-    def roll_up(self, concept: Sequence[ConceptMove] = (), pattern: Sequence[PatternMove] = ()) -> Cube:
+    def roll_up(self, concept: Sequence[ConceptMove] = (), pattern: Sequence[PatternMove] = ()) -> Self:
         """The coarser query: types replaced by coarser ones (finer where negated), then components taken out."""
         query = self._retyped(concept, finer=False)
         return self._moved(self._removed(query, pattern), _written(concept, pattern, "take out"))
 
     @checked
-    def slice(self, predicate: str) -> Cube:
+    def slice(self, predicate: str) -> Self:
         """The same pattern where a predicate over its variables holds as well: `cube.slice("a.price > 10")`."""
         pattern, *rest = write(replace(self.query, where=(), returns=())).split("\n")
         asked = parse("\n".join([pattern, f"WHERE {predicate}", *rest]))
         query = replace(self.query, where=self.query.where + asked.where)
-        prepare(query, self.events, self.hierarchy)
+        self._plan(query, self.hierarchy)
         return self._moved(query, f"where {predicate}")
 
     @checked
@@ -220,19 +242,24 @@ class Cube:
         """The cuboids one concept step finer, and those with one of the types in `insert` put in somewhere."""
         moves = list(self._concept_moves(finer=True))
         cubes = [self.drill_down(concept=[move]) for move in moves]
-        if self._counts_by_types:
-            grouped = sorted({move[2] for move in moves if self._is_by_type(move)})
-            for pair in ({grouped[number], grouped[-1 - number]} for number in range((len(grouped) + 1) // 2)):
-                for move, cube in zip(moves, cubes, strict=True):
-                    if move[2] in pair and self._is_by_type(move):
-                        cube._first = partial(self._by_types, tuple(sorted(pair)))
+        told = {number for number, move in enumerate(moves) if self._counts_by_types and self._is_by_type(move)}
+        grouped = sorted({moves[number][2] for number in told})
+        pairs = [tuple(sorted({grouped[at], grouped[-1 - at]})) for at in range((len(grouped) + 1) // 2)]
+        others = [cube for number, cube in enumerate(cubes) if number not in told]
         positions = range(1, len(self._parts) + 2)
-        return _together([*cubes, *(self.drill_down(pattern=[(name, at)]) for name in insert for at in positions)])
+        inserted = [self.drill_down(pattern=[(name, at)]) for name in insert for at in positions]
+        return self._together([*cubes, *inserted], pairs, [*others, *inserted])
+
+    def _together(self, cubes: Sequence[Self], by_types: Sequence[tuple[int, ...]], others: Sequence[Self]) -> Cuboids:
+        """Some cubes that are counted by one workload, when the first of them is asked for."""
+        for cube in cubes:
+            cube._first = partial(self._count, by_types, others)
+        return Cuboids(cubes)
 
     @property
     def _counts_by_types(self) -> bool:
         """Whether counting by the types at two positions costs about what counting costs."""
-        plan = prepare(self._counting()[0], self.events, self.hierarchy)
+        plan = self._plan(self._counting(), self.hierarchy)
         assert isinstance(plan, AggregatePlan)
         chain = chain_of(plan)
         return isinstance(chain, str) or free_slots(plan, chain) is not None
@@ -242,7 +269,8 @@ class Cube:
         moves = [self.roll_up(concept=[move]) for move in self._concept_moves(finer=False)]
         n_positive = sum(isinstance(part, Type) for part in self._parts)
         removable = [(_plain(part), at) for at, part in enumerate(self._parts, 1) if isinstance(part, Not) or n_positive > 1]
-        return _together([*moves, *(self.roll_up(pattern=[move]) for move in removable)])
+        cubes = [*moves, *(self.roll_up(pattern=[move]) for move in removable)]
+        return self._together(cubes, (), cubes)
 
     @checked
     def pivot(self, rows: int | tuple[int, int], columns: int | tuple[int, int]) -> pd.DataFrame:
@@ -255,7 +283,8 @@ class Cube:
             raise PlanError(f"rows and columns are both {sides[0][0].name}\n  hint: take two different positions")
         positions = [side if isinstance(side, int) else side[0] for side in (rows, columns)]
         order = sorted(positions)
-        counted = self._by_types(tuple(order))
+        self._count([tuple(order)])
+        counted = self._tables[tuple(order)]
         labels = []
         for position, (_, groups) in zip(positions, sides, strict=True):
             of_type = {below: group for group, covered in groups.items() for below in covered}
@@ -310,7 +339,7 @@ class Cube:
 
     def _inserted(self, query: Query, text: str, position: int) -> Query:
         name = text.removeprefix("!").strip()
-        known = {*self.events.type_names, *(self.hierarchy or ())}
+        known = {*self._known_types, *(self.hierarchy or ())}
         if name not in known:
             raise PlanError(f"there is no type {name!r} to put in\n  hint: {did_you_mean(name, known)}")
         parts = list(_seq(query).parts)
@@ -364,7 +393,7 @@ class Cube:
             if not left or not below:
                 groups[name] = self.hierarchy.covers(name)
                 return
-            if name in self.events.type_names:  # events that carry the concept's own name
+            if name in self._known_types:  # events that carry the concept's own name
                 groups[name] = frozenset({name})
             for child in below:
                 walk(child, left - 1)
@@ -417,22 +446,6 @@ class Cuboids(Sequence[Cube]):
 
 
 # ---------------------------------------------------------------- counts
-
-
-def _together(cubes: Sequence[Cube]) -> Cuboids:
-    """Some cubes of which all that cannot be told otherwise are counted by one run, when the first of them is asked for."""
-    asked = [cube for cube in cubes if cube._first is None]
-
-    def count() -> None:
-        unknown = {str(number): cube for number, cube in enumerate(asked) if cube.query not in cube._counts}
-        if unknown:
-            queries = {name: cube._counting()[0] for name, cube in unknown.items()}
-            for name, result in run(queries, asked[0].events, hierarchy=asked[0].hierarchy).items():
-                unknown[name]._counts[unknown[name].query] = _total(result.table)
-
-    for cube in asked:
-        cube._first = count
-    return Cuboids(cubes)
 
 
 def _total(table: pa.Table) -> int:

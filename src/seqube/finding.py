@@ -105,7 +105,7 @@ def _take(frame: Any, place: Path | None, limit: int | None, shown: int | None) 
 def find_on_spark(
     settings: Settings, asked: RunRequest, queries: dict[str, Query], limits: Limits, places: dict[str, Path]
 ) -> FoundRows:
-    from seqube.spark import batch, ingest
+    from seqube.spark import batch, ingest, planning
     from seqube.spark.failures import spark_errors
     from seqube.spark.sinks import Sink
 
@@ -115,8 +115,8 @@ def find_on_spark(
     totals: dict[str, int] = {}
     tables: dict[str, pa.Table] = {}
     with err.status(f"Matching {n_events:,} events"), spark_errors(asked.events):
-        plans = ingest.plan_batch(queries, source, asked.concepts, asked.strategy)
-        found = batch.find(plans, source, limits=limits)
+        planned = planning.plan_batch(queries, source, asked.concepts, asked.strategy)
+        found = batch.find(planned, source, limits=limits)
         for name in queries:
             totals[name], tables[name] = _take(found[name], places.get(name), asked.limit, None)
         found.unpersist()

@@ -40,7 +40,11 @@ def test_a_batch(spark: SparkSession, tools: Path) -> None:
     assert "cut by time" in free
     assert "the events of 2 min before it, and 2 min after it" in free
     assert "as a stream: state in one bucket" in free
-    assert "not split: one task" in explained("SEQ(Check c) AGG COUNT(*) WITHIN 5 min EMIT TOTAL", frame)
+    assert "not split: one task" in explained("SEQ(Check c) AGG COUNT(*) WITHIN 5 EVENTS", frame)
+    assert "a slice has the rows that are due in it, and the events of 5 min before" in explained(
+        "SEQ(Check c) AGG COUNT(*) WITHIN 5 min", frame
+    )
+    assert "a slice has its share of the totals" in explained("SEQ(Check c) AGG COUNT(*) WITHIN 5 min EMIT TOTAL", frame)
     assert "numbered over the whole input" in explained("SEQ(Check c, Wash w) WITHIN 5 EVENTS", frame)
     assert "query b" in str(sqs.explain({"a": KEYED, "b": FREE}, frame))
 

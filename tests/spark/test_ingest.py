@@ -16,7 +16,7 @@ import seqube.spark as sqs
 from seqube.events import Events
 from seqube.plan.aggregates import AggregatePlan
 from seqube.query import prepare
-from seqube.spark import ingest
+from seqube.spark import ingest, planning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -209,7 +209,7 @@ def test_a_sample_tells_what_the_events_are_like(spark: SparkSession) -> None:
 def test_auto_is_costed_where_several_strategies_apply(spark: SparkSession) -> None:
     table = pa.table({"type": ["A", "B"] * 10_000, "ts": range(20_000)})
     source = ingest.read_source(spark.createDataFrame(table), "type", "ts", "ms")
-    (plan,) = ingest.plan_batch({"q": SPARSE}, source).values()
+    (plan,) = planning.plan_batch({"q": SPARSE}, source).plans.values()
     assert isinstance(plan, AggregatePlan)
     assert all(option.seconds is not None for option in plan.options if option.strategy == plan.strategy)
     here = prepare(SPARSE, sq.Events(table))
@@ -218,7 +218,7 @@ def test_auto_is_costed_where_several_strategies_apply(spark: SparkSession) -> N
     (unknown,) = ingest.plan_all_over({"q": SPARSE}, source).values()
     assert isinstance(unknown, AggregatePlan)
     assert all(option.seconds is None for option in unknown.options)
-    (asked,) = ingest.plan_batch({"q": SPARSE}, source, strategy="two-step").values()
+    (asked,) = planning.plan_batch({"q": SPARSE}, source, strategy="two-step").plans.values()
     assert isinstance(asked, AggregatePlan)
     assert asked.strategy == "two-step"
 
@@ -229,14 +229,14 @@ def test_nothing_is_looked_at_where_there_is_no_choice(spark: SparkSession, monk
 
     monkeypatch.setattr(ingest.EventFrame, "survey", refuse)
     source = ingest.read_source(spark.createDataFrame([("A", 1)], "type string, ts long"), "type", "ts", "ms")
-    ingest.plan_batch({"q": "SEQ(A a, B b) WITHIN 5"}, source)
-    ingest.plan_batch({"q": SPARSE}, source, strategy="window-product")
+    planning.plan_batch({"q": "SEQ(A a, B b) WITHIN 5"}, source)
+    planning.plan_batch({"q": SPARSE}, source, strategy="window-product")
     with pytest.raises(AssertionError, match="a sample was taken"):
-        ingest.plan_batch({"q": SPARSE}, source)
+        planning.plan_batch({"q": SPARSE}, source)
 
 
 def test_no_events_decide_nothing(spark: SparkSession) -> None:
     source = ingest.read_source(spark.createDataFrame([(None, 1)], "type string, ts long"), "type", "ts", "ms")
     with pytest.warns(sq.SequbeWarning, match="1 rows are not events"):
-        (plan,) = ingest.plan_batch({"q": SPARSE}, source, warns=True).values()
+        (plan,) = planning.plan_batch({"q": SPARSE}, source, warns=True).plans.values()
     assert plan == ingest.plan_over(SPARSE, source)

@@ -21,7 +21,8 @@ from seqube.language import parse
 from seqube.plan.needs import needs_of
 from seqube.plan.physical import MatchPlan, ticks
 from seqube.plan.planner import plan_matches
-from seqube.spark.batch import Numbering, match, match_task, number_rows, pack
+from seqube.spark.answers import answer_alone
+from seqube.spark.batch import Numbering, match, number_rows, pack
 from seqube.spark.ingest import IDENTITY, INPUT_ORDER
 from seqube.spark.routing import Layout, SparkTask, lay_out
 from seqube.spark.rows import ShippedQuery, ship_query
@@ -105,8 +106,8 @@ def test_ids_and_ties_of_runs_follow_from_what_the_rows_hold(text: str, events: 
         order = list(range(len(events)))
         shuffled.shuffle(order)
         rows = table.append_column(IDENTITY, pa.array(hashes)).take(pa.array(order, pa.int64()))
-        found = list(match_task(columns.events(columns.select(rows)), SparkTask(0, 0), wanted))
-        answers.append(sorted((row["match_id"], repr(row)) for row in pa.Table.from_batches(found, wanted.schema).to_pylist()))
+        found = list(answer_alone(columns.events(columns.select(rows)), SparkTask(0, 0), wanted))
+        answers.append(sorted((row["match_id"], repr(row)) for piece in found for row in piece.to_pylist()))
     assert answers[0] == answers[1]
     assert len({number for number, _ in answers[0]}) == len(answers[0])
 
@@ -131,7 +132,7 @@ def test_buckets_by_key_some_of_them_cut(
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 
 
-def numbered(table: pa.Table, plan: MatchPlan, ends: list[int], wanted: ShippedQuery) -> Iterator[pa.RecordBatch]:
+def numbered(table: pa.Table, plan: MatchPlan, ends: list[int], wanted: ShippedQuery) -> Iterator[pa.Table]:
     columns = Columns(Events(table).schema, (INPUT_ORDER,))
     table = table.append_column(INPUT_ORDER, pa.array(range(table.num_rows), pa.int64()))
     times = Events(table).times
@@ -148,7 +149,7 @@ def numbered(table: pa.Table, plan: MatchPlan, ends: list[int], wanted: ShippedQ
     for batch in number_rows(cells, columns, Numbering(tuple(starts), by_number, plan.types)):
         blobs.setdefault(batch.column(0)[0].as_py(), []).append(batch.column(1)[0].as_py())
     for number, own in blobs.items():
-        yield from match_task(Events(read_blobs(own)), tasks[number], wanted)
+        yield from answer_alone(Events(read_blobs(own)), tasks[number], wanted)
 
 
 @given(text=queries(durations=False, counted=True, repeats=True, depth=2, words=RUNS), events=streams(max_size=10), cuts=bounds)
@@ -157,7 +158,7 @@ def test_numbered_slices_of_runs(text: str, events: list[oracle.Event], cuts: li
     if plan.partition_by:
         return
     wanted = ship_query(plan, Events(table).schema)
-    found = pa.Table.from_batches(list(numbered(table, plan, cuts, wanted)), wanted.schema)
+    found = pa.concat_tables([wanted.schema.empty_table(), *numbered(table, plan, cuts, wanted)])
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 
 
@@ -168,7 +169,7 @@ def test_numbered_slices(text: str, events: list[oracle.Event], cuts: list[int],
     if plan.partition_by:
         return
     wanted = ship_query(plan, Events(table).schema)
-    found = pa.Table.from_batches(list(numbered(table, plan, [recast.tick(cut) for cut in cuts], wanted)), wanted.schema)
+    found = pa.concat_tables([wanted.schema.empty_table(), *numbered(table, plan, [recast.tick(cut) for cut in cuts], wanted)])
     assert bound_rows(found.to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist())
 
 

@@ -19,6 +19,7 @@ from seqube.engine.limits import Limits
 from seqube.engine.operator import open_plan
 from seqube.events import Events
 from seqube.plan.needs import Needs, Plan, needs_of, why_whole
+from seqube.plan.physical import MatchPlan
 
 MOST_STRETCHES = 100
 SHORTEST = 5_000
@@ -34,7 +35,7 @@ def run_by_stretches(plan: Plan, events: Events) -> Portions:
     needs = needs_of(plan, events.unit)
     if why_whole(plan) is not None:
         portions = _cut(plan, needs, events, len(events), limits)
-    elif needs.can_be_cut:
+    elif needs.can_be_cut and isinstance(plan, MatchPlan):
         portions = _cut(plan, needs, events, _length(plan, needs, events), limits)
     else:
         portions = _fed(plan, events, _length(plan, needs, events), limits)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import permutations
 from typing import NamedTuple
@@ -261,6 +261,12 @@ class SharedPlan:
     @property
     def reuses(self) -> bool:
         return any(step.source is not None for step in self.steps)
+
+    @property
+    def sharing(self) -> SharedPlan:
+        """The same for those alone that are made from another's matches, or that others are made from."""
+        sources = {step.source for step in self.steps}
+        return replace(self, steps=tuple(step for step in self.steps if step.source is not None or step.name in sources))
 
     @property
     def sources(self) -> dict[str, str | None]:

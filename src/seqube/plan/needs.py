@@ -60,7 +60,9 @@ class Needs:
     period: int | None = None  # of EMIT EVERY
     bucket: int | None = None  # of EMIT PER
     skips: bool = False  # which matches remain depends on those that end before them
-    can_be_cut: bool = True  # results of a stretch of time need only its events and those of a window around it
+    can_be_cut: bool = True  # results of a stretch of time need only its events and those around it
+    halo: int = 0  # how far before a stretch of time the events reach that its results need
+    adds_up: bool = False  # what stretches of time find are totals, from which the rows are made
 
     @property
     def back(self) -> int:
@@ -100,19 +102,24 @@ def needs_of(plan: Plan, unit: str) -> Needs:
     if isinstance(plan, MatchPlan):
         # A match that waits is decided a window after it began, and its negations may look back a window from its end.
         reaches = 2 if (plan.waits and plan.looks_back) or plan.waits_from_end else 1
-        skips = plan.skip is not None
-        return replace(common, reaches=reaches, ahead=common.window if plan.waits else 0, skips=skips, can_be_cut=not skips)
+        skips, ahead = plan.skip is not None, common.window if plan.waits else 0
+        return replace(common, reaches=reaches, ahead=ahead, skips=skips, can_be_cut=not skips, halo=common.window)
     triggers = () if plan.trigger is None else (plan.trigger,)
+    # A report is over a window, from any match in which a negation may look back one; or a match waits for one from its end on.
+    reaches = 2 if matches.looks_back or matches.waits_from_end else 1
+    # Totals of a key stay with it: to merge them would bring all keys to one place.
+    can_be_cut = matches.skip is None and not common.by_position and not (plan.emit.counts_once and common.key)
     return replace(
         common,
         ends=common.ends | _types(triggers),
         scans=(*common.scans, *triggers),
         every_event=common.every_event or plan.emit.when == "every",
-        # A report is over a window, from any match in which a negation may look back one; or a match waits for one from its end on.
-        reaches=2 if matches.looks_back or matches.waits_from_end else 1,
+        reaches=reaches,
         period=whole_ticks(plan.emit, unit) if plan.emit.when == "every" else None,
         bucket=whole_ticks(plan.emit, unit) if plan.emit.when == "per" else None,
-        can_be_cut=False,
+        can_be_cut=can_be_cut,
+        halo=min(common.window * reaches, ALL_OF_TIME),
+        adds_up=can_be_cut and plan.emit.counts_once,
     )
 
 

@@ -22,9 +22,11 @@ from math import inf
 from seqube.errors import PlanError
 from seqube.events import Hierarchy
 from seqube.language.definitions import spell_out
-from seqube.language.tree import Query
+from seqube.language.mentions import attributes
+from seqube.language.tree import Comparison, Query
 from seqube.plan.aggregates import AggregatePlan, Aggregation, looked_up
 from seqube.plan.chase import Chase, Estimates, SharedPlan
+from seqube.plan.ecube import Cuboid
 from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan
 from seqube.plan.physical import MatchPlan, Option, PlanNode, Way, taking
@@ -76,6 +78,22 @@ def optimize(
     Without `shares`, for whoever evaluates every query by itself, nothing is shared.
     """
     cases = {name: Case(spell_out(query), hierarchy, measured, shares) for name, query in queries.items()}
+    plans = _each(cases, strategy)
+    if set(cases) == {ALONE} or measured is None or not shares:
+        return WorkloadPlan(plans, strategy)
+    return _sharing(cases, plans, hierarchy, measured, strategy)
+
+
+def plan_apart(
+    queries: Mapping[str, Query], hierarchy: Hierarchy | None, measured: Measurements | None, strategy: str = AUTO
+) -> WorkloadPlan:
+    """The plan of every query by itself, where it is not known yet which of them may share: that is `share_among`."""
+    cases = {name: Case(spell_out(query), hierarchy, measured) for name, query in queries.items()}
+    return WorkloadPlan(_each(cases, strategy), strategy)
+
+
+def _each(cases: Mapping[str, Case], strategy: str) -> dict[str, Plan]:
+    """The plan of every query, or an error that says why there is none by this strategy."""
     for name, case in cases.items():
         if case.unknown is not None:
             raise PlanError(f"{_the(name)} cannot be evaluated: {case.unknown}")
@@ -83,9 +101,21 @@ def optimize(
         apply = [AUTO, *(name for name in names() if _refusal(name, cases) is None)]
         hint = f"one of {', '.join(apply)}" if len(apply) > 1 else "auto does"
         raise PlanError(f"{refused}\n  hint: {hint}")
-    plans = {name: _plan(case, strategy) for name, case in cases.items()}
-    if set(cases) == {ALONE} or measured is None or not shares:
-        return WorkloadPlan(plans, strategy)
+    return {name: _plan(case, strategy) for name, case in cases.items()}
+
+
+def share_among(
+    queries: Mapping[str, Query], hierarchy: Hierarchy | None, measured: Measurements, planned: WorkloadPlan
+) -> WorkloadPlan:
+    """The plan of some queries of a workload that was planned, whose events meet in one place: what they share with each other."""
+    cases = {name: Case(spell_out(query), hierarchy, measured) for name, query in queries.items()}
+    return _sharing(cases, {name: planned.plans[name] for name in queries}, hierarchy, measured, planned.strategy)
+
+
+def _sharing(
+    cases: Mapping[str, Case], plans: Mapping[str, Plan], hierarchy: Hierarchy | None, measured: Measurements, strategy: str
+) -> WorkloadPlan:
+    """Plans of queries, with what is found or counted together."""
     matching = {name: case.query for name, case in cases.items() if not case.query.aggregates}
     counting = {name: case.counted for name, case in cases.items() if isinstance(case.counted, Counted)}
     matches, counts = None, None
@@ -116,6 +146,20 @@ def undecided(queries: Mapping[str, Query], hierarchy: Hierarchy | None = None, 
         elif strategy not in names("matches") and any(subqueries(case.plan)) and _loops(case):
             found[name] = frozenset(equated(query.pattern))
     return found
+
+
+def looked_at(queries: Mapping[str, Query], hierarchy: Hierarchy | None = None, strategy: str = AUTO) -> frozenset[str] | None:
+    """The columns to look at to say how queries are best evaluated together; None where there are none that could be."""
+    if strategy == "independent":
+        return None
+    cases = [Case(spell_out(query), hierarchy) for query in queries.values()]
+    cuboids = [case.cuboid for case in cases if isinstance(case.cuboid, Cuboid) and strategy not in names("matches")]
+    counted = [case.counted for case in cases if isinstance(case.counted, Counted) and strategy not in names("aggregates")]
+    if len(cuboids) < 2 and len(counted) < 2:
+        return None
+    equal = (predicate for cuboid in cuboids for predicate in cuboid.predicates if isinstance(predicate, Comparison))
+    tied = {found.name for predicate in equal if predicate.op == "=" for found in attributes(predicate)}
+    return frozenset(tied).union(*(cuboid.query.partition_by for cuboid in cuboids))
 
 
 def plan_query(

@@ -26,20 +26,25 @@ if TYPE_CHECKING:
     from seqube.predict import Rule, Rules
     from seqube.predict.mining import MiningProgress
     from seqube.spark.batch import ResultFrames
+    from seqube.spark.cube import Cube
     from seqube.spark.streaming.pipeline import Counts
     from seqube.spark.streaming.workloads import Workload
 
 need("spark")
 
-__all__ = ["Workload", "explain", "forecast", "funnel", "mine", "quarantine", "register", "run", "run_pipeline", "session"]
+__all__ = ["Cube", "Workload", "explain", "forecast", "funnel", "mine", "quarantine", "register", "run", "run_pipeline", "session"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "Workload":
-        raise AttributeError(f"module 'seqube.spark' has no attribute {name!r}")
-    from seqube.spark.streaming.workloads import Workload
+    if name == "Workload":
+        from seqube.spark.streaming.workloads import Workload
 
-    return Workload
+        return Workload
+    if name == "Cube":
+        from seqube.spark.cube import Cube
+
+        return Cube
+    raise AttributeError(f"module 'seqube.spark' has no attribute {name!r}")
 
 
 @overload
@@ -125,7 +130,7 @@ def run(
     >>> sqs.run("SEQ(Card c, Withdrawal w, [id]) WITHIN 5 min RETURN c.id AS card", events, unit="s").collect()
     [Row(card=1)]
     """
-    from seqube.spark import batch, ingest
+    from seqube.spark import batch, ingest, planning
     from seqube.spark.streaming import stream
     from seqube.spark.streaming.workloads import Workload
 
@@ -147,8 +152,8 @@ def run(
         together = partial(stream.write_together, plans, source, lateness, with_ids=ids, limits=limits)
         tables = batch.ResultFrames({name: each.matches(name) for name, each in watched.items()}, together=together)
         return tables if isinstance(query, Mapping) else tables[""]
-    plans = ingest.plan_batch(bound, source, hierarchy, strategy, warns=True)
-    tables = batch.find(plans, source, with_ids=ids, slices=slices, limits=limits)
+    planned = planning.plan_batch(bound, source, hierarchy, strategy, warns=True)
+    tables = batch.find(planned, source, with_ids=ids, slices=slices, limits=limits)
     return tables if isinstance(query, Mapping) else tables[""]
 
 

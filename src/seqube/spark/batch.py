@@ -7,7 +7,8 @@ Without one, time is cut into slices of about equally many events. A count of ro
 by a job that reads those columns alone. Windows of so many EVENTS without a key need the number of every event in the whole stream:
 rows are shuffled by time, numbered, and shuffled again.
 
-All queries of a workload that share a key share the blobs, which are then kept until `unpersist`.
+All queries of a workload that share a key share the blobs, and are answered in one pass over them (`answers`), in which they share
+what their plans can share; what was found for all is kept until `unpersist`.
 Cost: one read, one shuffle of the needed columns, one sort per task.
 Invariant: the matches are those of the whole stream in one place.
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,21 @@ from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.events.schema import TIME
+from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan, needs_of
 from seqube.spark import ingest
+from seqube.spark.answers import (
+    ANSWERS,
+    NUMBER,
+    ShippedWorkload,
+    answer,
+    answer_alone,
+    by_task,
+    collect_answers,
+    read_answers,
+)
 from seqube.spark.ingest import IDENTITY, INPUT_ORDER, REASON, EventFrame
+from seqube.spark.planning import BatchPlan
 from seqube.spark.routing import Layout, SparkTask, lay_out
 from seqube.spark.rows import ShippedQuery, ship_query
 from seqube.spark.transport.blobs import gather_batches, read_blobs, write_blob
@@ -44,7 +57,6 @@ if TYPE_CHECKING:
 WriteBatch = Callable[[Mapping[str, "DataFrame"], int], None]  # the rows of every query in a micro-batch, and its number
 Route = Callable[["DataFrame"], "DataFrame"]  # the rows that matter, with a bucket for every group that wants them
 
-NUMBER = "#number"  # of an event in the whole stream, for windows of so many EVENTS
 TASK_BLOBS = "task int, blob binary"
 
 BUCKETS_PER_TASK = 16  # so that tasks can be filled evenly, and a hot key does not take many others with it
@@ -67,12 +79,18 @@ class Group:
     counts_events: bool
     can_be_cut: bool  # a task may be a slice of time; a report may depend on all events
     plans: Mapping[str, Plan]
-    before: int  # the longest window, in ticks or events
+    before: int  # how far a slice of time reaches back, in ticks or events
     ahead: int  # the longest window of those that wait
 
     @property
     def column(self) -> str:
         return f"#bucket{self.number}"
+
+    @property
+    def reports_nothing(self) -> bool:
+        """Whether there is something to say of no events at all: a total without a key."""
+        totals = (isinstance(plan, AggregatePlan) and plan.emit.when == "total" for plan in self.plans.values())
+        return not self.key and any(totals)
 
     @property
     def numbers_rows(self) -> bool:
@@ -88,7 +106,7 @@ def group_plans(plans: Mapping[str, Plan], unit: str) -> list[Group]:
     groups = []
     for number, (kind, members) in enumerate(sorted_out.items()):
         of_all = [needs_of(plan, unit) for plan in members.values()]
-        groups.append(Group(number, *kind, members, max(n.window for n in of_all), max(n.ahead for n in of_all)))
+        groups.append(Group(number, *kind, members, max(n.halo for n in of_all), max(n.ahead for n in of_all)))
     return groups
 
 
@@ -133,38 +151,16 @@ def _blob(task: int, table: pa.Table) -> pa.RecordBatch:
     )
 
 
-def by_task(batches: Iterable[pa.RecordBatch]) -> dict[int, list[bytes]]:
-    """The blobs of each task."""
-    found: dict[int, list[bytes]] = {}
-    for batch in batches:
-        for task, blob in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-            found.setdefault(task, []).append(blob.as_buffer())
-    return found
-
-
 def match(
     batches: Iterable[pa.RecordBatch], columns: Columns, tasks: Mapping[int, SparkTask], wanted: ShippedQuery
 ) -> Iterator[pa.RecordBatch]:
-    """Blobs -> the matches their tasks own."""
+    """Blobs -> the rows of one query that their tasks own."""
     found = by_task(batches)
     for number in sorted(found):
         table = read_blobs(found.pop(number))
         assert table is not None
-        yield from match_task(columns.events(table), tasks[number], wanted)
-
-
-def match_task(events: Events, task: SparkTask, wanted: ShippedQuery) -> Iterator[pa.RecordBatch]:
-    budget = wanted.limits.budget()
-    numbers = None
-    if NUMBER in events.table.column_names:
-        numbers = events.table.column(NUMBER).to_numpy()
-        table = events.table.drop_columns([NUMBER])
-        events = Events(table, type=events.type_column, time=events.time_column, unit=events.unit)
-    for piece in wanted.operator.within(events, task.after, task.upto, numbers, budget):
-        budget.find(piece.num_rows)
-        budget.pause()  # what Spark does with the rows is its own time
-        yield from wanted.rows(piece).to_batches()
-        budget.resume()
+        for rows in answer_alone(columns.events(table), tasks[number], wanted):
+            yield from rows.to_batches()
 
 
 @dataclass(frozen=True)
@@ -197,8 +193,9 @@ def number_rows(batches: Iterable[pa.RecordBatch], columns: Columns, numbering: 
 
 
 class ResultFrames(Mapping[str, "DataFrame"]):
-    """The results of a workload by query name. Events are read and shuffled once and kept for all; `unpersist` lets them go.
+    """The results of a workload by query name. Queries with the same key are answered together, when the first is asked for.
 
+    What was found, and events that several groups of queries need, is kept; `unpersist` lets it go.
     Over a stream each DataFrame is a stream of its own, with events and a state of its own; `foreach_batch` is one for all.
     """
 
@@ -222,6 +219,7 @@ class ResultFrames(Mapping[str, "DataFrame"]):
         return len(self._frames)
 
     def unpersist(self) -> None:
+        """Let go of what is kept; whoever asks again computes it again."""
         for frame in self._kept:
             frame.unpersist()
 
@@ -237,7 +235,7 @@ class ResultFrames(Mapping[str, "DataFrame"]):
 
 
 def find(
-    plans: Mapping[str, Plan],
+    planned: BatchPlan,
     source: EventFrame,
     *,
     with_ids: bool = False,
@@ -245,8 +243,18 @@ def find(
     skew: float = 2.0,
     limits: Limits = NO_LIMITS,
 ) -> ResultFrames:
-    """The matches of all plans, one DataFrame each. `slices` asks for that many slices of time (or tasks, with a key)."""
-    return Job(plans, source, with_ids, slices, skew, limits).tables()
+    """The rows of all queries, one DataFrame each. `slices` asks for that many slices of time (or tasks, with a key)."""
+    return Job(planned, source, with_ids, slices, skew, limits).tables()
+
+
+def collect(planned: BatchPlan, source: EventFrame, limits: Limits = NO_LIMITS) -> dict[str, pa.Table]:
+    """The rows of all queries here, by one job for those that have the same key; of queries that return every row."""
+    found = Job(planned, source, False, None, 2.0, limits).found()
+    try:
+        return {name: table for collect_group in found.collects for name, table in collect_group().items()}
+    finally:
+        for frame in found.kept:
+            frame.unpersist()
 
 
 class Job:
@@ -254,37 +262,40 @@ class Job:
 
     def __init__(
         self,
-        plans: Mapping[str, Plan],
+        planned: BatchPlan,
         source: EventFrame,
         with_ids: bool,
         slices: int | None,
         skew: float,
         limits: Limits = NO_LIMITS,
     ) -> None:
-        self.plans, self.limits = plans, limits
+        self.planned, self.plans, self.limits = planned, planned.plans, limits
         self.source = source
         self.with_ids = with_ids
         self.slices = slices
         self.skew = skew
-        self.groups = group_plans(plans, source.schema.unit)
+        self.groups = group_plans(self.plans, source.schema.unit)
         # A number that Spark Connect knows too; in one machine it is about the number of cores.
         self.parallelism = int(source.frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
 
     def tables(self) -> ResultFrames:
+        found = self.found()
+        return ResultFrames({name: found.frames[name] for name in self.plans}, found.kept)
+
+    def found(self) -> WorkloadFrames:
         shipped = {name: ship_query(plan, self.source.schema, self.with_ids, self.limits) for name, plan in self.plans.items()}
         columns = self._columns()
         route = partial(self._route, columns)
-        frames: dict[str, DataFrame] = {}
-        kept: list[DataFrame] = []
+        found = WorkloadFrames()
         together = [group for group in self.groups if not group.numbers_rows]
         if together:
-            frames |= self._match(self.pack_all(route, columns, together), columns, shipped, kept)
+            self._match(self.pack_all(route, columns, together), columns, shipped, found)
         for group in self.groups:
             if group.numbers_rows:
                 numbered, tasks = self._pack_numbered(route(self.source.frame), columns, group)
                 arriving = replace(columns, hidden=(*(name for name in columns.hidden if name != INPUT_ORDER), NUMBER))
-                frames |= self._match((numbered, {group.number: tasks}), arriving, shipped, kept)
-        return ResultFrames({name: frames[name] for name in self.plans}, kept)
+                self._match((numbered, {group.number: tasks}), arriving, shipped, found)
+        return found
 
     # ------------------------------------------------------------ rows that matter, with their buckets
 
@@ -329,7 +340,7 @@ class Job:
         packed = self._pack(frame, columns, layouts)
         # The total over everything is reported over nothing, too: its task must run, whatever comes in.
         nothing = bytearray(write_blob(columns.arrow.empty_table()))
-        alone = [layouts[group.column].tasks[0].number for group in groups if not group.can_be_cut and not group.key]
+        alone = [layouts[group.column].tasks[0].number for group in groups if group.reports_nothing]
         if alone:
             packed = packed.union(frame.sparkSession.createDataFrame([(number, nothing) for number in alone], TASK_BLOBS))
         blobs = packed.repartitionById(max(1, n_tasks), "task")
@@ -389,22 +400,24 @@ class Job:
         n_slices = max(1, min(self._n_tasks(total), span // max(1, HALO * group.before)))
         if n_slices > MARKS:
             return total, self._quantiles(frame, group, 0, n_slices)
-        return total, [int(times[number * MARKS // n_slices - 1]) for number in range(1, n_slices)] if times else []
+        cuts = [int(times[number * MARKS // n_slices - 1]) for number in range(1, n_slices)] if times else []
+        return total, [cut for cut in cuts if cut < last]
 
     @property
     def _clock(self) -> Column:
         return ingest.clock(self.source)
 
     def _quantiles(self, frame: DataFrame, group: Group, bucket: int, n_slices: int) -> list[int]:
-        """Times that cut a bucket into about equal parts."""
+        """Times of events that cut a bucket into about equal parts, after each of which there is an event."""
         from pyspark.sql import functions as F  # noqa: N812
 
         shares = [number / n_slices for number in range(1, n_slices)]
         if not shares:
             return []
         rows = frame.where(ingest.column(group.column) == bucket)
-        (cuts,) = rows.agg(F.percentile_approx(self._clock, shares, max(1_000, 10 * n_slices))).collect()[0]
-        return [int(cut) for cut in cuts or ()]
+        quantiles = F.percentile_approx(self._clock, shares, max(1_000, 10 * n_slices))
+        cuts, last = rows.agg(quantiles, F.max(self._clock)).collect()[0]
+        return [int(cut) for cut in cuts or () if cut < last]
 
     # ------------------------------------------------------------ numbers over the whole stream
 
@@ -440,27 +453,64 @@ class Job:
         shuffled: tuple[DataFrame, dict[int, tuple[SparkTask, ...]]],
         columns: Columns,
         shipped: Mapping[str, ShippedQuery],
-        kept: list[DataFrame],
-    ) -> dict[str, DataFrame]:
+        found: WorkloadFrames,
+    ) -> None:
         blobs, tasks_of = shuffled
         groups = [group for group in self.groups if group.number in tasks_of]
-        if sum(len(group.plans) for group in groups) > 1:
-            blobs = blobs.persist()
-            kept.append(blobs)
-        frames = {}
+        if len(groups) > 1:
+            blobs = found.keep(blobs)
         for group in groups:
             tasks = {task.number: task for task in tasks_of[group.number]}
             own = blobs if len(groups) == 1 else blobs.where(ingest.column("task").isin(*tasks))
-            for name in group.plans:
-                frames[name] = _matched(own, columns, tasks, shipped[name])
-        return frames
+            self._answer(group, own, columns, tasks, {name: shipped[name] for name in group.plans}, found)
+
+    def _answer(
+        self,
+        group: Group,
+        blobs: DataFrame,
+        columns: Columns,
+        tasks: Mapping[int, SparkTask],
+        queries: Mapping[str, ShippedQuery],
+        found: WorkloadFrames,
+    ) -> None:
+        """The rows of a group of queries: of one by itself as they are found, of several from what is found for all of them."""
+        workload = ShippedWorkload(queries, limits=self.limits)
+        if not group.numbers_rows:
+            workload = ShippedWorkload.of(self.planned.among(queries), queries, self.limits)
+        answers = blobs.mapInArrow(in_worker(lambda batches: answer(batches, columns, tasks, workload)), ANSWERS)
+        if len(queries) > 1:
+            answers = found.keep(answers)
+        found.collects.append(lambda: collect_answers(answers, columns, workload))
+        for name, wanted in queries.items():
+            if len(queries) > 1 or needs_of(wanted.plan, columns.schema.unit).adds_up:
+                frame = read_answers(answers, name, columns, wanted)
+            else:
+                frame = _matched(blobs, columns, tasks, wanted)
+            found.frames[name] = _thinned(frame, wanted)
+
+
+@dataclass
+class WorkloadFrames:
+    """What comes of a workload: a DataFrame for each query, how to have all of them here, and what is kept for all."""
+
+    frames: dict[str, DataFrame] = field(default_factory=dict)
+    collects: list[Callable[[], dict[str, pa.Table]]] = field(default_factory=list)
+    kept: list[DataFrame] = field(default_factory=list)
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        self.kept.append(frame.persist())
+        return self.kept[-1]
 
 
 def _matched(blobs: DataFrame, columns: Columns, tasks: Mapping[int, SparkTask], wanted: ShippedQuery) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     work = in_worker(lambda batches: match(batches, columns, tasks, wanted))
-    frame = blobs.mapInArrow(work, from_arrow_schema(wanted.schema))
-    matches = wanted.plan.matches  # whose rows each task has thinned by itself
+    return blobs.mapInArrow(work, from_arrow_schema(wanted.schema))
+
+
+def _thinned(frame: DataFrame, wanted: ShippedQuery) -> DataFrame:
+    """Rows that each task has thinned by itself, thinned as a whole."""
+    matches = wanted.plan.matches
     frame = frame.distinct() if matches.is_distinct else frame
     return frame if matches.limit is None else frame.limit(matches.limit)

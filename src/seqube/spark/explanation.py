@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from seqube.language.writer import duration
+from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.explain import Explanation, Step, explain_plan
 from seqube.plan.needs import Needs, Plan, needs_of
 from seqube.plan.physical import ticks
@@ -61,10 +62,15 @@ def _as_batch(plan: Plan, needs: Needs, source: EventFrame) -> Iterator[str]:
         return
     if not needs.can_be_cut:
         yield "not split: one task has all events, because a report may depend on any of them"
-        yield "hint: GROUP BY the key, and a task has many groups"
+        yield "hint: GROUP BY the key, and a task has many groups; or let the window be one of time"
         return
     if needs.by_position:
         yield f"events are numbered over the whole input first, then cut by number: two shuffles, {sizes}"
+        return
+    if isinstance(plan, AggregatePlan):
+        yield f"cut by time: {sizes}, each at least {HALO} windows long"
+        halo = f"the events of {_length(plan, source)} before it" + ", twice" * (needs.halo > needs.window)
+        yield f"a slice has {'its share of the totals' if needs.adds_up else 'the rows that are due in it'}, and {halo}"
         return
     waits = f", and {_length(plan, source)} after it, because matches wait for their end" if needs.ahead else ""
     yield f"cut by time: {sizes}, each at least {HALO} windows long"

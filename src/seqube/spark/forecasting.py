@@ -28,6 +28,7 @@ from seqube.events.batch import Codes
 from seqube.events.schema import TIME, TYPE, Schema
 from seqube.events.times import Ints, read_times
 from seqube.language.mentions import attributes
+from seqube.plan.optimizer import WorkloadPlan
 from seqube.predict.episodes import Episodes, line_up
 from seqube.predict.forecasts import Forecaster, find_halo
 from seqube.predict.matcher import compile_strategy
@@ -35,8 +36,10 @@ from seqube.predict.mining import Aim, MiningProgress, Slice, cut_slices
 from seqube.predict.rules import Rule, Rules
 from seqube.predict.ruletext import read_condition
 from seqube.spark import ingest
-from seqube.spark.batch import Group, Job, by_task
+from seqube.spark.answers import by_task
+from seqube.spark.batch import Group, Job
 from seqube.spark.ingest import REASON, EventFrame
+from seqube.spark.planning import BatchPlan
 from seqube.spark.routing import SparkTask
 from seqube.spark.transport.blobs import read_blobs, write_blob
 from seqube.spark.transport.columns import Columns, conform
@@ -193,7 +196,7 @@ def _spread(
     """Blobs of the events that each group wants, by task."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    job = Job({}, source, False, slices, 2.0)
+    job = Job(BatchPlan(WorkloadPlan({})), source, False, slices, 2.0)
     places = [
         F.when(condition, ingest.bucket(group.key, job.n_buckets(group), source)).cast("int").alias(group.column)
         for group, condition in zip(groups, wanted, strict=True)

@@ -33,7 +33,7 @@ from seqube.language.parameters import Params, refuse_unknown
 from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Call, Comparison, IsNull, IsTrue, Literal, Predicate
 from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan, needs_of, together
-from seqube.plan.optimizer import ALONE, optimize, undecided
+from seqube.plan.optimizer import ALONE, optimize
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -323,29 +323,6 @@ def plan_all_over(
     Nothing is read for it, so which types there are, and how many events of each, is known only where it is said (`measured`).
     """
     return dict(optimize(bind_all(queries, source), hierarchy, measured, strategy, shares=False).plans)
-
-
-def plan_batch(
-    queries: Mapping[str, str | Query],
-    source: EventFrame,
-    hierarchy: Hierarchy | None = None,
-    strategy: str = "auto",
-    warns: bool = False,
-) -> dict[str, Plan]:
-    """The same for events that are all there: where it is they that decide, a sample of them is looked at.
-
-    With `warns`, rows that are no events are warned of, by the same job where there is one.
-    """
-    bound = bind_all(queries, source)
-    plans = plan_all_over(bound, source, hierarchy, strategy)  # what is wrong is said before anything is read
-    looked_up = undecided(bound, hierarchy, strategy)
-    if looked_up:
-        measured, rejected = source.survey(frozenset().union(*looked_up.values()))
-        if measured is not None:
-            plans = plan_all_over(bound, source, hierarchy, strategy, measured)
-    if warns:
-        source.warn(rejected if looked_up else None)
-    return plans
 
 
 def bind_all(queries: Mapping[str, str | Query], source: EventFrame, params: Params | None = None) -> dict[str, Query]:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
+from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.display import flat
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.operator import Operator, open_plan
@@ -37,11 +38,18 @@ class ShippedQuery:
 
     @property
     def operator(self) -> Operator[Any, pa.Table]:
-        if not isinstance(self.plan, MatchPlan):
-            return open_plan(self.plan, self.limits)
-        with_ids = self.with_ids and self.plan.returns
+        return open_plan(self.returning(self.plan) if isinstance(self.plan, MatchPlan) else self.plan, self.limits)
+
+    def returning(self, plan: MatchPlan) -> MatchPlan:
+        """A plan that returns what `rows` makes the user's rows of."""
         # Flat columns are made where ids have been taken out of the structs.
-        return open_plan(_returning_ids(self.plan) if with_ids else replace(self.plan, is_flat=False), self.limits)
+        return _returning_ids(plan) if self.with_ids and plan.returns else replace(plan, is_flat=False)
+
+    @property
+    def totals(self) -> Aggregator:
+        """What adds up over slices of time (`needs.adds_up`)."""
+        assert isinstance(self.plan, AggregatePlan)
+        return Aggregator(self.plan, self.limits)
 
     @property
     def unlimited(self) -> ShippedQuery:

@@ -32,7 +32,7 @@ from seqube.language.parameters import refuse_unknown
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import needs_of
 from seqube.query import prepare
-from seqube.spark.batch import match_task
+from seqube.spark.answers import answer_alone
 from seqube.spark.ingest import IDENTITY, arrow_columns, refuse_clashes, session_zone
 from seqube.spark.routing import SparkTask
 from seqube.spark.rows import ShippedQuery, refuse_in_tasks, ship_query
@@ -131,8 +131,7 @@ def _function(split_by_query: bool, case_sensitive: bool, zone: str) -> Any:
                 if table.column_names == [GATHERED]:
                     table = pa.Table.from_struct_array(pc.list_flatten(table.column(GATHERED)))
                 events = self._columns.events(conform(table, self._columns.arrow))
-                for found in match_task(events, SparkTask(0, 0), self._wanted):
-                    yield pa.Table.from_batches([found])
+                yield from answer_alone(events, SparkTask(0, 0), self._wanted)
 
     return Function
 

@@ -13,7 +13,7 @@ Cost of a step: the events kept and the new ones, plus what the strategy costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -33,7 +33,7 @@ from seqube.engine.aggregates.state import LiveCounts, Reporter, State
 from seqube.engine.aggregates.totals import BUCKET, merge_totals, one_array, total_keys
 from seqube.engine.bindings import UNBOUND, Bindings, last_rows
 from seqube.engine.instances import Batch, minus, plus
-from seqube.engine.limits import NO_LIMITS, Limits
+from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.order import order_events, rank_events, refuse_steps
 from seqube.engine.partitions import NONE_KNOWN, number_events, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, code_columns, shown, take
@@ -172,6 +172,35 @@ class Aggregator(Reporter[pa.Table]):
         if self.plan.emit.when == "per":
             rows, totals = _whole_buckets(task, totals)
         return self._purge(replace(state, decided=upto, reported=upto, totals=totals), task), rows
+
+    def within(
+        self, events: Events, after: int, upto: int, numbers: Ints | None = None, budget: Budget | None = None
+    ) -> Iterator[pa.Table]:
+        """The rows that are due in a slice of time."""
+        if (after, upto) == (LOWEST, HIGHEST):
+            yield self.run(events)
+            return
+        assert not self.plan.emit.counts_once, "slices of these add up"
+        task = self._slice(events, after, upto)
+        yield write(task, strategy(self.plan.strategy)(task))
+
+    def totals_within(self, events: Events, after: int, upto: int) -> pa.Table:
+        """What a slice of time adds to the totals, where slices add up (`needs.adds_up`); `merge_slices` makes rows of them."""
+        task = self._slice(events, after, upto)
+        return measured(task, strategy(self.plan.strategy)(task))
+
+    def _slice(self, events: Events, after: int, upto: int) -> Task:
+        """What a stream that has come to the beginning of a slice would report next, up to its end."""
+        events = self._needed(events.slice(0, int(np.searchsorted(events.times, upto, "right"))))
+        state = super().take(State(), with_columns(events, self.plan.computed))
+        if after > LOWEST:
+            state = replace(state, decided=after, reported=after)
+        return self._task(replace(state, last=state.last if upto == HIGHEST else max(state.last, upto)), upto, upto == HIGHEST)
+
+    def merge_slices(self, totals: Sequence[pa.Table], nothing: Events) -> pa.Table:
+        """The rows of a stream, of the totals of its slices in the order of time."""
+        task = self._task(super().take(State(), with_columns(nothing, self.plan.computed)), HIGHEST, final=True)
+        return _named(task, merge_totals(list(totals), self.plan))
 
     def report_counts(self, state: State, upto: int, final: bool, counts: Ints) -> pa.Table:
         """What `decide` gives for COUNT(*), where another has counted already: a number for every moment that is due."""

@@ -401,12 +401,8 @@ def compute_shared(plan: SharedPlan, events: Events, limits: Limits = NO_LIMITS)
 
 def run_shared(plan: SharedPlan, events: Events, limits: Limits) -> dict[str, pa.Table]:
     """The result tables of the queries that share with another; those that do not are found like any query."""
-    evaluator = Evaluator(events)
-    sources = {step.source for step in plan.steps}
-    shared = replace(plan, steps=tuple(step for step in plan.steps if step.source is not None or step.name in sources))
-    return {
-        step.name: write_matches(step.plan, matches, events, evaluator) for step, matches in compute_shared(shared, events, limits)
-    }
+    evaluator, found = Evaluator(events), compute_shared(plan.sharing, events, limits)
+    return {step.name: write_matches(step.plan, matches, events, evaluator) for step, matches in found}
 
 
 def write_matches(plan: MatchPlan, matches: Matches, events: Events, evaluator: Evaluator) -> pa.Table:

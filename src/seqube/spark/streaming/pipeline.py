@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqube.errors import DataError, PlanError, SchemaError, SequbeError
 from seqube.plan.notes import missing_types
-from seqube.spark import batch, forecasting, ingest
+from seqube.spark import batch, forecasting, ingest, planning
 from seqube.spark.failures import explain_failure, spark_errors, text_of
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import REASON, EventFrame
@@ -111,8 +111,8 @@ def run_once(declared: Declaration, spark: SparkSession | None = None) -> Counts
             ingest.refuse_unknown_types(query, types, declared.hierarchy)
         found = {}
         if plans:
-            plans = ingest.plan_batch(declared.queries, source, declared.hierarchy)
-            tables = batch.find(plans, source, with_ids=True, limits=declared.limits)
+            planned = planning.plan_batch(declared.queries, source, declared.hierarchy)
+            tables = batch.find(planned, source, with_ids=True, limits=declared.limits)
             for name in plans:
                 with described(spark, f"{declared.file.stem}: {name}"):
                     found[name] = _write_once(tables[name], declared.sinks["matches"], name)

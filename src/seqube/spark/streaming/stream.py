@@ -38,7 +38,7 @@ from seqube.spark.streaming.foresight import RULES, Predictions, RuleWatch
 from seqube.spark.streaming.sightings import count_types
 from seqube.spark.streaming.watch import FIRST_TAKER, Held, Watch, adapt, own_columns
 from seqube.spark.streaming.workloads import ChangingWatches, Workload, as_json, row_schema
-from seqube.spark.transport.blobs import gather_batches, read_blobs, write_blob
+from seqube.spark.transport.blobs import PIECE_ROWS, gather_batches, read_blobs, write_blob
 from seqube.spark.transport.columns import Columns, needed_schema
 from seqube.spark.transport.folding import Fold
 
@@ -60,7 +60,6 @@ MATCH_ROW, LATE_ROW, REJECTED_ROW, PROGRESS_ROW = "match", "late", "rejected", "
 OUT_ROWS = "kind string, query string, n long, state_rows long, state_bytes long, blob binary"
 PlaceRows: TypeAlias = Callable[[pa.Table, Watch], pa.Array]
 ROUTED_BLOBS = "query string, bucket int, blob binary"
-PIECE_ROWS = 100_000  # rows of a blob that comes out
 
 
 def tick_of(watermark_ms: int, unit: str) -> int:

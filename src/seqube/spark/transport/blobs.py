@@ -15,6 +15,7 @@ import pyarrow as pa
 from seqube.events.sources import one_chunk
 
 BLOB_ROWS = 500_000  # packed at once: large enough for few blobs, small enough for a worker's memory
+PIECE_ROWS = 100_000  # of a blob of rows that come out
 
 
 def write_blob(table: pa.Table) -> bytes:

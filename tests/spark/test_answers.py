@@ -1,0 +1,106 @@
+"""All queries of a group in one task, or one for each slice of time: each has the rows that it has by itself. Without Spark."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from tables import bound_rows
+
+import oracle
+import seqube as sq
+from answers import show
+from cube.workloads import workloads
+from seqube.engine.instances import minus, plus
+from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.events import Events
+from seqube.language import parse
+from seqube.plan.measured import Measurements
+from seqube.plan.needs import needs_of
+from seqube.plan.optimizer import optimize
+from seqube.plan.strategies import names
+from seqube.spark.answers import ShippedWorkload, answer, finish_answers
+from seqube.spark.batch import _blob
+from seqube.spark.routing import SparkTask
+from seqube.spark.rows import ship_query
+from seqube.spark.transport.columns import Columns
+from strategies import hierarchies, streams
+from strategies import spark_table as as_table
+
+
+def by_slices(texts: dict[str, str], events: Events, tree: Any, strategy: str, cuts: list[int]) -> dict[str, list[dict[str, Any]]]:
+    """What tasks would do, one for each slice, with the longest halo of all queries; and what is made of their answers."""
+    concepts = sq.Hierarchy.from_dict(tree) if tree else None
+    planned = optimize({name: parse(text) for name, text in texts.items()}, concepts, Measurements(events.statistics), strategy)
+    columns = Columns(events.schema)
+    shipped = {name: ship_query(plan, events.schema) for name, plan in planned.plans.items()}
+    workload = ShippedWorkload.of(planned, shipped)
+    needs = [needs_of(plan, events.unit) for plan in planned.plans.values()]
+    tasks, blobs = {}, []
+    for number, (after, upto) in enumerate(pairwise([LOWEST, *sorted(set(cuts)), HIGHEST])):
+        tasks[number] = SparkTask(number, 0, after, upto)
+        low = minus(np.array([after]), max(n.halo for n in needs))[0] if after > LOWEST else LOWEST
+        high = plus(np.array([upto]), max(n.ahead for n in needs))[0]
+        inside = np.flatnonzero((events.times > low) & (events.times <= high) if after > LOWEST else events.times <= high)
+        blobs.append(_blob(number, events.table.take(inside)))
+    found: dict[str, list[tuple[int, bytes]]] = {name: [] for name in texts}
+    for batch in answer(blobs[::-1], columns, tasks, workload):
+        found[batch.column(0)[0].as_py()].append((batch.column(1)[0].as_py(), batch.column(2)[0].as_py()))
+    return {name: finish_answers(pairs, columns, shipped[name]).to_pylist() for name, pairs in found.items()}
+
+
+@given(data=st.data(), tree=hierarchies(), events=streams(max_time=12), strategy=st.sampled_from(names("shared matches")))
+def test_matches_of_a_workload_in_slices(data: st.DataObject, tree: Any, events: list[oracle.Event], strategy: str) -> None:
+    texts = data.draw(workloads(tree))
+    show("\n".join(texts.values()), events, tree)
+    stream = Events(as_table(events))
+    cuts = data.draw(st.lists(st.integers(0, 12), max_size=3))
+    concepts = sq.Hierarchy.from_dict(tree) if tree else None
+    for name, rows in by_slices(texts, stream, tree, strategy, cuts).items():
+        assert bound_rows(rows) == bound_rows(sq.run(texts[name], stream, hierarchy=concepts).table.to_pylist()), name
+
+
+@given(data=st.data(), events=streams(max_time=12), strategy=st.sampled_from(["auto", *names("shared counts")]))
+def test_counts_of_a_workload_in_slices(data: st.DataObject, events: list[oracle.Event], strategy: str) -> None:
+    words = st.sampled_from(["ON TRIGGER", "TOTAL", "PER 3", "EVERY 2"] if strategy in ("auto", "independent") else ["ON TRIGGER"])
+    pattern = st.lists(st.sampled_from("ABC"), min_size=1, max_size=3)
+    texts = {
+        f"q{number}": f"SEQ({', '.join(f'{name} v{place}' for place, name in enumerate(data.draw(pattern)))}) AGG COUNT(*) "
+        f"WITHIN {data.draw(st.integers(2, 6))} EMIT {data.draw(words)}"
+        for number in range(3)
+    }
+    show("\n".join(texts.values()), events)
+    stream = Events(as_table(events))
+    times = sorted({event.ts for event in events})[:-1]
+    cuts = data.draw(st.lists(st.sampled_from(times), max_size=3)) if times else []
+    for name, rows in by_slices(texts, stream, None, strategy, cuts).items():
+        expected = sq.run(texts[name], stream).table.to_pylist()
+        assert sorted(rows, key=repr) == sorted(expected, key=repr), texts[name]
+
+
+def test_what_a_task_is_sent_is_what_was_asked_for() -> None:
+    """By name, each strategy runs what it says; what nobody shares is not planned to be."""
+    related = {"all": "SEQ(A a, B b, [id]) WITHIN 9", "longer": "SEQ(A a, B b, C c, [id]) WITHIN 9", "any": "OR(A a, B b) WITHIN 9"}
+    counted = {"two": "SEQ(A a, B b) AGG COUNT(*) WITHIN 9", "three": "SEQ(A a, B b, C c) AGG COUNT(*) WITHIN 9"}
+    events = Events(as_table([oracle.Event("ABC"[i % 3], i, {"id": 1}, i) for i in range(60)]))
+    queries = {name: parse(text) for name, text in (related | counted).items()}
+    for strategy, sources, way in (
+        ("top-down", {"all": None, "longer": "all"}, None),
+        ("bottom-up", {"all": "longer", "longer": None}, None),
+        ("independent", None, None),
+        ("prefix-tree", None, "prefix-tree"),
+        ("chop-connect", None, "chop-connect"),
+    ):
+        planned = optimize(queries, None, Measurements(events.statistics), strategy)
+        workload = ShippedWorkload.of(planned, {name: ship_query(plan, events.schema) for name, plan in planned.plans.items()})
+        if sources is not None:
+            assert workload.matches is not None
+            assert workload.matches.sources == sources
+        if way is not None:
+            assert workload.counts is not None
+            assert workload.counts.strategy == way
+        if strategy == "independent":
+            assert workload.matches is workload.counts is None
