@@ -39,6 +39,7 @@ class Options(Named, total=False):
     hierarchy: Hierarchy | None
     strategy: str
     params: Params | None
+    threads: int | None
     limits: Limits | None
 
 
@@ -57,6 +58,7 @@ def run(
     hierarchy: Hierarchy | None = None,
     strategy: str = "auto",
     params: Params | None = None,
+    threads: int | None = None,
     limits: Limits | None = None,
     **named: Unpack[Named],
 ) -> Result | Results:
@@ -68,6 +70,7 @@ def run(
     - `hierarchy`: the concepts above the event types, a `Hierarchy`.
     - `strategy`: how to evaluate; "auto" takes what is expected to cost least, and `explain` says what there is.
     - `params`: values for the parameters of the query (`:limit`), by name: numbers, strings, times, durations, and lists for IN.
+    - `threads`: how many may work at once; None: as SEQUBE_THREADS says, or all cores. The same rows come in the same order.
     - `limits`: what each query may use. Past that it is a `LimitError`, or, with `on_limit="truncate"`, its matches so far, marked.
     - `named`: the same limits one by one: `max_matches=1_000`.
 
@@ -77,11 +80,12 @@ def run(
     [{'card': 1, 'lag': 90}]
     """
     from seqube.engine.results import Results
+    from seqube.engine.slices import read_threads
     from seqube.engine.workload import run_workload
 
-    limits = read_limits(limits, named, may_truncate=True)
+    limits, threads = read_limits(limits, named, may_truncate=True), read_threads(threads)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    results = run_workload(plan(query, stream, hierarchy, strategy, params), stream, limits)
+    results = run_workload(plan(query, stream, hierarchy, strategy, params), stream, limits, threads)
     return Results(results) if isinstance(query, Mapping) else results[ALONE]
 
 
@@ -111,7 +115,8 @@ def explain(
        └─ scan B as b
     """
     stream = events if events is None or isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
-    return explain_workload(plan(query, stream, hierarchy, strategy, params), stream.statistics if stream is not None else None)
+    planned = plan(query, stream, hierarchy, strategy, params)
+    return explain_workload(planned) if stream is None else explain_workload(planned, stream.statistics, stream.unit)
 
 
 def plan(

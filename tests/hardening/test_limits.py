@@ -221,7 +221,7 @@ def test_the_bell_rings_when_time_is_over() -> None:
 def test_time_between_batches_is_not_counted() -> None:
     result = sq.run("SEQ(A a, B b) WITHIN 1000", stream(600, "AB"), max_seconds=5)
     result._budget._seconds = 4.0  # as if finding had taken so long
-    result._budget._since -= 1_000  # and looking at it far longer
+    assert result._budget._since is None  # however long it is looked at, no time goes by
     assert len(result) == pairs(600)
 
 
@@ -329,7 +329,7 @@ def test_an_explosion_comes_in_batches() -> None:
     result = sq.run(SIX, events)
     taken = list(itertools.islice(result.batches(), 40))
     assert sum(batch.num_rows for batch in taken) == 40 * results.BATCH_ROWS
-    assert repr(result).startswith("more than 1,048,576 rows\nstart  end  a_type")
+    assert repr(result).startswith("more than 65,536 rows\nstart  end  a_type")
     rows = {tuple(event["ts"] for event in list(row.values())[2:]) for row in taken[-1].to_pylist()}
     assert len(rows) == results.BATCH_ROWS
     assert all(list(row) == sorted(row) and [ts % 6 for ts in row] == [0, 1, 2, 3, 4, 5] for row in rows)

@@ -111,14 +111,14 @@ class Evaluation:
         """The matches, in pieces."""
         plan = self._plan
         after, upto = self._ends
-        if plan.cut_at is not None:
-            yield self._kept_runs(plan.cut_at)
-            return
-        for piece in self._pieces(plan.pattern, is_root=True):
-            if (after, upto) != (LOWEST, HIGHEST) and len(piece):
+        # A sequence was told where it may end when its last slot was stacked.
+        is_within = self._ends == (LOWEST, HIGHEST) or isinstance(plan.pattern, MatchSequence)
+        pieces = self._pieces(plan.pattern, is_root=True) if plan.cut_at is None else iter([self._kept_runs(plan.cut_at)])
+        for piece in pieces:
+            if not is_within and len(piece):
                 ends = self._batch.events.times[piece.last_rows]
                 piece = piece.select((ends > after) & (ends <= upto))
-            for check in plan.checks:
+            for check in plan.checks if plan.cut_at is None else ():
                 if len(piece):
                     piece = piece.select(~self._cancelled(check, piece.rows, len(piece), self._root_reach(piece)))
             if len(piece):
@@ -224,8 +224,8 @@ class Evaluation:
         """The slots of a sequence by key and time, the clauses between them, and their stacks with what must not be there noted."""
         slots, clauses = self._slots(node)
         if is_root and self._ends != (LOWEST, HIGHEST):
-            ends = self._batch.events.times[slots[-1].last_rows]
-            slots[-1] = slots[-1].select((ends > self._ends[0]) & (ends <= self._ends[1]))
+            bounds = np.searchsorted(self._batch.events.times, self._ends, "right")  # rows ascend with times
+            slots[-1] = slots[-1].select(np.arange(*np.searchsorted(slots[-1].last_rows, bounds)))
         gaps = [self._witnesses(gap.instance, gap.key or ()) for gap in node.gaps]
         keyed = [gap.key is not None for gap in node.gaps]
         codes, gap_codes, n_codes = self._group_codes(node, slots, gaps)

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from math import inf
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from typing import TYPE_CHECKING, NoReturn, TypedDict
 
 from seqube.errors import LimitError, PlanError
@@ -103,14 +103,19 @@ class Budget:
         self._of = of
         self.n_rows = 0
         self.n_bytes = 0
+        self.keeps_all = False  # whether all rows will be kept: then none need wait to be taken
         self._seconds = 0.0
-        self._since = time.monotonic()
+        self._since: float | None = time.monotonic()
+        self._changing = Lock()
 
     def check(self) -> None:
         """Stop if the time is over."""
         allowed = self.limits.max_seconds
         if allowed is not None and (used := self._used()) > allowed:
-            self._stop(f"it took {used:,.1f} s and may take {allowed:,.1f} s (max_seconds)", "narrow the window or the predicates")
+            self._too_long(used, allowed)
+
+    def _too_long(self, used: float, allowed: float) -> NoReturn:
+        self._stop(f"it took {used:,.1f} s and may take {allowed:,.1f} s (max_seconds)", "narrow the window or the predicates")
 
     @contextmanager
     def bell(self, word: npt.NDArray[np.int64] | None = None) -> Iterator[npt.NDArray[np.int64]]:
@@ -128,10 +133,13 @@ class Budget:
             yield bell
         finally:
             _CLOCK.cancel(number)
+        if bell[0]:  # whoever heard it has left something out, even where others have stopped the clock since
+            self._too_long(max(self._used(), self.limits.max_seconds), self.limits.max_seconds)
         self.check()
 
     def _used(self) -> float:
-        return self._seconds + time.monotonic() - self._since
+        since = self._since
+        return self._seconds + (0.0 if since is None else time.monotonic() - since)
 
     def need(self, n_bytes: int) -> None:
         """Stop if so many bytes more are too many."""
@@ -144,8 +152,9 @@ class Budget:
 
     def hold(self, n_bytes: int) -> None:
         """Note that so many bytes more are kept until the run is over."""
-        self.need(n_bytes)
-        self.n_bytes += n_bytes
+        with self._changing:  # several threads may hold something at once
+            self.need(n_bytes)
+            self.n_bytes += n_bytes
 
     def room(self, n_rows: int) -> int:
         """How many of so many rows may still come."""
@@ -164,7 +173,7 @@ class Budget:
 
     def pause(self) -> None:
         """From here on somebody else works, until `resume`."""
-        self._seconds += time.monotonic() - self._since
+        self._seconds, self._since = self._used(), None
 
     def resume(self) -> None:
         self._since = time.monotonic()

@@ -25,21 +25,21 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.evaluation import Evaluation
+from seqube.engine.at_hand import batch_of, evaluation_of, find_in_slice, find_matches
 from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.kept import Kept
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.linking import NONE_FOUND, Chains, Linker
 from seqube.engine.operator import Operator
-from seqube.engine.order import Skipping, order_events, rank_events, refuse_steps
-from seqube.engine.output import MatchWriter, read_by_return
-from seqube.engine.partitions import Partitions, partition_codes
+from seqube.engine.order import Skipping, order_events, refuse_steps
+from seqube.engine.output import MatchWriter
+from seqube.engine.partitions import Partitions
 from seqube.engine.predicates import Evaluator, Ints, Mask, Unsteady
 from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.slices import Slice
 from seqube.engine.snapshots import read_state, write_state
-from seqube.engine.thinning import thinned
 from seqube.engine.views.continuing import LiveViews
-from seqube.engine.views.iterative import NestedEvaluation, passing
+from seqube.engine.views.iterative import passing
 from seqube.engine.views.program import FIRST, LAST, MEMBERS
 from seqube.errors import PlanError
 from seqube.events import Events
@@ -214,10 +214,9 @@ class Matcher(Operator[State, pa.Table]):
         budget = self._limits.budget()
         return _held(self.pieces(events, budget), budget)
 
-    def pieces(self, events: Events, budget: Budget) -> Iterator[pa.Table]:
+    def pieces(self, events: Events, budget: Budget, threads: int = 1) -> Iterator[pa.Table]:
         """The matches of a whole stream, in pieces, as they are found; the first piece is empty and tells the columns."""
-        yield MatchWriter(self._plan, events, Evaluator(events)).empty()
-        yield from self.within(events, LOWEST, HIGHEST, budget=budget)
+        return find_matches(self._plan, events, budget, threads)
 
     def within(
         self, events: Events, after: int, upto: int, numbers: Ints | None = None, budget: Budget | None = None
@@ -227,29 +226,8 @@ class Matcher(Operator[State, pa.Table]):
         The events must reach back a window from there and, where the plan waits, a window ahead. With a tuple-count window
         `numbers` are those of the events in the whole stream.
         """
-        if self._plan.order_by:
-            events = order_events(events, self._plan.order_by)
-        if self._plan.numbers_events and numbers is None:
-            counted = Partitions(self._plan.partition_by)
-            numbers = counted.number(counted.code(events))
-        budget = budget or self._limits.budget()
-        evaluation = self._evaluation(self._batch(events, numbers, budget), after, upto)
-        writer = MatchWriter(self._plan, events, evaluation.evaluator)
-        pieces = evaluation.matches()
-        if self._plan.skip is not None:
-            pieces = iter([Skipping(self._plan).remaining(pieces, events, np.arange(len(events)), budget)])
-        yield from thinned(self._plan, map(writer.write, pieces))
-
-    def _batch(self, events: Events, numbers: Ints | None, budget: Budget) -> Batch:
-        clocks = numbers if self._plan.window.counts_events and numbers is not None else events.times
-        window, partitions = needs_of(self._plan, events.unit).window, partition_codes(events, self._plan.partition_by)
-        ranks = rank_events(events, self._plan.order_by) if self._plan.order_by else None
-        return Batch(events, window, clocks, partitions, budget, numbers, ranks)
-
-    def _evaluation(self, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> Evaluation | NestedEvaluation:
-        if self._plan.is_nested:
-            return NestedEvaluation(self._plan, batch, after, upto)
-        return Evaluation(self._plan, batch, after, upto, read_by_return(self._plan))
+        writer = MatchWriter(self._plan, events, Evaluator(events))
+        return find_in_slice(self._plan, Slice(events, after, upto, numbers), writer, budget or self._limits.budget())
 
     # ------------------------------------------------------------ steps
 
@@ -416,9 +394,9 @@ class Matcher(Operator[State, pa.Table]):
                 rows = rows[parts[rows] >= 0]
             state.kept.append(new, clocks, rows)
         events = state.kept.events
-        batch = self._batch(events, None if state.counted is None else state.kept.clocks, budget)
+        batch = batch_of(self._plan, events, None if state.counted is None else state.kept.clocks, budget)
         # Where matches wait, their end does not tell when they are final: all are found, and those that are ready now are taken.
-        evaluation = self._evaluation(batch) if plan.waits else self._evaluation(batch, state.decided, step.upto)
+        evaluation = evaluation_of(self._plan, batch) if plan.waits else evaluation_of(self._plan, batch, state.decided, step.upto)
         writer = MatchWriter(plan, events, evaluation.evaluator)
         seen, settled = _counts(state.counted, events, step.parts) if plan.waits else (NONE_FOUND, NONE_FOUND)
 

@@ -125,8 +125,8 @@ class Operator(ABC, Generic[S, Rows]):
         """The rows of a whole stream."""
         return self.decide(self.take(self.start(), events), HIGHEST, final=True)[1]
 
-    def pieces(self, events: Events, budget: Budget) -> Iterator[Rows]:
-        """The rows of a whole stream in pieces, at least one, as they are found."""
+    def pieces(self, events: Events, budget: Budget, threads: int = 1) -> Iterator[Rows]:
+        """The rows of a whole stream in pieces, at least one, as they are found, by so many threads where it can be cut."""
         yield self.run(events)
 
     def within(

@@ -1,7 +1,7 @@
 """What a query returns: an Arrow table, with what was rejected on the way, shown as a table wherever it is looked at.
 
 Rows are found in pieces, when they are asked for: all of them (`table`) or piece by piece (`batches`), so a result may be far
-larger than memory. Making a `Result` finds nothing. Whoever runs a query begins it (`begin_result`): the first million rows are
+larger than memory. Making a `Result` finds nothing. Whoever runs a query begins it (`begin_result`): the first rows are
 found then, so that most results are whole, and what is wrong with a query shows where it was run, not where it is first looked at.
 
 Cost: `batches` finds all rows anew and holds one piece at a time; `table` holds everything, once.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 SHOWN_ROWS = 20
-EAGER_ROWS = 1 << 20  # found where a query is run
+EAGER_ROWS = 1 << 16  # found where a query is run
 BATCH_ROWS = 1 << 16
 
 Finder: TypeAlias = Callable[[Budget], Iterator[pa.Table]]  # finds the rows of a query in pieces, from the beginning
@@ -93,6 +93,7 @@ class Result:
             if self._table is not None or (enough is not None and sum(map(len, self._held)) >= enough):
                 return
             try:
+                self._budget.keeps_all = enough is None
                 for piece in self._held_pieces():
                     self._held.append(piece)
                     if enough is not None and self._budget.n_rows + len(piece) >= enough:

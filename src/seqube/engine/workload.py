@@ -25,7 +25,7 @@ from seqube.plan.optimizer import WorkloadPlan, expected_seconds, optimize
 YEAR = 365 * 86_400.0  # seconds
 
 
-def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict[str, Result]:
+def run_workload(workload: WorkloadPlan, events: Events, limits: Limits, threads: int = 1) -> dict[str, Result]:
     """The result of every query; what a person should know of one is said, each note once."""
     notes = {name: (*workload.notes.get(name, ()), *_too_long(plan, limits)) for name, plan in workload.plans.items()}
     for note in dict.fromkeys(note for own in notes.values() for note in own):
@@ -45,7 +45,7 @@ def run_workload(workload: WorkloadPlan, events: Events, limits: Limits) -> dict
         if name in tables:
             results[name] = whole_result(tables[name], *about)
         else:
-            results[name] = begin_result(partial(open_plan(plan, limits).pieces, events), *about)
+            results[name] = begin_result(partial(open_plan(plan, limits).pieces, events, threads=threads), *about)
         results[name].native = events.native
     return results
 

@@ -223,10 +223,9 @@ class Events:
         if ANY in wanted:
             return np.arange(len(self))
         codes = [self._codes[name] for name in wanted if name in self._codes]
-        rows, starts = self._by_type
-        groups = [rows[starts[code] : starts[code + 1]] for code in codes]
+        groups = [self._rows_of_code(code) for code in codes]
         if not groups:
-            return rows[:0]
+            return np.empty(0, np.int64)
         if len(groups) == 1:
             return groups[0]
         if sum(map(len, groups)) < len(self) // 4:
@@ -234,6 +233,25 @@ class Events:
         chosen = np.zeros(len(self.type_names), np.bool_)
         chosen[codes] = True
         return np.flatnonzero(chosen[self.types])
+
+    def some_rows_of(self, names: Iterable[str] | None, n: int) -> Ints:
+        """Ascending numbers of about so many rows of these types (None: of all), spread evenly; all where they are few."""
+        if names is None or ANY in (wanted := set(names)):
+            return np.arange(0, len(self), max(1, len(self) // n))
+        groups = [self._rows_of_code(self._codes[name]) for name in wanted if name in self._codes]
+        step = max(1, sum(map(len, groups)) // n)
+        return np.sort(np.concatenate([np.empty(0, np.int64), *(group[::step] for group in groups)]))
+
+    def _rows_of_code(self, code: int) -> Ints:
+        """Ascending numbers of the rows of a type; of a stretch, from the index of the whole."""
+        if (within := self.__dict__.get("_within")) is not None:
+            whole, start = within
+            rows = whole._rows_of_code(code)
+            low, high = np.searchsorted(rows, (start, start + len(self)))
+            found: Ints = rows[low:high] - start
+            return found
+        rows, starts = self._by_type
+        return rows[starts[code] : starts[code + 1]]
 
     def tied(self, name: str, keys: Sequence[str] = ()) -> float:
         """The share of the events of a type that have their time, and these columns, in common with another one of it."""
@@ -308,6 +326,13 @@ class Events:
             return self
         cut = slice(start, start + length)
         return self._part(self.table.slice(start, length), self.times[cut], self.types[cut])
+
+    def stretch(self, start: int, stop: int) -> Events:
+        """A slice that looks for its types in the index of these events: for pieces of a stream that is asked as a whole."""
+        part = self.slice(start, stop)
+        if part is not self and len(part):
+            part.__dict__["_within"] = self, start
+        return part
 
     def _part(self, table: pa.Table, times: Ints, types: Codes) -> Events:
         """Some of these events. Their columns are in one chunk, as ours are; only those of none may be in no chunk."""

@@ -125,7 +125,7 @@ class Desk:
         planned = plan(query, events, concepts, strategy)
         n_rows = self._find(planned, out)
         seconds = time.perf_counter() - before
-        explained = explain_workload(planned, events.statistics)
+        explained = explain_workload(planned, events.statistics, events.unit)
         notes = (*events.notes, *planned.notes[ALONE])
         return Ran(str(query), n_rows, bool(query.aggregates), seconds, explained, _how(explained.root), notes)
 

@@ -39,6 +39,7 @@ from seqube.plan.physical import (
     milliseconds,
 )
 from seqube.plan.sharing import SharingPlan, SlotPattern
+from seqube.plan.slices import cut_of
 
 if TYPE_CHECKING:
     import altair
@@ -163,8 +164,11 @@ class Explanation:
 # ---------------------------------------------------------------- workloads
 
 
-def explain_workload(workload: WorkloadPlan, statistics: Statistics | None = None) -> Explanation:
-    """How a workload is evaluated: what is shared, then every query that is evaluated by itself."""
+def explain_workload(workload: WorkloadPlan, statistics: Statistics | None = None, unit: str | None = None) -> Explanation:
+    """How a workload is evaluated: what is shared, then every query that is evaluated by itself.
+
+    With the `unit` of the events' times it is told whether several threads work on it.
+    """
     together: dict[str, Explanation] = {}
     rest = dict(workload.plans)
     shared, counts = workload.matches, workload.counts
@@ -177,7 +181,7 @@ def explain_workload(workload: WorkloadPlan, statistics: Statistics | None = Non
     if len(together) == 1 and not rest:
         return next(iter(together.values()))
     options = shared.options if shared is not None and "matches" not in together else ()
-    joined = Explanation.join(together | {name: explain_plan(plan, statistics) for name, plan in rest.items()}, options)
+    joined = Explanation.join(together | {name: explain_plan(plan, statistics, unit) for name, plan in rest.items()}, options)
     is_asked = shared is not None and shared.strategy == workload.strategy
     return replace(joined, drawn=together["matches"].drawn) if is_asked else joined
 
@@ -225,11 +229,13 @@ def _piece(piece: SlotPattern) -> str:
 # ---------------------------------------------------------------- one query
 
 
-def explain_plan(plan: Plan, statistics: Statistics | None = None) -> Explanation:
+def explain_plan(plan: Plan, statistics: Statistics | None = None, unit: str | None = None) -> Explanation:
     """How one query is evaluated by itself."""
     step = _aggregates(plan, statistics) if isinstance(plan, AggregatePlan) else _matches(plan, statistics)
     if (why := why_replayed(plan)) is not None:
         step = replace(step, notes=(*step.notes, f"on a stream, the window is evaluated again at every step: {why}"))
+    if statistics is not None and unit is not None and (told := str(cut_of(plan, unit, statistics))):
+        step = replace(step, notes=(*step.notes, told))
     return Explanation(step)
 
 

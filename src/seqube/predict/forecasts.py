@@ -294,7 +294,7 @@ class Forecaster(Operator[ForecastState, pa.Table]):
     def run(self, events: Events, budget: Budget | None = None, progress: ForecastProgress | None = None) -> pa.Table:
         """The predictions of a whole stream, as far as the budget allows."""
         pieces = []
-        for piece in self.pieces(events, budget or NO_LIMITS.budget(), progress):
+        for piece in self.pieces(events, budget or NO_LIMITS.budget(), progress=progress):
             if budget is not None:
                 budget.check()
                 budget.find(piece.num_rows)
@@ -302,8 +302,10 @@ class Forecaster(Operator[ForecastState, pa.Table]):
             pieces.append(piece)
         return pa.concat_tables(pieces, promote_options="permissive").combine_chunks()
 
-    def pieces(self, events: Events, budget: Budget, progress: ForecastProgress | None = None) -> Iterator[pa.Table]:
-        """The predictions of a whole stream in pieces, each of which takes a while."""
+    def pieces(
+        self, events: Events, budget: Budget, threads: int = 1, progress: ForecastProgress | None = None
+    ) -> Iterator[pa.Table]:
+        """The predictions of a whole stream in pieces, each of which takes a while; by one thread, since episodes go on."""
         state, start, size = self.start(), 0, FIRST_STEP
         while start < len(events):
             began = perf_counter()

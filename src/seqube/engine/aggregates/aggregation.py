@@ -13,11 +13,9 @@ Cost of a step: the events kept and the new ones, plus what the strategy costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from copy import copy
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from math import prod
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,27 +25,30 @@ import pyarrow.types as pat
 
 from seqube.engine.aggregates.buckets import TimeBuckets
 from seqube.engine.aggregates.columns import kind_of_value, with_columns
+from seqube.engine.aggregates.groups import Groups
 from seqube.engine.aggregates.measured import Measured
 from seqube.engine.aggregates.measures import Collected, finisher, means
 from seqube.engine.aggregates.state import LiveCounts, Reporter, State
-from seqube.engine.aggregates.totals import BUCKET, merge_totals, one_array, total_keys
-from seqube.engine.bindings import UNBOUND, Bindings, last_rows
+from seqube.engine.aggregates.totals import BUCKET, merge_totals, one_array, stacked, total_keys
+from seqube.engine.bindings import Bindings
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.order import order_events, rank_events, refuse_steps
 from seqube.engine.partitions import NONE_KNOWN, number_events, partition_codes
-from seqube.engine.predicates import Evaluator, Ints, code_columns, shown, take
+from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.slices import Slice, Slices, in_order
 from seqube.engine.snapshots import read_state
-from seqube.errors import DataError, PlanError
+from seqube.errors import DataError
 from seqube.events import Events
-from seqube.events.schema import TYPE, UNITS, Schema
+from seqube.events.schema import UNITS, Schema
 from seqube.language.functions import aggregate_function
 from seqube.language.tree import Aggregate, Attribute, Literal, Value
 from seqube.language.writer import write_value
 from seqube.plan.aggregates import MATCHES, AggregatePlan, Measure
 from seqube.plan.needs import Needs, needs_of
 from seqube.plan.physical import Scan
+from seqube.plan.slices import cut_of
 
 if TYPE_CHECKING:
     from seqube.engine.aggregates.live import Course
@@ -110,8 +111,36 @@ class Aggregator(Reporter[pa.Table]):
 
     def run(self, events: Events) -> pa.Table:
         """The rows of a whole stream: all its events at once, whatever goes on."""
+        return next(self.pieces(events, self._limits.budget()))
+
+    def pieces(self, events: Events, budget: Budget, threads: int = 1) -> Iterator[pa.Table]:
+        """The rows of a whole stream, at once. A slice reports what is due in it, as a step would; totals of slices are merged."""
         events = with_columns(self._needed(events), self.plan.computed)
-        return self.decide(super().take(State(), events), HIGHEST, final=True)[1]
+        whole = super().take(State(), events)
+        assert whole.events is not None
+        cut = cut_of(self.plan, events.unit, events.statistics)
+        makers = Slices(self.plan, whole.events, cut, whole.numbers).makers
+        slices = [
+            partial(self._of_slice, make, whole, is_last, budget)
+            for make, is_last in zip(makers, [*([False] * (len(makers) - 1)), True], strict=True)
+        ]
+        budget.keeps_all = True
+        found = list(in_order(slices, threads, budget, lambda _: 0))
+        task = found[-1][0]
+        if not self.plan.emit.counts_once:
+            yield stacked([table for _, table in found])
+        else:
+            totals = [table for _, table in found]
+            yield _named(task, totals[0] if len(totals) == 1 else merge_totals(totals, self.plan))
+
+    def _of_slice(self, make: Callable[[], Slice], whole: State, is_last: bool, budget: Budget) -> Iterator[tuple[Task, pa.Table]]:
+        """What a slice reports, or adds to the totals."""
+        part = make()
+        reported = max(part.after, whole.reported)
+        state = State(part.events, part.numbers, reported, reported, whole.last)
+        task = self._task(state, part.upto, is_last, budget)
+        answer = strategy(self.plan.strategy)(task)
+        yield task, measured(task, answer) if self.plan.emit.counts_once else write(task, answer)
 
     def _needed(self, events: Events) -> Events:
         """What the plan needs of a whole stream, where that is little: then it costs what its events cost, however many others."""
@@ -207,14 +236,14 @@ class Aggregator(Reporter[pa.Table]):
         task = self._task(state, upto, final)
         return write(task, Answer(task.given, {MATCHES: pa.array(counts)}))
 
-    def _task(self, state: State, upto: int, final: bool) -> Task:
+    def _task(self, state: State, upto: int, final: bool, budget: Budget | None = None) -> Task:
         assert state.events is not None
         events, matches = state.events, self.plan.matches
         clocks = events.times if state.numbers is None or not matches.window.counts_events else state.numbers
         codes = partition_codes(events, matches.partition_by)
         ranks = rank_events(events, matches.order_by) if matches.order_by else None
-        window, budget = needs_of(self.plan, events.unit).window, self._limits.budget()
-        batch = Batch(events, window, clocks, codes, budget, state.numbers, ranks)
+        window = needs_of(self.plan, events.unit).window
+        batch = Batch(events, window, clocks, codes, budget or self._limits.budget(), state.numbers, ranks)
         return Task(self.plan, batch, state.reported, upto, state.last, final)
 
     def _purge(self, state: State, task: Task) -> State:
@@ -405,83 +434,6 @@ def distinct_cells(groups: Ints, moments: Ints) -> Cells:
     new = np.ones(len(groups), np.bool_)
     new[1:] = (groups[1:] != groups[:-1]) | (moments[1:] != moments[:-1])
     return Cells(groups[new], moments[new])
-
-
-class Groups:
-    """The values of GROUP BY as one code per match: digits in a mixed radix, 0 for null."""
-
-    def __init__(self, keys: tuple[Attribute, ...], events: Events) -> None:
-        self.keys = keys
-        self._events = events
-        self._digits: list[Ints] = []  # per key: a digit for every row
-        self._rows: list[Ints] = []  # per key: a row with that value, for every digit
-        self.size = 1  # how many groups there may be
-        known: dict[str, tuple[Ints, Ints]] = {}
-        for key in keys:
-            if key.name not in known:
-                known[key.name] = _key_digits(key.name, events)
-            digits, rows = known[key.name]
-            self._digits.append(digits)
-            self._rows.append(rows)
-            self.size *= len(rows)
-        if self.size > HIGHEST:
-            raise PlanError("GROUP BY has more combinations of values than can be told apart\n  hint: group by fewer attributes")
-
-    def only(self, keys: tuple[Attribute, ...]) -> Groups:
-        """The same by some of the keys."""
-        groups = copy(self)
-        places = [self.keys.index(key) for key in keys]
-        groups.keys, groups._digits = keys, [self._digits[place] for place in places]
-        groups._rows = [self._rows[place] for place in places]
-        groups.size = prod(map(len, groups._rows))
-        return groups
-
-    def codes(self, bindings: Bindings, size: int) -> Ints:
-        """The group of every match (or of every trigger, where it alone decides)."""
-        found = []
-        for key, digits in zip(self.keys, self._digits, strict=True):
-            bound = _any_row(bindings) if key.variable is None else last_rows(bindings[key.variable])
-            digit = digits[bound] if len(digits) else np.zeros(size, np.int64)
-            found.append(np.where(bound < 0, 0, digit))
-        return self.join(found, size)
-
-    def join(self, digits: Sequence[Ints], size: int) -> Ints:
-        """Groups, from a digit for every key."""
-        codes = np.zeros(size, np.int64)
-        for digit, rows in zip(digits, self._rows, strict=True):
-            codes = codes * len(rows) + digit
-        return codes
-
-    def digits(self, codes: Ints) -> list[Ints]:
-        """A digit for every key of these groups."""
-        found: list[Ints] = []
-        for rows in reversed(self._rows):
-            codes, digit = np.divmod(codes, len(rows))
-            found.append(digit)
-        return found[::-1]
-
-    def columns(self, codes: Ints) -> list[pa.Array]:
-        """The values of the keys for these groups."""
-        found = zip(self.keys, self._rows, self.digits(codes), strict=True)
-        return [shown(take(self._events.column(key.name), rows[digit])) for key, rows, digit in found]
-
-
-def _key_digits(name: str, events: Events) -> tuple[Ints, Ints]:
-    """The values of a key as digits, 0 for null, one for every row; and for every digit a row that has it."""
-    if name == TYPE:
-        digits, n_codes = np.add(events.types, 1, dtype=np.int64), len(events.type_names)
-    else:
-        (codes,), n_codes = code_columns([[events.column(name)]])
-        digits = codes + 1
-    rows = np.full(n_codes + 1, UNBOUND, np.int64)
-    rows[digits[::-1]] = np.arange(len(digits))[::-1]
-    rows[0] = UNBOUND
-    return digits, rows
-
-
-def _any_row(bindings: Bindings) -> Ints:
-    rows: Ints = np.maximum.reduce([last_rows(column) for column in bindings.values()])
-    return rows
 
 
 def strategy(name: str) -> Callable[[Task], Answer]:

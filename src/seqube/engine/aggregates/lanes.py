@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from seqube.engine.aggregates.aggregation import Groups, Task
+from seqube.engine.aggregates.aggregation import Task
 from seqube.engine.aggregates.automaton import gap_rank, meets_itself, settled_rank, slot_rank, tied_rank
+from seqube.engine.aggregates.groups import Groups
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints, code_columns
 from seqube.engine.sequence import HIGHEST, LOWEST

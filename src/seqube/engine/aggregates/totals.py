@@ -46,6 +46,16 @@ def merge_totals(parts: list[pa.Table], plan: AggregatePlan) -> pa.Table:
     return _cast(merged, fitting | {i: kind for i, kind in fields if i in plain and isinstance(rows[i], Extreme)})
 
 
+def stacked(parts: list[pa.Table]) -> pa.Table:
+    """Rows of pieces behind each other. A count that leaves 64 bits is a decimal, and then so are those of other pieces."""
+    kinds = [max((part.schema.types[i] for part in parts), key=_width) for i in range(parts[0].num_columns)]
+    return pa.concat_tables([_cast(part, {i: k for i, k in enumerate(kinds) if part.schema.types[i] != k}) for part in parts])
+
+
+def _width(kind: pa.DataType) -> int:
+    return int(kind.precision) if pat.is_decimal(kind) else 0
+
+
 def _largest(columns: list[pa.ChunkedArray]) -> int:
     """The largest whole number, whatever its sign; doubles do not count."""
     ends = [end.as_py() or 0 for column in columns if not pat.is_floating(column.type) for end in pc.min_max(column).values()]

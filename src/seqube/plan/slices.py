@@ -1,0 +1,68 @@
+"""Whether a stream that is at hand is answered in slices, by what it is cut, and into how many.
+
+A slice of time owns what ends in it, and sees the events of a window around it; a slice by key owns whatever its keys have. Each is
+answered by itself, so that several threads answer several at a time. How a stream is cut follows from the plan and the events,
+never from the number of threads: so the same rows come in the same order, however many there are.
+
+    slice 1 owns .. 20              slice 2 owns 21 .. 45              slice 3 owns 46 ..
+    ---------------------20 |  20-W ------- 20 ------------ 45 |  45-W ----- 45 ------------
+
+Cost: linear in the plan. Invariant: what is not known here is not cut; `why` says so, and `explain` shows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from seqube.events.statistics import Statistics
+from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.needs import Needs, Plan, needs_of
+
+SLICE_EVENTS = 1 << 15  # events that matter in a slice: fewer cost more to set up than they save
+WINDOWS = 4  # a slice is at least so many times as long as what it looks at beside its own
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Into how many slices, and by what: None where it is one, and then why, unless there is too little to cut."""
+
+    n_slices: int
+    by: Literal["time", "key"] | None = None
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.by is None:
+            return f"on one thread: {self.why}" if self.why else ""
+        return f"on all threads: about {self.n_slices:,} slices, cut by {self.by}"
+
+
+def cut_of(plan: Plan, unit: str, statistics: Statistics) -> Cut:
+    """How a whole stream with these statistics is cut."""
+    needs = needs_of(plan, unit)
+    types = needs.sent_types
+    relevant = statistics.n if types is None else statistics.count(types)
+    n_slices = relevant // SLICE_EVENTS
+    if n_slices < 2:
+        return Cut(1)
+    why = why_not_in_time(plan, needs)
+    if why is None:
+        around = needs.window if needs.by_position else needs.back + needs.ahead
+        length = statistics.n if needs.by_position else statistics.span
+        if (fitting := min(n_slices, length // max(1, WINDOWS * around))) > 1:
+            return Cut(fitting, "time")
+        why = "its window is too long beside the stream to cut it in time"
+    if not needs.key:
+        return Cut(1, None, f"{why}, and it has no key")
+    if isinstance(plan, AggregatePlan):
+        return Cut(1, None, f"{why}, and its rows are reported for all keys together")
+    return Cut(n_slices, "key")
+
+
+def why_not_in_time(plan: Plan, needs: Needs) -> str | None:
+    """Why a stream cannot be cut in time; None where it can."""
+    if plan.matches.skip is not None:
+        return "SKIP leaves out matches by all that end before them"
+    if needs.by_position and plan.matches.partition_by:
+        return "each partition has a window of its own events"
+    return None
