@@ -80,10 +80,9 @@ def run(
     [{'card': 1, 'lag': 90}]
     """
     from seqube.engine.results import Results
-    from seqube.engine.slices import read_threads
     from seqube.engine.workload import run_workload
 
-    limits, threads = read_limits(limits, named, may_truncate=True), read_threads(threads)
+    limits = read_limits(limits, named, may_truncate=True)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
     results = run_workload(plan(query, stream, hierarchy, strategy, params), stream, limits, threads)
     return Results(results) if isinstance(query, Mapping) else results[ALONE]

@@ -14,6 +14,7 @@ import pyarrow as pa
 from seqube.engine.limits import Limits
 from seqube.engine.operator import open_plan
 from seqube.engine.results import Result, begin_result, whole_result
+from seqube.engine.slices import read_threads
 from seqube.errors import warn
 from seqube.events import Events, Hierarchy
 from seqube.language.tree import Query
@@ -25,8 +26,9 @@ from seqube.plan.optimizer import WorkloadPlan, expected_seconds, optimize
 YEAR = 365 * 86_400.0  # seconds
 
 
-def run_workload(workload: WorkloadPlan, events: Events, limits: Limits, threads: int = 1) -> dict[str, Result]:
+def run_workload(workload: WorkloadPlan, events: Events, limits: Limits, threads: int | None = 1) -> dict[str, Result]:
     """The result of every query; what a person should know of one is said, each note once."""
+    threads = read_threads(threads)
     notes = {name: (*workload.notes.get(name, ()), *_too_long(plan, limits)) for name, plan in workload.plans.items()}
     for note in dict.fromkeys(note for own in notes.values() for note in own):
         warn(note)
