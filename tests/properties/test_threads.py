@@ -31,7 +31,7 @@ def short_slices() -> Iterator[None]:
     """Slices of an event, whatever the window."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices, "SLICE_EVENTS", 1)
-        patch.setattr(slices, "WINDOWS", 0)
+        patch.setattr(slices, "LEAST_WINDOWS", 0)
         yield
 
 

@@ -19,7 +19,7 @@ from seqube.engine.output import MatchWriter, read_by_return
 from seqube.engine.partitions import Partitions, partition_codes
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.engine.slices import Slice, Slices, in_order
+from seqube.engine.slices import Slices, StreamSlice, answer_slices
 from seqube.engine.thinning import thinned
 from seqube.engine.views.iterative import NestedEvaluation
 from seqube.events import Events
@@ -28,7 +28,7 @@ from seqube.plan.physical import MatchPlan
 from seqube.plan.slices import cut_of
 
 
-def find_matches(plan: MatchPlan, events: Events, budget: Budget, threads: int = 1) -> Iterator[pa.Table]:
+def find_everywhere(plan: MatchPlan, events: Events, budget: Budget, threads: int = 1) -> Iterator[pa.Table]:
     """The matches of a whole stream, in pieces, as they are found; the first piece is empty and tells the columns."""
     writer = MatchWriter(plan, events, Evaluator(events))
     yield writer.empty()
@@ -37,21 +37,21 @@ def find_matches(plan: MatchPlan, events: Events, budget: Budget, threads: int =
         events = order_events(events, plan.order_by)
     slices = Slices(plan, events, cut, number_all(plan, events) if cut.by is not None else None)
     found = [partial(_find_in, make, plan, writer, budget) for make in slices.makers]
-    yield from thinned(plan, in_order(found, threads, budget, len))
+    yield from thinned(plan, answer_slices(found, threads, budget, len))
 
 
-def _find_in(make: Callable[[], Slice], plan: MatchPlan, writer: MatchWriter, budget: Budget) -> Iterator[pa.Table]:
+def _find_in(make: Callable[[], StreamSlice], plan: MatchPlan, writer: MatchWriter, budget: Budget) -> Iterator[pa.Table]:
     return find_in_slice(plan, make(), writer, budget)
 
 
-def find_in_slice(plan: MatchPlan, part: Slice, writer: MatchWriter, budget: Budget) -> Iterator[pa.Table]:
+def find_in_slice(plan: MatchPlan, part: StreamSlice, writer: MatchWriter, budget: Budget) -> Iterator[pa.Table]:
     """The matches that a slice owns, in pieces, written as a writer of any of its stream's events would."""
     events, numbers = part.events, part.numbers
     if plan.order_by:
         events = order_events(events, plan.order_by)
     if numbers is None:
         numbers = number_all(plan, events)
-    evaluation = evaluation_of(plan, batch_of(plan, events, numbers, budget), part.after, part.upto)
+    evaluation = evaluation_of(plan, batch_for(plan, events, numbers, budget), part.after, part.upto)
     pieces = evaluation.matches()
     if plan.skip is not None:
         pieces = iter([Skipping(plan).remaining(pieces, events, np.arange(len(events)), budget)])
@@ -66,7 +66,7 @@ def number_all(plan: MatchPlan, events: Events) -> Ints | None:
     return counted.number(counted.code(events))
 
 
-def batch_of(plan: MatchPlan, events: Events, numbers: Ints | None, budget: Budget) -> Batch:
+def batch_for(plan: MatchPlan, events: Events, numbers: Ints | None, budget: Budget) -> Batch:
     """The events with the clocks, partitions and ranks that the plan goes by."""
     clocks = numbers if plan.window.counts_events and numbers is not None else events.times
     window, partitions = needs_of(plan, events.unit).window, partition_codes(events, plan.partition_by)

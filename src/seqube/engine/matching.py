@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.at_hand import batch_of, evaluation_of, find_in_slice, find_matches
+from seqube.engine.at_hand import batch_for, evaluation_of, find_everywhere, find_in_slice
 from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.kept import Kept
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
@@ -36,7 +36,7 @@ from seqube.engine.output import MatchWriter
 from seqube.engine.partitions import Partitions
 from seqube.engine.predicates import Evaluator, Ints, Mask, Unsteady
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.engine.slices import Slice
+from seqube.engine.slices import StreamSlice
 from seqube.engine.snapshots import read_state, write_state
 from seqube.engine.views.continuing import LiveViews
 from seqube.engine.views.iterative import passing
@@ -216,7 +216,7 @@ class Matcher(Operator[State, pa.Table]):
 
     def pieces(self, events: Events, budget: Budget, threads: int = 1) -> Iterator[pa.Table]:
         """The matches of a whole stream, in pieces, as they are found; the first piece is empty and tells the columns."""
-        return find_matches(self._plan, events, budget, threads)
+        return find_everywhere(self._plan, events, budget, threads)
 
     def within(
         self, events: Events, after: int, upto: int, numbers: Ints | None = None, budget: Budget | None = None
@@ -227,7 +227,7 @@ class Matcher(Operator[State, pa.Table]):
         `numbers` are those of the events in the whole stream.
         """
         writer = MatchWriter(self._plan, events, Evaluator(events))
-        return find_in_slice(self._plan, Slice(events, after, upto, numbers), writer, budget or self._limits.budget())
+        return find_in_slice(self._plan, StreamSlice(events, after, upto, numbers), writer, budget or self._limits.budget())
 
     # ------------------------------------------------------------ steps
 
@@ -394,7 +394,7 @@ class Matcher(Operator[State, pa.Table]):
                 rows = rows[parts[rows] >= 0]
             state.kept.append(new, clocks, rows)
         events = state.kept.events
-        batch = batch_of(self._plan, events, None if state.counted is None else state.kept.clocks, budget)
+        batch = batch_for(self._plan, events, None if state.counted is None else state.kept.clocks, budget)
         # Where matches wait, their end does not tell when they are final: all are found, and those that are ready now are taken.
         evaluation = evaluation_of(self._plan, batch) if plan.waits else evaluation_of(self._plan, batch, state.decided, step.upto)
         writer = MatchWriter(plan, events, evaluation.evaluator)

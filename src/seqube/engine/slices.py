@@ -33,17 +33,19 @@ from seqube.plan.slices import Cut
 
 AHEAD_ROWS = 1 << 18  # that a slice finds before its turn
 MARKED = 64  # rows of a slice that are looked at to cut evenly
-VARIABLE = "SEQUBE_THREADS"
+THREADS_VARIABLE = "SEQUBE_THREADS"
 
-P = TypeVar("P")
+Answered = TypeVar("Answered")
 
 
 def read_threads(threads: int | None) -> int:
     """How many threads a run may use: as asked for, else as SEQUBE_THREADS says, else all cores that there are."""
-    told = os.environ.get(VARIABLE, "")
+    told = os.environ.get(THREADS_VARIABLE, "")
     if threads is None and told:
         if not told.isdecimal():
-            raise PlanError(f"{VARIABLE} is {told!r}, not a number of threads\n  hint: 1 for one, and nothing for all cores")
+            raise PlanError(
+                f"{THREADS_VARIABLE} is {told!r}, not a number of threads\n  hint: 1 for one, and nothing for all cores"
+            )
         threads = int(told)
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -52,7 +54,7 @@ def read_threads(threads: int | None) -> int:
     return threads
 
 
-class Slice(NamedTuple):
+class StreamSlice(NamedTuple):
     """A part of a stream: what it sees, and the times of the ends that it owns, (after, upto]."""
 
     events: Events
@@ -71,14 +73,14 @@ class Slices:
     numbers: Ints | None = None
 
     @property
-    def makers(self) -> list[Callable[[], Slice]]:
+    def makers(self) -> list[Callable[[], StreamSlice]]:
         if self.cut.by == "time":
             return self._in_time()
         if self.cut.by == "key":
             return self._by_key()
-        return [lambda: Slice(self.events, numbers=self.numbers)]
+        return [lambda: StreamSlice(self.events, numbers=self.numbers)]
 
-    def _in_time(self) -> list[Callable[[], Slice]]:
+    def _in_time(self) -> list[Callable[[], StreamSlice]]:
         needs = needs_of(self.plan, self.events.unit)
         times, n = self.events.times, self.cut.n_slices
         rows = self.events.some_rows_of(needs.sent_types, MARKED * n)
@@ -92,14 +94,14 @@ class Slices:
             highs = np.searchsorted(times, plus(uptos, min(needs.ahead * needs.reaches, HIGHEST)), "right")
             lows[0] = 0
 
-        def make(low: int, high: int, after: int, upto: int) -> Callable[[], Slice]:
+        def make(low: int, high: int, after: int, upto: int) -> Callable[[], StreamSlice]:
             numbers = None if self.numbers is None else self.numbers[low:high]
-            return lambda: Slice(self.events.stretch(low, high), after, upto, numbers)
+            return lambda: StreamSlice(self.events.stretch(low, high), after, upto, numbers)
 
         bounds = (column.tolist() for column in (lows, highs, afters, uptos))
         return [make(*each) for each in zip(*bounds, strict=True)]
 
-    def _by_key(self) -> list[Callable[[], Slice]]:
+    def _by_key(self) -> list[Callable[[], StreamSlice]]:
         """Keys are dealt out in turn; what has none can be anywhere."""
         needs, n = needs_of(self.plan, self.events.unit), self.cut.n_slices
         (codes,), _ = code_columns([[self.events.column(name) for name in needs.key]])
@@ -113,8 +115,8 @@ class Slices:
             sizes = np.bincount(dealt[wanted], minlength=n)
         bounds = np.append(0, np.cumsum(sizes)).tolist()
 
-        def make(own: Ints) -> Callable[[], Slice]:
-            return lambda: Slice(self.events.take(own), numbers=None if self.numbers is None else self.numbers[own])
+        def make(own: Ints) -> Callable[[], StreamSlice]:
+            return lambda: StreamSlice(self.events.take(own), numbers=None if self.numbers is None else self.numbers[own])
 
         return [make(rows[low:high]) for low, high in itertools.pairwise(bounds)]
 
@@ -122,12 +124,12 @@ class Slices:
 # ---------------------------------------------------------------- threads
 
 
-class _Work(Generic[P]):
+class _Work(Generic[Answered]):
     """The pieces of one slice, found by one thread at a time."""
 
-    def __init__(self, pieces: Iterator[P], size: Callable[[P], int], budget: Budget, stopped: Event) -> None:
+    def __init__(self, pieces: Iterator[Answered], size: Callable[[Answered], int], budget: Budget, stopped: Event) -> None:
         self._pieces, self._size, self._budget, self._stopped = pieces, size, budget, stopped
-        self.found: deque[P] = deque()
+        self.found: deque[Answered] = deque()
         self.is_over = False
         self.future: Future[None] | None = None
 
@@ -142,14 +144,16 @@ class _Work(Generic[P]):
         self.is_over = True
 
 
-def in_order(slices: Sequence[Callable[[], Iterator[P]]], threads: int, budget: Budget, size: Callable[[P], int]) -> Iterator[P]:
+def answer_slices(
+    slices: Sequence[Callable[[], Iterator[Answered]]], threads: int, budget: Budget, size: Callable[[Answered], int]
+) -> Iterator[Answered]:
     """The pieces of all slices, in their order, found by so many threads; `size` is how many rows a piece has."""
     if threads == 1 or len(slices) == 1:
         for begin in slices:
             yield from begin()
         return
     stopped, left = Event(), deque(slices)
-    works: deque[_Work[P]] = deque()
+    works: deque[_Work[Answered]] = deque()
     pool = ThreadPoolExecutor(min(threads, len(slices)), "seqube")
     try:
         while left or works:
@@ -174,7 +178,7 @@ def in_order(slices: Sequence[Callable[[], Iterator[P]]], threads: int, budget: 
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _begun(begin: Callable[[], Iterator[P]]) -> Iterator[P]:
+def _begun(begin: Callable[[], Iterator[Answered]]) -> Iterator[Answered]:
     """The pieces of a slice, which is made by whoever asks for the first."""
     yield from begin()
 

@@ -20,7 +20,7 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Needs, Plan, needs_of
 
 SLICE_EVENTS = 1 << 15  # events that matter in a slice: fewer cost more to set up than they save
-WINDOWS = 4  # a slice is at least so many times as long as what it looks at beside its own
+LEAST_WINDOWS = 4  # a slice is at least so many times as long as what it looks at beside its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def cut_of(plan: Plan, unit: str, statistics: Statistics) -> Cut:
     if why is None:
         around = needs.window if needs.by_position else needs.back + needs.ahead
         length = statistics.n if needs.by_position else statistics.span
-        if (fitting := min(n_slices, length // max(1, WINDOWS * around))) > 1:
+        if (fitting := min(n_slices, length // max(1, LEAST_WINDOWS * around))) > 1:
             return Cut(fitting, "time")
         why = "its window is too long beside the stream to cut it in time"
     if not needs.key:

@@ -37,7 +37,7 @@ from seqube.engine.order import order_events, rank_events, refuse_steps
 from seqube.engine.partitions import NONE_KNOWN, number_events, partition_codes
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.engine.slices import Slice, Slices, in_order
+from seqube.engine.slices import Slices, StreamSlice, answer_slices
 from seqube.engine.snapshots import read_state
 from seqube.errors import DataError
 from seqube.events import Events
@@ -125,7 +125,7 @@ class Aggregator(Reporter[pa.Table]):
             for make, is_last in zip(makers, [*([False] * (len(makers) - 1)), True], strict=True)
         ]
         budget.keeps_all = True
-        found = list(in_order(slices, threads, budget, lambda _: 0))
+        found = list(answer_slices(slices, threads, budget, lambda _: 0))
         task = found[-1][0]
         if not self.plan.emit.counts_once:
             yield stacked([table for _, table in found])
@@ -133,7 +133,9 @@ class Aggregator(Reporter[pa.Table]):
             totals = [table for _, table in found]
             yield _named(task, totals[0] if len(totals) == 1 else merge_totals(totals, self.plan))
 
-    def _of_slice(self, make: Callable[[], Slice], whole: State, is_last: bool, budget: Budget) -> Iterator[tuple[Task, pa.Table]]:
+    def _of_slice(
+        self, make: Callable[[], StreamSlice], whole: State, is_last: bool, budget: Budget
+    ) -> Iterator[tuple[Task, pa.Table]]:
         """What a slice reports, or adds to the totals."""
         part = make()
         reported = max(part.after, whole.reported)
