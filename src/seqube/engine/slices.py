@@ -35,7 +35,7 @@ AHEAD_ROWS = 1 << 18  # that a slice finds before its turn
 MARKED = 64  # rows of a slice that are looked at to cut evenly
 THREADS_VARIABLE = "SEQUBE_THREADS"
 
-Answered = TypeVar("Answered")
+Portion = TypeVar("Portion")
 
 
 def read_threads(threads: int | None) -> int:
@@ -124,12 +124,12 @@ class Slices:
 # ---------------------------------------------------------------- threads
 
 
-class _Work(Generic[Answered]):
+class _Work(Generic[Portion]):
     """The pieces of one slice, found by one thread at a time."""
 
-    def __init__(self, pieces: Iterator[Answered], size: Callable[[Answered], int], budget: Budget, stopped: Event) -> None:
+    def __init__(self, pieces: Iterator[Portion], size: Callable[[Portion], int], budget: Budget, stopped: Event) -> None:
         self._pieces, self._size, self._budget, self._stopped = pieces, size, budget, stopped
-        self.found: deque[Answered] = deque()
+        self.found: deque[Portion] = deque()
         self.is_over = False
         self.future: Future[None] | None = None
 
@@ -145,15 +145,15 @@ class _Work(Generic[Answered]):
 
 
 def answer_slices(
-    slices: Sequence[Callable[[], Iterator[Answered]]], threads: int, budget: Budget, size: Callable[[Answered], int]
-) -> Iterator[Answered]:
+    slices: Sequence[Callable[[], Iterator[Portion]]], threads: int, budget: Budget, size: Callable[[Portion], int]
+) -> Iterator[Portion]:
     """The pieces of all slices, in their order, found by so many threads; `size` is how many rows a piece has."""
     if threads == 1 or len(slices) == 1:
         for begin in slices:
             yield from begin()
         return
     stopped, left = Event(), deque(slices)
-    works: deque[_Work[Answered]] = deque()
+    works: deque[_Work[Portion]] = deque()
     pool = ThreadPoolExecutor(min(threads, len(slices)), "seqube")
     try:
         while left or works:
@@ -178,7 +178,7 @@ def answer_slices(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _begun(begin: Callable[[], Iterator[Answered]]) -> Iterator[Answered]:
+def _begun(begin: Callable[[], Iterator[Portion]]) -> Iterator[Portion]:
     """The pieces of a slice, which is made by whoever asks for the first."""
     yield from begin()
 
