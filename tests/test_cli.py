@@ -98,7 +98,7 @@ def test_check_as_json_says_every_problem_with_its_place(seqube: Command) -> Non
     assert (found.code, found.document["queries"]) == (2, {})
     (problem,) = found.document["problems"]
     assert problem == {
-        "message": "there is no operator or function 'LOWR'", "hint": "did you mean LOWER?", "line": 1, "column": 27, "length": 1,
+        "message": "there is no function 'LOWR'", "hint": "did you mean LOWER?", "line": 1, "column": 23, "length": 4,
     }  # fmt: skip
     found = seqube("check", "--query", "A a WHERE b.x > 1 AND c.s = 'x' WITHIN 5", "--json")
     assert [(each["line"], each["column"]) for each in found.document["problems"]] == [(1, 11), (1, 23)]

@@ -21,7 +21,7 @@ def events(*rows: tuple[str, int], **columns: list[Any]) -> pa.Table:
 LOGINS = events(("LOGIN_FAIL", 1), ("LOGIN", 2), ("DEPARTED_NO_ARRIVAL", 3))
 
 
-def notes(query: str, table: pa.Table, **more: Any) -> tuple[str, ...]:
+def notes(query: str, table: pa.Table | sq.Events, **more: Any) -> tuple[str, ...]:
     return sq.run(query, table, **more).notes
 
 
@@ -78,6 +78,11 @@ def test_the_next_one_by_negation_where_events_share_a_time() -> None:
     assert notes("SEQ(A a, !B x, B b, [id]) WITHIN 10", tied) == ()  # no two of one id have the same time
     assert notes(f"{next_b.replace('WITHIN', 'PARTITION BY id WITHIN')}", tied) == ()
     assert notes("SEQ(A a, B b) WITHIN 10", tied) == ()
+    # ORDER BY is the way out, and says so itself; then the first of them is the next.
+    assert notes(next_b, tied)[0].endswith("ORDER BY a column that says which came first")
+    ordered = sq.run(f"{next_b} ORDER BY id", tied)
+    assert (len(ordered), ordered.notes) == (1, ())
+    assert notes(next_b, sq.Events(tied, order="id")) == ()
     assert notes(next_b, tied.slice(0, 2)) == ()
 
 

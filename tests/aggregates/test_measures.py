@@ -34,6 +34,6 @@ def test_what_is_in_no_table_is_refused_by_name() -> None:
 
 
 def test_a_misspelt_aggregate_is_refused_with_the_one_that_is_meant() -> None:
-    with pytest.raises(sq.QueryError, match="there is no operator or function 'SUMM'") as refused:
+    with pytest.raises(sq.QueryError, match="there is no function 'SUMM'") as refused:
         sq.explain("SEQ(A a, B b) WITHIN 9 AGG SUMM(a.x)")
     assert refused.value.hint == "did you mean SUM?"

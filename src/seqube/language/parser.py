@@ -113,8 +113,11 @@ def _parser() -> Lark:
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
-    """Each problem once (a name in the middle of a chain is looked up twice), in the order of their places."""
-    return sorted(dict.fromkeys(problems), key=lambda problem: (problem.at.line, problem.at.column) if problem.at else (0, 0))
+    """The problems in the order of their places, the first of each place: what else is said of a wrong name follows from it."""
+    first: dict[Span | Problem, Problem] = {}
+    for problem in problems:
+        first.setdefault(problem.at or problem, problem)
+    return sorted(first.values(), key=lambda problem: (problem.at.line, problem.at.column) if problem.at else (0, 0))
 
 
 # ---------------------------------------------------------------- limits

@@ -25,6 +25,7 @@ _START = "a query starts with its pattern: PATTERN SEQ(A a, B b) WITHIN 10 min"
 _SPECIAL = 'a name with special characters takes double quotes: "ER-Triage"'
 _ORDER = 'ORDER BY breaks ties of time, ascending; put the rows of a result in order afterwards: result.table.sort_by("price")'
 _STRAIGHT = "strings take straight single quotes: 'A'"
+_BETWEEN_PARTS = "parts are separated by commas: SEQ(A a, B b)"
 _UNITS = "us, ms, s, min, hours, days and weeks, and in WITHIN also EVENTS"
 _COMMENT = re.compile(r"--[^\n]*")
 _PIECES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|\w+|[()]""")
@@ -35,7 +36,7 @@ _LEAVES_OUT = {
 }
 
 # What stands for a terminal in "expected ... or ...", in this order.
-_AFTER_VALUE = {"COMMA": "','", "RPAR": "')'", "RSQB": "']'", "_AS": "AS", "WITHIN": "a clause such as WITHIN"}
+_AFTER_VALUE = {"_THEN": "THEN", "COMMA": "','", "RPAR": "')'", "RSQB": "']'", "_AS": "AS", "WITHIN": "a clause such as WITHIN"}
 _SPELLED = {
     **_AFTER_VALUE,
     "LPAR": "'('",
@@ -78,6 +79,7 @@ _CHARACTERS = {
     "`": ("this name is not closed", "end it with a backtick"),
     "&": ("'&' is not an operator", "write AND"),
     "|": ("'|' is not an operator", "write OR"),
+    "~": ("'~' is not an operator", "write RLIKE"),
     "#": ("unexpected character '#'", "comments start with --"),
     **{quote: (f"{quote} is a typographic quote", _STRAIGHT) for quote in "‘’“”"},
 }
@@ -93,6 +95,8 @@ def explain(error: UnexpectedInput, text: str, parser: Lark) -> Problem:
         position = error.pos_in_stream or 0
         char = text[position]
         wrong, advice = _CHARACTERS.get(char, (f"unexpected character {char!r}", _SPECIAL))
+        if char == "|" and _in_pattern(text[:position]):
+            advice = _before_parts("OR")
         return Problem(wrong, place(text, position), advice)
     assert isinstance(error, UnexpectedToken)
     token = error.token
@@ -103,7 +107,11 @@ def explain(error: UnexpectedInput, text: str, parser: Lark) -> Problem:
         return Problem(message, place(text, end), "is a ')' missing?" if "RPAR" in accepts else None)
     start = token.start_pos or 0
     found = str(token)
-    stop = _Stop(token.type, found, _previous(text, start), accepts, text[:start])
+    stop = _Stop(token.type, found, _previous(text, start), accepts, text[:start], text[start + len(found) :])
+    if wrong_word := _misplaced(stop):
+        message, hint = wrong_word
+        word = stop.before.removesuffix("...")
+        return Problem(message, place(text, stop.text_before.rindex(word), len(word)), hint)
     message, hint = _recognise(stop) or (
         f"expected {_phrase(accepts)} after '{stop.before}', found '{_shorten(found)}'"
         if stop.before
@@ -158,35 +166,62 @@ def _accepted(parser: Lark, text: str, position: int) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """Where the parser stopped: the token it found (and its terminal), the word before it, and what it could have taken."""
+    """Where the parser stopped: the token it found (and its terminal), the word before it, what fits there, the text around."""
 
     kind: str
     found: str
     before: str
     accepts: set[str]
     text_before: str
+    text_after: str
 
     @property
     def is_word(self) -> bool:
         return re.fullmatch(r"[^\W\d]\w*", self.found) is not None
 
 
-def _recognise(stop: _Stop) -> tuple[str, str | None] | None:
-    """Mistakes that deserve a message of their own."""
-    word = stop.found.upper()
-    words = re.findall(r"\w+", _COMMENT.sub("", stop.text_before[:1000]))
-    first = words[0].upper() if words else word
-    if first in CLAUSE_WORDS and len(words) <= 3:
-        return f"{first} stands before the pattern", _START
-    if stop.before.upper() in CLAUSE_WORDS and "WITHIN" in stop.accepts:
-        return f"a value is missing before {stop.before.upper()}", f'a name that is a keyword takes double quotes: "{stop.before}"'
-    if stop.kind == "DOT" and re.search(r"\border\s+by\s+[\w\s,]*$", stop.text_before, re.IGNORECASE):
-        return "ORDER BY takes columns of the events, and orders those of one time", _ORDER
+def _misplaced(stop: _Stop) -> tuple[str, str | None] | None:
+    """Mistakes that lie in the word before the place where the parser stopped."""
+    if stop.before.upper() in CLAUSE_WORDS and "WITHIN" in stop.accepts and not _stands_first(stop):
+        return f"a value is missing before {stop.before.upper()}", None
     if stop.kind == "LPAR" and re.fullmatch(r"[^\W\d]\w*", stop.before):
         called = stop.before.upper()
         near = _OTHER_NAMES.get(called) or nearest(called, (*CALLED, *VALUE_FUNCTIONS), _ALIKE)
-        hint = f"EXTRACT({called} FROM ...)" if called in PARTS else f"did you mean {near}?" if near else None
-        return f"there is no operator or function '{stop.before}'", hint
+        of = re.match(r"\s*([\w.]+)\s*\)", stop.text_after)
+        hint = f"EXTRACT({called} FROM {of[1] if of else '...'})" if called in PARTS else f"did you mean {near}?" if near else None
+        kind = "operator or function" if _in_pattern(stop.text_before) else "function"
+        return f"there is no {kind} '{stop.before}'", hint
+    return None
+
+
+def _stands_first(stop: _Stop) -> bool:
+    """Whether a clause stands where the pattern should."""
+    words = re.findall(r"\w+", _COMMENT.sub("", stop.text_before[:1000]))
+    return (words[0] if words else stop.found).upper() in CLAUSE_WORDS and len(words) <= 3
+
+
+def _in_pattern(text_before: str) -> bool:
+    """Whether a place belongs to the pattern: no clause has begun before it. A type in parentheses may have a clause's name."""
+    depth = 0
+    for piece in _PIECES.finditer(text_before):
+        depth += {"(": 1, ")": -1}.get(piece[0], 0)
+        if depth == 0 and piece[0].upper() in CLAUSE_WORDS:
+            return False
+    return True
+
+
+def _before_parts(word: str) -> str:
+    return f"in a pattern {word} stands before its parts: {word}(A a, B b)"
+
+
+def _recognise(stop: _Stop) -> tuple[str, str | None] | None:
+    """Mistakes that deserve a message of their own."""
+    word = stop.found.upper()
+    if _stands_first(stop):
+        words = re.findall(r"\w+", _COMMENT.sub("", stop.text_before[:1000]))
+        return f"{(words[0] if words else word).upper()} stands before the pattern", _START
+    if stop.kind == "DOT" and re.search(r"\border\s+by\s+[\w\s,]*$", stop.text_before, re.IGNORECASE):
+        return "ORDER BY takes columns of the events, and orders those of one time", _ORDER
     if stop.kind == "STAR" and stop.before == "/":
         return "'/*' does not start a comment", "comments start with --"
     if "STRING" in stop.accepts and stop.found.startswith('"'):
@@ -208,7 +243,41 @@ def _recognise(stop: _Stop) -> tuple[str, str | None] | None:
 
 
 def _hint(stop: _Stop) -> str | None:
+    if _in_pattern(stop.text_before):
+        return _hint_in_pattern(stop) or _hint_anywhere(stop)
+    if stop.before == "=" and stop.found in ("<", ">"):
+        return f"write {stop.found}="
+    if stop.kind == "RPAR" and re.search(r"\bcount\s*\(\s*$", stop.text_before, re.IGNORECASE):
+        return "COUNT(*) counts the matches"
+    if stop.before.upper() == "IN" and stop.kind in ("STRING", "NUMBER"):
+        return f"values stand in parentheses: IN ({stop.found})"
+    if stop.found.upper() == "INTERVAL" and (given := re.match(r"\s*'(\d+)'\s*([a-z]+)", stop.text_after, re.IGNORECASE)):
+        return f"a length of time is written {given[1]} {given[2].lower()}"
+    if stop.before.upper() == "EMIT" and stop.kind in ("DURATION", "NUMBER"):
+        return f"EMIT PER {stop.found} counts each match once, EMIT EVERY {stop.found} looks at the window that ends there"
+    return _hint_anywhere(stop)
+
+
+def _hint_in_pattern(stop: _Stop) -> str | None:
+    if stop.kind == "SEMICOLON" or (stop.kind == "MINUS" and stop.text_after.startswith(">")):
+        return _BETWEEN_PARTS
+    if re.match(r"\s*select\b", stop.text_before, re.IGNORECASE):
+        return _START
+    if stop.kind == "COMMA" and re.match(r"\s*(pattern\s*)?\(", stop.text_before, re.IGNORECASE):
+        return "what comes one after the other is written SEQ(A a, B b)"
+    if stop.before.upper() == "AS":
+        return "the variable stands right after the type, without AS: A a"
+    if stop.found.upper() in ("OR", "AND") and stop.text_before.count("(") > stop.text_before.count(")"):
+        return _before_parts(stop.found.upper())
+    if re.match(r"[{+*?]", stop.found) and re.search(r"\w\s+\w+\s*$", stop.text_before):
+        return f"a quantifier stands right after the type: A{stop.found} a"
+    return None
+
+
+def _hint_anywhere(stop: _Stop) -> str | None:
     accepts = stop.accepts
+    if "RPAR" in accepts and stop.found.upper() in CLAUSE_WORDS:
+        return "is a ')' missing before it?"
     if stop.kind == "DOT":
         return 'a name with a dot in it takes double quotes: "com.acme.Order"'
     if stop.kind == "SEMICOLON" or stop.before == ";":
@@ -221,6 +290,8 @@ def _hint(stop: _Stop) -> str | None:
     if "WITHIN" in accepts and stop.is_word:
         if stop.found.upper() in ("ASC", "DESC"):
             return _ORDER
+        if stop.text_after.startswith(".") and "COMMA" in accepts:
+            return "is a comma missing before it?"
         near = nearest(stop.found.upper(), CLAUSE_WORDS, _ALIKE) if len(stop.found) > 2 else None
         return f"did you mean {near}?" if near else f"a column is named with AS {stop.found}" if "_AS" in accepts else None
     if "WITHIN" in accepts and stop.kind == "COMMA":

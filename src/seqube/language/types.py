@@ -238,6 +238,10 @@ class _Checker:
                 return
         elif "time" in kinds and "number" in kinds:
             hint = _ISO
+        elif "number" in kinds and "duration" in kinds:
+            number = right if right_kind == "number" else left
+            if isinstance(number, tree.Literal):
+                hint = f"a length of time takes a unit: {number.value} s, {number.value} min"
         elif "number" in kinds and "string" in kinds:
             text = right if right_kind == "string" else left
             hint = (

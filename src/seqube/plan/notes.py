@@ -3,6 +3,7 @@
 - A type that no event has: its matches are none, or a negation that never cancels. Types of a hierarchy are expected, and quiet.
 - EMIT EVERY more often than the window is long: a match is in several rows, and their sum is many times the total.
 - `!B x, B b` read as "the next B", where B events share a time: of two that do, neither comes after the other, so both are "next".
+  ORDER BY says which is, as far as its columns differ.
 
 Cost: a look at the names of the types; for the last, one pass over the events of that type.
 """
@@ -65,11 +66,12 @@ def _ties(query: Query, events: Events) -> Iterator[str]:
             continue
         keys = {*shared, *query.partition_by, *(predicate.attribute for predicate in node.where if isinstance(predicate, Same))}
         for name in dict.fromkeys(_next_by_negation(node.parts)):
-            share = events.tied(name, sorted(keys & set(events.schema)))
+            share = events.tied(name, sorted({*keys, *query.order_by} & set(events.schema)))
             if share:
                 yield (
                     f"'!{name}, {name}' is the next {name} only where no two have the same time, and {share:.1%} of the {name} "
-                    "events share theirs with another: neither is after the other, so both count as next"
+                    "events share theirs with another: neither is after the other, so both count as next; ORDER BY a column that "
+                    "says which came first"
                 )
 
 
