@@ -581,6 +581,11 @@ class Partition:
                 return self.value(arguments[-1], env, names)
             case tree.Call("CAST", (operand, tree.Literal(made))):
                 return functions.cast(self.value(operand, env, names), str(made))
+            case tree.Call(
+                "EXTRACT" | "DATE_TRUNC" as function, (tree.Literal(part), operand)
+            ):  # by the clocks of the time's own zone
+                moment = self.value(operand, env, names)
+                return moment and functions.call(function, [part, moment.astimezone(zone_of(self.unit))])
             case tree.Call(function, arguments):
                 return functions.call(function, [self.value(argument, env, names) for argument in arguments])
         raise TypeError(f"not a value of one match: {node}")

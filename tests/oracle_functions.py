@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
@@ -80,6 +80,40 @@ def _part(part: str, time: datetime) -> Any:
     }[part]  # fmt: skip
 
 
+def _truncated(unit: str, time: datetime) -> datetime:
+    """The start of what the time lies in, by the clocks of its own zone."""
+    if unit in CLOCK_HANDS:
+        kept = dict.fromkeys(CLOCK_HANDS[: CLOCK_HANDS.index(unit)], 0)
+        return time.replace(**kept)
+    first = {
+        "day": time.date(),
+        "week": time.date() - timedelta(days=time.weekday()),
+        "month": time.date().replace(day=1),
+        "quarter": time.date().replace(month=(time.month - 1) // 3 * 3 + 1, day=1),
+        "year": time.date().replace(month=1, day=1),
+    }[unit]
+    return datetime(first.year, first.month, first.day, tzinfo=time.tzinfo)
+
+
+def _exponential(value: Any) -> float:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
+def _power(base: Any, exponent: Any) -> float | None:
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
+    except ValueError:  # zero to a negative power, and roots of negative numbers
+        return math.inf if base == 0 else None
+
+
+CLOCK_HANDS = ("microsecond", "second", "minute", "hour")
+
+
 def cast(value: Any, made: str) -> Any:
     """For texts and numbers: what random queries ask."""
     if value is None:
@@ -107,6 +141,11 @@ STRICT: dict[str, Callable[..., Any]] = {
     "FLOOR": _finite(math.floor),
     "CEIL": _finite(math.ceil),
     "SQRT": lambda value: math.sqrt(value) if value >= 0 else None,
+    "EXP": _exponential,
+    "LN": lambda value: math.log(value) if value > 0 else None,
+    "LOG10": lambda value: math.log10(value) if value > 0 else None,
+    "POWER": _power,
+    "MOD": lambda left, right: calculate("%", left, right),
     "LOWER": str.lower,
     "UPPER": str.upper,
     "TRIM": lambda text: text.strip(" "),
@@ -121,4 +160,5 @@ STRICT: dict[str, Callable[..., Any]] = {
     "ILIKE": lambda text, pattern: _like(text, pattern, re.IGNORECASE),
     "RLIKE": lambda text, expression: re.search(expression, text) is not None,
     "EXTRACT": _part,
+    "DATE_TRUNC": lambda unit, time: _truncated(unit.lower(), time).astimezone(UTC),
 }

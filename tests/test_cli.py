@@ -110,7 +110,9 @@ def test_values_for_parameters(seqube: Command) -> None:
     found = seqube("run", *asked, "--param", "least=1", "--param", "s=p q")
     assert found.document["results"]["query"]["rows"] == [{"id": 2}]
     assert "a.id > 1" in seqube("explain", *asked[:-1], "--param", "least=1", "--param", "s=p q").out
-    assert "there is no value for :s" in seqube("run", *asked, "--param", "least=1").err
+    missing = seqube("run", *asked, "--param", "least=1").err
+    assert "there is no value for :s" in missing
+    assert "on the command line --param s=..." in missing
     assert "the query has no parameter :leest" in seqube("run", *asked, "--param", "leest=1").err
     assert seqube("run", *asked, "--param", "least").code == 2
 

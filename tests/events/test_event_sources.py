@@ -34,6 +34,10 @@ def narwhals_lazily(table: pa.Table) -> Any:
     return pytest.importorskip("narwhals").from_native(pl.DataFrame(table).lazy())
 
 
+def relation_of(table: pa.Table) -> Any:
+    return pytest.importorskip("duckdb").from_arrow(table)
+
+
 SOURCES: dict[str, Callable[[Path], Any]] = {
     "table": lambda _: TABLE,
     "batch": lambda _: TABLE.to_batches()[0],
@@ -46,6 +50,7 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
     "lazy": lambda _: pl.DataFrame(TABLE).lazy(),
     "narwhals": lambda _: narwhals_of(TABLE),
     "lazy narwhals": lambda _: narwhals_lazily(TABLE),
+    "duckdb": lambda _: relation_of(TABLE),
     "path": lambda path: path,
 }
 
@@ -69,3 +74,15 @@ def test_results_go_out_as_they_came_in(kind: str, expected: type, tmp_path: Pat
             names = ["start", "end", "a_type", "a_ts", "a_x", "b_type", "b_ts", "b_x"]
             assert [str(name) for name in getattr(result.to_native(), "column_names", result.to_native().columns)] == names
             assert isinstance(result.to_native(flat=False), expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "library", "name"),
+    [("narwhals", "narwhals", "DataFrame"), ("lazy narwhals", "narwhals", "DataFrame"), ("duckdb", "duckdb", "DuckDBPyRelation")],
+)
+def test_libraries_that_need_not_be_there_get_their_own_kind(kind: str, library: str, name: str, tmp_path: Path) -> None:
+    expected = getattr(pytest.importorskip(library), name)
+    given = sq.run(QUERY, SOURCES[kind](tmp_path)).to_native()
+    assert isinstance(given, expected)
+    assert list(given.columns) == ["lag", "x"]
+    assert sq.Events(given.select("x"), type=None, time="x").times.tolist() == [1]

@@ -28,6 +28,9 @@ DECLARED = {name: SCHEMA.field(name).type for name in ("w", "u", "c", "k", "d")}
 few = settings(max_examples=settings.default.max_examples // 4)  # each case is many pushes
 AT_THE_END = 1e9  # when totals are final: after all times, but it comes
 any_query = queries(depth=2) | aggregate_queries(depth=2)
+RUNS = ("SEQ", "NEXT", "STRICT")
+runs = queries(repeats=True, depth=2, words=RUNS) | queries(repeats=True, depth=1, words=RUNS, clauses=["SKIP"])
+counted_runs = aggregate_queries(repeats=True, depth=1, words=RUNS)
 timed_query = queries(depth=2, counted=False) | aggregate_queries(depth=2, counted=False)
 
 Row = tuple[Any, ...]
@@ -47,7 +50,8 @@ def answer(text: str, events: Sequence[oracle.Event]) -> list[tuple[float, Row]]
     times = {event.row: event.ts for event in events}
     found = []
     for row in oracle.matches(query, events):
-        bound = [times[number] for number in row.values() if number is not None]
+        rows_bound = [number for value in row.values() for number in (value if isinstance(value, tuple) else (value,))]
+        bound = [times[number] for number in rows_bound if number is not None]
         final = min(bound) + ticks(query.window, "ms") - 1 if plan.waits else max(bound)
         found.append((final, comparable(row)))
     return found
@@ -86,7 +90,7 @@ class Pushed:
 @st.composite
 def arrivals(draw: st.DrawFn) -> tuple[list[oracle.Event], list[oracle.Event], int]:
     """Events in the order of time, the same as they arrive, and by how much they may come too late: never more."""
-    events = draw(streams())
+    events = draw(streams(max_size=11))
     lateness = draw(st.sampled_from([0, 0, 1, 3]))
     delays = draw(st.lists(st.integers(0, lateness), min_size=len(events), max_size=len(events)))
     order = sorted(range(len(events)), key=lambda number: events[number].ts + delays[number])
@@ -99,7 +103,7 @@ def pushes(events: Sequence[oracle.Event], form: str) -> Any:
 
 
 @few
-@given(data=st.data(), texts=st.lists(any_query, min_size=1, max_size=2), arrived=arrivals())
+@given(data=st.data(), texts=st.lists(any_query | runs | counted_runs, min_size=1, max_size=2), arrived=arrivals())
 def test_any_pushes_in_any_form_give_the_answer(
     data: st.DataObject, texts: list[str], arrived: tuple[list[oracle.Event], list[oracle.Event], int]
 ) -> None:

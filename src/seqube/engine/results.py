@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from html import escape
+from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -139,7 +140,7 @@ class Result:
     def to_pandas(self, *, flat: bool = True) -> pd.DataFrame:
         """All rows as a pandas DataFrame: a column for each attribute (`r_id`, `w_ts`), or, not `flat`, one for each variable."""
         need("pandas")
-        frame: pd.DataFrame = (flat_table(self.table) if flat else self.table).to_pandas()
+        frame: pd.DataFrame = self._columns(flat).to_pandas()
         return frame
 
     def to_polars(self, *, flat: bool = True) -> pl.DataFrame:
@@ -147,19 +148,26 @@ class Result:
         need("polars")
         import polars as pl
 
-        frame = pl.from_arrow(flat_table(self.table) if flat else self.table)
+        frame = pl.from_arrow(self._columns(flat))
         assert isinstance(frame, pl.DataFrame)
         return frame
 
     def to_native(self, *, flat: bool = True) -> Any:
-        """All rows as the kind of table that the events came in: a pandas or polars DataFrame, else a `pyarrow.Table`."""
+        """All rows as the kind of table that the events came in: of pandas, polars, DuckDB or narwhals, else a `pyarrow.Table`."""
         match self.native:
             case "pandas":
                 return self.to_pandas(flat=flat)
             case "polars":
                 return self.to_polars(flat=flat)
+            case "duckdb":
+                return import_module("duckdb").from_arrow(self._columns(flat))
+            case "narwhals":
+                return import_module("narwhals").from_native(self._columns(flat))
             case _:
-                return flat_table(self.table) if flat else self.table
+                return self._columns(flat)
+
+    def _columns(self, flat: bool) -> pa.Table:
+        return flat_table(self.table) if flat else self.table
 
     def __repr__(self) -> str:
         table, n_rows = self._shown()

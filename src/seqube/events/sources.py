@@ -18,6 +18,8 @@ from seqube.events.files import Malformed, read_files
 from seqube.events.schema import check_unique
 
 _VIEWS = {pa.string_view().id, pa.binary_view().id, pa.run_end_encoded(pa.int32(), pa.int32()).id}
+_FRAMES = ("DataFrame", "LazyFrame")
+_TABLES = {"pandas": _FRAMES, "polars": _FRAMES, "narwhals": _FRAMES, "duckdb": ("DuckDBPyRelation",)}
 _BIG = 1 << 31  # what the 32-bit offsets of Arrow's plain_columns strings can reach
 
 
@@ -66,9 +68,7 @@ def kind_of_table(data: Any) -> str:
     """The library whose kind of table it is, of those that results can be given as; all others take Arrow's."""
     if isinstance(data, pa.Table):
         return "pyarrow"
-    found = [
-        library for library in ("pandas", "polars") if any(_is_frame(data, library, f"{kind}Frame") for kind in ("Data", "Lazy"))
-    ]
+    found = [library for library, names in _TABLES.items() if any(_is_frame(data, library, name) for name in names)]
     return found[0] if found else "pyarrow"
 
 

@@ -280,6 +280,8 @@ def _hint_anywhere(stop: _Stop) -> str | None:
         return "is a ')' missing before it?"
     if stop.kind == "DOT":
         return 'a name with a dot in it takes double quotes: "com.acme.Order"'
+    if stop.kind == "PARAMETER":
+        return "a parameter is a value in a condition or a column; lengths of time and numbers of rows are written out"
     if stop.kind == "SEMICOLON" or stop.before == ";":
         return "one query at a time; a file holds several, each headed by a line -- name: hygiene"
     if stop.kind == "MINUS" and stop.text_before[-1:].isalnum():

@@ -276,7 +276,8 @@ class _Checker:
                 return None if self.schema is None else "period"
             case tree.Parameter(name, at):
                 if self.schema is not None:
-                    self.fail(f"there is no value for :{name}", at, f"give it: params={{'{name}': ...}}")
+                    hint = f"give it: params={{'{name}': ...}}, on the command line --param {name}=..."
+                    self.fail(f"there is no value for :{name}", at, hint)
                 return None
             case Attribute(variable, name, at):
                 if not node.sure:
