@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -87,6 +88,18 @@ def test_run_shows_each_result_as_a_table(seqube: Command) -> None:
     assert "washed: 2 rows" in done.out
     assert "300" in done.out
     assert done.err == ""
+
+
+def test_a_wide_result_shows_the_columns_that_fit(seqube: Command) -> None:
+    """Never a table whose columns are a letter wide; what is not shown is named."""
+    seqube("generate", "hospital", "--events", "500", "--out", "wide.csv")
+    done = seqube("run", "--query", "SEQ(Wash w, Check c, Operate o, [id]) WITHIN 2 h", "--events", "wide.csv")
+    header = next(line for line in done.out.splitlines() if "start" in line)
+    shown = [name for name in re.split(r"[\s┃|]+", header) if name]
+    assert shown[:2] == ["start", "end"]
+    assert len(shown) > 2
+    hidden = done.out.partition("not shown here, for want of room: ")[2].partition(" (RETURN")[0].replace("\n", " ")
+    assert len(shown) + len(re.split(r",\s+", hidden)) == 2 + 3 * 8 - 2  # no Wash and no Check has a duration
 
 
 def test_check_as_json_says_every_problem_with_its_place(seqube: Command) -> None:

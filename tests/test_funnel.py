@@ -118,3 +118,11 @@ def test_any_funnel(steps: list[str], excluded: dict[int, str], window: int, mod
     expected = [sum(length >= n for length in far.values()) for n in range(1, len(steps) + 1)]
     given = table(events)
     assert reached(sq.funnel(given, steps, by="id", within=window, mode=mode, without=excluded)) == expected
+
+
+@pytest.mark.parametrize(("argument", "columns"), [("by", {"by": "usr"}), ("breakdown", {"by": "user", "breakdown": "usr"})])
+def test_a_column_that_is_not_there_is_named_by_its_argument(argument: str, columns: dict[str, str]) -> None:
+    visits = pa.table({"type": ["A", "B"], "ts": [1, 2], "user": [1, 1]})
+    with pytest.raises(sq.SchemaError) as refused:
+        sq.funnel(visits, ["A", "B"], within="5", **columns)  # type: ignore[arg-type]
+    assert str(refused.value) == f"{argument}: the events have no column 'usr'\n  hint: did you mean 'user'?"

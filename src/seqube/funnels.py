@@ -14,7 +14,7 @@ Invariant: the keys of a step are keys of the step before; without a breakdown t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -25,7 +25,7 @@ import pyarrow as pa
 from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
 from seqube.engine.predicates import code_columns
-from seqube.errors import PlanError, did_you_mean
+from seqube.errors import PlanError, SchemaError, did_you_mean
 from seqube.events import Events, Hierarchy
 from seqube.events.schema import UNITS
 from seqube.extras import need
@@ -112,6 +112,7 @@ def funnel(
     asked = ask_funnel(steps, by, within, mode, without, breakdown)
     allowed = read_limits(limits, named)
     stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
+    asked.check_columns(stream.schema)
     tables = [run(asked.query(n), stream, hierarchy=hierarchy, limits=allowed).table for n in asked.lengths]
     return Funnel(_told(asked, tables, stream), breakdown)
 
@@ -164,6 +165,13 @@ class FunnelQueries:
     def lengths(self) -> range:
         """Over how many steps each query is."""
         return range(len(self.steps) if self.keeps_runs else 1, len(self.steps) + 1)
+
+    def check_columns(self, there: Collection[str]) -> None:
+        """Refuse keys and a breakdown that the events do not have, before they are part of a query that nobody wrote."""
+        for argument, names in (("by", self.keys), ("breakdown", () if self.breakdown is None else (self.breakdown,))):
+            for name in names:
+                if name not in there:
+                    raise SchemaError(f"{argument}: the events have no column {name!r}\n  hint: {did_you_mean(name, there)}")
 
     def query(self, n_steps: int, moments: bool = False) -> str:
         """The query over the first steps: the keys, the breakdown, how long after the first each step was, or when (`moments`)."""

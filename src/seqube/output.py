@@ -114,18 +114,23 @@ def print_json(document: dict[str, Any]) -> None:
 
 
 def show(name: str, table: pa.Table, total: int) -> None:
-    """The first rows as a table on the terminal, without columns that have nothing to show."""
-    from seqube.engine.display import brief, shown_columns
+    """The first rows as a table on the terminal: the columns that have something to show, as far as they fit."""
+    from seqube.engine.display import cell_texts, shown_columns, that_fit
 
     out.print(f"{name}: {total:,} rows", style="bold", highlight=False, markup=False)
-    columns = shown_columns(table)
+    cells = cell_texts(shown_columns(table))
+    fitting = that_fit(cells, out.width - 1, between=3)
+    left_out = [column for column in cells if column not in fitting]
     shown = Table(header_style="bold")
-    for column in columns.column_names:
+    for column in fitting:
         shown.add_column(escape(column), overflow="fold")
-    for row in columns.to_pylist():
-        shown.add_row(*(escape(brief(value)) for value in row.values()))
+    for texts in zip(*(cells[column] for column in fitting), strict=True):
+        shown.add_row(*map(escape, texts))
     if table.num_rows:
         out.print(shown)
+        if left_out:
+            more = f"not shown here, for want of room: {', '.join(left_out)} (RETURN chooses columns, --format csv prints all)"
+            out.print(more, style="dim", highlight=False, markup=False)
     if total > table.num_rows:
         out.print(
             f"... and {total - table.num_rows:,} more (--limit N shows N, --out DIR writes all)", style="dim", highlight=False

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import seqube as sq
 from seqube import output
-from seqube.engine.display import draw_text, flat, iso_duration, iso_durations
+from seqube.engine.display import draw_text, flat, iso_duration, iso_durations, that_fit
 from seqube.engine.plots import plot_rows
 
 MOMENTS = pa.array([3_600_000_000 * k for k in (0, 1, 2, 3, 6, 7)], pa.timestamp("us"))
@@ -70,7 +70,7 @@ def test_durations_are_written_in_one_way(tmp_path: Any) -> None:
 
 def test_a_wide_table_fits_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    wide = pa.table({f"column_{k}": ["x" * 50, "y"] for k in range(15)} | {"nothing": pa.nulls(2)})
+    wide = pa.table({f"column_{k}": ["x" * 50, f"{k}"] for k in range(15)} | {"nothing": pa.nulls(2)})
     lines = draw_text(wide)
     assert max(map(len, lines)) <= 80
     assert lines[0].split()[0] == "column_0"
@@ -113,3 +113,12 @@ def test_groups_are_bars() -> None:
     chart = plot_rows(pa.table({"ward": ["A", "B"], "count": [3, 4]}))
     assert chart.to_dict()["mark"]["type"] == "bar"
     assert {row["series"]: row["value"] for row in values_of(chart)} == {"A": 3, "B": 4}
+
+
+def test_of_too_many_columns_those_that_tell_least_go_first() -> None:
+    cells = {"start": ["1", "2"], "a_ts": ["1", "2"], "a_type": ["A", "A"], "a_x": ["3", "4"], "a_y": ["5", "6"], "end": ["7", "8"]}
+    assert that_fit(cells, 100, between=2) == list(cells)
+    assert that_fit(cells, 33, between=2) == ["start", "a_type", "a_x", "a_y", "end"]  # a_ts is the start
+    assert that_fit(cells, 28, between=2) == ["start", "a_x", "a_y", "end"]  # a_type is always A
+    assert that_fit(cells, 20, between=2) == ["start", "a_x", "end"]
+    assert that_fit(cells, 1, between=2) == ["start", "end"]

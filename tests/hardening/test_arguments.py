@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ STRANGE: tuple[Any, ...] = (
         float("nan"),
         "",
         "nonsense",
+        "\0",
         b"bytes",
         [],
         [1],
@@ -46,6 +48,16 @@ WHERE = {"type": "type", "time": "ts", "unit": "ms"}
 RUN = {"query": QUERY, "events": EVENTS, **WHERE, "hierarchy": CONCEPTS, "strategy": "auto"}
 LIMITS = {"max_matches": 5, "max_seconds": 5.0, "max_state_bytes": 10**9, "on_limit": "error"}
 MINE = {"events": EVENTS, "window": "5", "min_support": 1, "min_confidence": 0.5, "horizon": "10", "max_events": 2}
+FUNNEL = {
+    "events": EVENTS,
+    "steps": ["A", "B"],
+    "by": "x",
+    "within": "5",
+    "mode": "next",
+    "without": {2: "A"},
+    "breakdown": "x",
+    **WHERE,
+}
 STREAM = {"queries": {"p": QUERY}, "hierarchy": CONCEPTS, "lateness": 0, "columns": None, "keep": None, "strategy": "auto", **WHERE}
 
 
@@ -58,7 +70,7 @@ def begun() -> sq.Stream:
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "run": (sq.run, RUN | LIMITS | {"limits": None}),
     "explain": (sq.explain, RUN),
-    "parse": (sq.parse, {"text": QUERY}),
+    "parse": (sq.parse, {"text": QUERY, "schema": EVENTS.schema, "params": {}}),
     "Events": (sq.Events, {"data": TABLE, **WHERE}),
     "Cube": (sq.Cube, {"events": EVENTS, "query": QUERY, "hierarchy": CONCEPTS}),
     "Hierarchy.from_dict": (sq.Hierarchy.from_dict, {"tree": {"C": ["A"]}}),
@@ -66,10 +78,17 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Rules.load": (sq.Rules.load, {"path": "nowhere.yaml"}),
     "Rules.from_dict": (sq.Rules.from_dict, {"document": {"rules": []}}),
     "Rule": (sq.Rule, RULE),
-    "forecast": (sq.forecast, {"rules": RULES, "events": EVENTS, "hierarchy": CONCEPTS, "strategy": "auto"}),
+    "Rules": (sq.Rules, {"rules": list(RULES)}),
+    "Rules.save": (RULES.save, {"path": "nowhere/at/all.yaml"}),
+    "forecast": (sq.forecast, {"rules": RULES, "events": EVENTS, "hierarchy": CONCEPTS, "strategy": "auto", "key": None}),
+    "funnel": (sq.funnel, FUNNEL | WHERE),
+    "Events with an order": (sq.Events, {"data": TABLE, **WHERE, "order": "x"}),
+    "column": (EVENTS.column, {"name": "x"}),
+    "to_pandas": (lambda flat: sq.run(QUERY, EVENTS).to_pandas(flat=flat), {"flat": True}),
     "mine": (sq.mine, MINE | {"limit": 5, "partition_by": (), "kinds": ["serial"]}),
     "Limits": (sq.Limits, LIMITS),
     "Stream": (sq.Stream, STREAM | LIMITS | {"limits": None}),
+    "Stream of rules": (sq.Stream, {"queries": {}, "rules": RULES}),
     "push": (lambda batch: sq.Stream(QUERY).push(batch), {"batch": TABLE}),
     "advance": (lambda time: begun().advance(time), {"time": 9}),
     "add": (lambda name, query: begun().add(name, query), {"name": "p", "query": QUERY}),
@@ -81,6 +100,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "children": (CUBE.children, {"insert": ["A"]}),
     "pivot": (CUBE.pivot, {"rows": 1, "columns": 2}),
 }
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # some names are those of files
 
 
 @pytest.mark.parametrize(("call", "argument"), [(call, argument) for call, (_, given) in CALLS.items() for argument in given])

@@ -124,17 +124,43 @@ def shown_columns(table: pa.Table) -> pa.Table:
     return columns.select(telling or columns.column_names)
 
 
+def cell_texts(columns: pa.Table) -> dict[str, list[str]]:
+    """What is shown of each column, row by row."""
+    return {name: [_cut(brief(value)) for value in columns.column(name).to_pylist()] for name in columns.column_names}
+
+
+def that_fit(cells: dict[str, list[str]], room: int, between: int) -> list[str]:
+    """The columns that fit into so many characters, with so many between two.
+
+    Of too many, those go first that say what another says (the first event's time is the start), then those that are the same in
+    all rows, then those in the middle.
+    """
+    widths = {name: max(map(len, [_cut(name), *texts])) + between for name, texts in cells.items()}
+    names = list(cells)
+
+    def too_many() -> bool:
+        return len(names) > 2 and sum(widths[name] for name in names) + (1 + between) * (len(names) < len(cells)) > room
+
+    rows = {name: tuple(texts) for name, texts in cells.items()}
+    first = {texts: name for name, texts in reversed(rows.items())}
+    repeated = [name for name in names if first[rows[name]] != name]
+    constant = [name for name in names if len(rows[name]) > 1 and len(set(rows[name])) == 1 and name not in repeated]
+    for name in (*reversed(repeated), *reversed(constant)):
+        if too_many():
+            names.remove(name)
+    while too_many():
+        del names[len(names) // 2]
+    return names
+
+
 def draw_text(table: pa.Table) -> list[str]:
     """A table as lines, as wide as the screen: of too many columns those in the middle are left out, and counted."""
     columns = shown_columns(table)
-    cells = {name: [_cut(brief(value)) for value in columns.column(name).to_pylist()] for name in columns.column_names}
+    cells = cell_texts(columns)
     widths = {name: max(map(len, [_cut(name), *texts])) for name, texts in cells.items()}
-    room = shutil.get_terminal_size((120, 24)).columns
-    names = list(cells)
-    while len(names) > 2 and sum(widths[name] + 2 for name in names) + 3 * (len(names) < len(cells)) > room:
-        del names[len(names) // 2]
+    names = that_fit(cells, shutil.get_terminal_size((120, 24)).columns, between=2)
     left_out = len(cells) - len(names)
-    gap = next((number for number, (name, first) in enumerate(zip(names, cells, strict=False)) if name != first), 0)
+    gap = next((number for number, (name, first) in enumerate(zip(names, cells, strict=False)) if name != first), len(names))
     if not names:
         return []
     is_number = {name: pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind) for name, kind in _types(columns)}

@@ -179,6 +179,7 @@ class Events:
         zone = getattr(self.column(TIME).type, "tz", None)
         return str(iso_times(pa.array([time], pa.timestamp("us", zone)))[0])
 
+    @checked
     def column(self, name: str) -> pa.Array:
         """A column by name. `type` is the events' type as a string and `ts` the time column, whatever they are called.
 

@@ -32,7 +32,7 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
         text = Path(path).read_text("utf-8")
     except FileNotFoundError:
         raise DataError(f"there is no file {name!r}\n  hint: check the path; relative paths start at {str(Path.cwd())!r}") from None
-    except (OSError, UnicodeDecodeError) as problem:
+    except (OSError, ValueError) as problem:  # a ValueError: bytes that are no text, or a zero byte in the path
         raise DataError(f"the file {name!r} cannot be read: {problem}\n  hint: is it a text file?") from problem
     return parse_yaml(text, name)
 

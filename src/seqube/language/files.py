@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from seqube.arguments import checked
 from seqube.errors import Problem, QueryError
 from seqube.language.binder import resolve
 from seqube.language.definitions import spell_out
@@ -25,6 +26,7 @@ _PIECES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|--(?P<comment>[^\n]*)""")
 _HEADER = re.compile(r"\s*name\s*:(?P<name>.*)", re.IGNORECASE)
 
 
+@checked
 def parse(text: str, schema: Mapping[str, Kind] | None = None, params: Params | None = None) -> Query:
     """Parse and bind one query, and give a `Query`; a `QueryError` has every problem found.
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from seqube.arguments import checked
-from seqube.errors import DataError, Problem, QueryError, did_you_mean
+from seqube.errors import ArgumentError, DataError, Problem, QueryError, did_you_mean
 from seqube.events.schema import UNITS
 from seqube.language.parameters import Params, refuse_unknown
 from seqube.language.tree import Query, Window
@@ -178,8 +178,11 @@ class Rules(Sequence[Rule]):
     <BLANKLINE>
     """
 
+    @checked
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self._rules = tuple(rules)
+        if strange := next((rule for rule in self._rules if not isinstance(rule, Rule)), None):
+            raise ArgumentError(f"Rules: rules holds a {type(strange).__name__}, where each is a Rule")
         self._by_name = {rule.name: rule for rule in self._rules}
         if len(self._by_name) < len(self._rules):
             raise QueryError(list(_repeated_names([rule.name for rule in self._rules])))
@@ -190,7 +193,7 @@ class Rules(Sequence[Rule]):
         """Read a rule file (YAML). `params` are values for the parameters of its conditions (`:limit`), by name."""
         try:
             text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:  # a ValueError: bytes that are no text, or a zero byte in the path
             raise DataError(f"cannot read the rule file {str(path)!r}: {error}") from error
         rules = cls.from_text(text)
         refuse_unknown(rules.conditions, params or {})
@@ -250,9 +253,13 @@ class Rules(Sequence[Rule]):
             raise QueryError(problems, source)
         return cls(rules)
 
+    @checked
     def save(self, path: str | Path) -> None:
         """Write a rule file that `load` reads back as equal rules."""
-        Path(path).write_text(self.to_text(), encoding="utf-8")
+        try:
+            Path(path).write_text(self.to_text(), encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise DataError(f"cannot write the rule file {str(path)!r}: {error}") from error
 
     def to_text(self) -> str:
         """The text of a rule file of these rules; `from_text` reads it back."""

@@ -278,6 +278,7 @@ def funnel(
     from seqube.spark.funnels import tell_funnel
 
     asked = ask_funnel(steps, by, within, mode, without, breakdown)
+    asked.check_columns(events.columns)
     allowed = read_limits(limits, named)
     given: dict[str, Any] = {"type": type, "time": time, "unit": unit, "hierarchy": hierarchy, "limits": allowed}
     frames = [run(asked.query(n, moments=True), events, **given) for n in asked.lengths]
