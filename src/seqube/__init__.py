@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from seqube.predict.mining import mine
     from seqube.predict.rules import Rule, Rules
     from seqube.query import explain, run
+    from seqube.sql import sql
     from seqube.stream import Stream
 
     __version__: str
@@ -57,6 +58,7 @@ __all__ = [
     "mine",
     "parse",
     "run",
+    "sql",
 ]
 
 _HOMES = {
@@ -77,6 +79,7 @@ _HOMES = {
     "mine": "seqube.predict.mining",
     "parse": "seqube.language",
     "run": "seqube.query",
+    "sql": "seqube.sql",
 }
 
 

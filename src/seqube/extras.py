@@ -24,6 +24,7 @@ EXTRAS = {
     "plot": Extra(("altair",), "a chart"),
     "polars": Extra(("polars",), "a polars DataFrame"),
     "spark": Extra(("pyspark",), "work on Spark"),
+    "sql": Extra(("duckdb", "sqlglot"), "SQL"),
 }
 
 

@@ -13,10 +13,10 @@ Cost: a pass over the candidates per operator of the expression.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,7 @@ import pyarrow.types as pat
 from seqube.engine import functions, numbers
 from seqube.engine.bindings import Bindings, Column, Lists, before, every_way, last_rows, whole
 from seqube.errors import DataError, PlanError, Problem, QueryError
-from seqube.events import Events
-from seqube.events.schema import TIME, UNITS, is_text
+from seqube.events.schema import TIME, UNITS, Kind, is_text
 from seqube.events.times import microseconds
 from seqube.language.functions import value_function
 from seqube.language.mentions import named_before, named_by_event, variables_of
@@ -76,10 +75,20 @@ _MICROSECOND = timedelta(microseconds=1)
 _UTC = pa.timestamp("us")  # what moments of different zones are compared in
 
 
+class Columns(Protocol):
+    """What values are evaluated against: columns by name, the kind of the time among them, and the unit of one that is a number."""
+
+    @property
+    def unit(self) -> str: ...
+    @property
+    def schema(self) -> Mapping[str, Kind]: ...
+    def column(self, name: str) -> pa.Array: ...
+
+
 class Evaluator:
     """Evaluates values and predicates against the columns of one batch."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Columns) -> None:
         self._events = events
         self._columns: dict[str, pa.Array] = {}
 

@@ -109,7 +109,7 @@ def _parser() -> Lark:
     grammar = grammar.replace("(?:FUNCTIONS)", f"(?:{'|'.join(FUNCTIONS)})")
     grammar = grammar.replace("(?:OF_EVENTS)", f"(?:{'|'.join(OF_EVENTS)})")
     grammar = grammar.replace("(?:VALUE_FUNCTIONS)", f"(?:{'|'.join(PLAIN_CALLS)})")
-    return Lark(grammar, parser="lalr", lexer="contextual", transformer=_Builder())
+    return Lark(grammar, parser="lalr", lexer="contextual", transformer=Builder())
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
@@ -168,11 +168,11 @@ def _value(node: Any) -> Value:
     return node
 
 
-def _predicate(node: Any) -> Predicate:
+def as_predicate(node: Any) -> Predicate:
     return tree.IsTrue(node, node.at) if isinstance(node, Value) else node
 
 
-def _item(node: Any) -> Value:
+def as_item(node: Any) -> Value:
     """A value, or a condition that stands for one: in RETURN, in comparisons, and among the arguments of functions."""
     if isinstance(node, Value):
         return node
@@ -227,7 +227,7 @@ def _quantifier(token: Token) -> tree.Quantifier:
     return tree.Quantifier(least, most, reluctant, _at(token))
 
 
-class _Builder:
+class Builder:
     """What each rule of the grammar becomes. Lark calls the method that has the rule's name with the rule's children."""
 
     # ---- values
@@ -282,19 +282,19 @@ class _Builder:
         if takes_share != (share is not None):
             wanted = AGGREGATES[function].call if takes_share else f"{function}(v.x)"
             _fail(f"{function} takes {'a value and a share' if takes_share else 'one value'}", at, f"write {wanted}")
-        return tree.Prev(argument, at) if function == PREVIOUS else tree.Aggregate(function, _item(argument), at, share)
+        return tree.Prev(argument, at) if function == PREVIOUS else tree.Aggregate(function, as_item(argument), at, share)
 
     def call_distinct(self, children: list[Any]) -> tree.Aggregate:
         token, _, argument = children
         at = _cover(_at(token), getattr(argument, "at", None))
         if token.upper() != "COUNT":
             _fail(f"{token.upper()} takes no DISTINCT", at, "write COUNT(DISTINCT v.x)")
-        return tree.Aggregate(COUNT_DISTINCT, _item(argument), at)
+        return tree.Aggregate(COUNT_DISTINCT, as_item(argument), at)
 
     def applied(self, children: list[Any]) -> Value:
         token, *given = children
         function = value_function(token.upper(), _at(token))
-        arguments = tuple(map(_item, filter(None, given)))
+        arguments = tuple(map(as_item, filter(None, given)))
         at = _cover(_at(token), arguments[-1].at) if arguments else _at(token)
         least, most = len(function.takes) - function.n_optional, len(function.takes)
         if len(arguments) < least or (len(arguments) > most and not function.repeats):
@@ -305,7 +305,7 @@ class _Builder:
 
     def extract(self, children: list[Any]) -> Value:
         token, part, time = children
-        return tree.Call("EXTRACT", (tree.Literal(_name(part).upper(), _at(part)), _item(time)), _cover(_at(token), time.at))
+        return tree.Call("EXTRACT", (tree.Literal(_name(part).upper(), _at(part)), as_item(time)), _cover(_at(token), time.at))
 
     def cast(self, children: list[Any]) -> Value:
         token, operand, name, *digits = children
@@ -321,7 +321,7 @@ class _Builder:
             )
         if made == "DECIMAL":
             made = f"DECIMAL({sizes[0] if sizes else 38}, {sizes[1] if len(sizes) == 2 else 0 if sizes else 18})"
-        return tree.Call("CAST", (_item(operand), tree.Literal(made, _at(name))), _cover(_at(token), _at(name)))
+        return tree.Call("CAST", (as_item(operand), tree.Literal(made, _at(name))), _cover(_at(token), _at(name)))
 
     def case(self, children: list[Any]) -> Value:
         token, operand, *branches, end = children
@@ -330,8 +330,8 @@ class _Builder:
         for when, then in zip(pairs[::2], pairs[1::2], strict=True):
             if operand is not None:
                 when = tree.Comparison("=", _value(operand), _value(when), when.at)
-            arguments += [_item(_predicate(when)), _item(then)]
-        last = tree.Literal(None) if otherwise is None else _item(otherwise)
+            arguments += [as_item(as_predicate(when)), as_item(then)]
+        last = tree.Literal(None) if otherwise is None else as_item(otherwise)
         return tree.Call("CASE", (*arguments, last), _cover(_at(token), _at(end)))
 
     def minus(self, children: list[Any]) -> Value:
@@ -354,7 +354,7 @@ class _Builder:
     # ---- predicates
 
     def compare(self, children: list[Any]) -> Predicate:
-        operands = [_item(operand) for operand in children[0::2]]
+        operands = [as_item(operand) for operand in children[0::2]]
         ops = [{"==": "=", "<>": "!="}.get(op, str(op)) for op in children[1::2]]
         at = _cover(operands[0].at, operands[-1].at)
         if len(ops) == 1:
@@ -377,10 +377,10 @@ class _Builder:
 
     def is_null(self, children: list[Any]) -> Predicate:
         operand, negated, null = children
-        return tree.IsNull(_item(operand), negated is not None, _cover(operand.at, _at(null)))
+        return tree.IsNull(as_item(operand), negated is not None, _cover(operand.at, _at(null)))
 
     def is_distinct(self, children: list[Any]) -> Predicate:
-        left, negated, right = _item(children[0]), children[1], _item(children[3])
+        left, negated, right = as_item(children[0]), children[1], as_item(children[3])
         at = _cover(left.at, right.at)
         return _inverse(tree.IsTrue(tree.Call("IS DISTINCT FROM", (left, right), at), at), negated)
 
@@ -395,13 +395,13 @@ class _Builder:
 
     def inverse(self, children: list[Any]) -> Predicate:
         token, part = children
-        return tree.Inverse(_predicate(part), _cover(_at(token), part.at))
+        return tree.Inverse(as_predicate(part), _cover(_at(token), part.at))
 
     def all_of(self, children: list[Any]) -> Predicate:
-        return tree.AllOf(tuple(map(_predicate, children)), _cover(children[0].at, children[-1].at))
+        return tree.AllOf(tuple(map(as_predicate, children)), _cover(children[0].at, children[-1].at))
 
     def any_of(self, children: list[Any]) -> Predicate:
-        return tree.AnyOf(tuple(map(_predicate, children)), _cover(children[0].at, children[-1].at))
+        return tree.AnyOf(tuple(map(as_predicate, children)), _cover(children[0].at, children[-1].at))
 
     # ---- patterns
 
@@ -420,7 +420,7 @@ class _Builder:
     def conditioned(self, children: list[Any]) -> tree.Seq:
         """`(E e, e.x > 3)`, as the papers write a part with a condition of its own: a SEQ of one."""
         part, *where = children
-        return tree.Seq((part,), tuple(map(_predicate, where)), part.at)
+        return tree.Seq((part,), tuple(map(as_predicate, where)), part.at)
 
     def operator(self, children: list[Any]) -> tree.Pattern:
         token, *items, quantifier = children
@@ -436,23 +436,23 @@ class _Builder:
                 _fail("a component stands after a predicate", item.at, "inside an operator, components come first, then predicates")
         if n_parts == 0:
             _fail(f"{token.upper()} has no component", _at(token), f"write event types first: {token.upper()}(A a, B b, a.x = b.x)")
-        parts, where = tuple(items[:n_parts]), tuple(map(_predicate, items[n_parts:]))
+        parts, where = tuple(items[:n_parts]), tuple(map(as_predicate, items[n_parts:]))
         return _OPERATORS[token.upper()](parts, where, _at(token))
 
     # ---- clauses: (field of Draft, place, content)
 
     def where(self, children: list[Any]) -> tuple[str, Span, object]:
-        return "where", _at(children[0]), _predicate(children[1])
+        return "where", _at(children[0]), as_predicate(children[1])
 
     def having(self, children: list[Any]) -> tuple[str, Span, object]:
-        return "having", _at(children[0]), _predicate(children[1])
+        return "having", _at(children[0]), as_predicate(children[1])
 
     def partition_by(self, children: list[Any]) -> tuple[str, Span, object]:
         return "partition_by", _at(children[0]), tuple(children[1:])
 
     def definition(self, children: list[Any]) -> tree.Definition:
         name, base, _, condition = children
-        return tree.Definition(_name(name), _name(base), (_predicate(condition),), _at(name))
+        return tree.Definition(_name(name), _name(base), (as_predicate(condition),), _at(name))
 
     def definitions(self, children: list[Any]) -> tuple[str, Span, object]:
         return "definitions", _at(children[0]), tuple(children[1:])
@@ -475,7 +475,7 @@ class _Builder:
         return "keep", _at(children[0]), True
 
     def group_by(self, children: list[Any]) -> tuple[str, Span, object]:
-        return "group_by", _at(children[0]), tuple(map(_item, children[1:]))
+        return "group_by", _at(children[0]), tuple(map(as_item, children[1:]))
 
     def aggregates(self, children: list[Any]) -> tuple[str, Span, object]:
         return "aggregates", _at(children[0]), tuple(children[1:])
@@ -492,7 +492,7 @@ class _Builder:
 
     def output(self, children: list[Any]) -> Output:
         value, name = children
-        return Output(_item(value), None if name is None else _name(name), value.at)
+        return Output(as_item(value), None if name is None else _name(name), value.at)
 
     def window(self, children: list[Any]) -> tuple[str, Span, object]:
         return "window", _at(children[0]), children[1]

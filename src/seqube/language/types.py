@@ -70,46 +70,16 @@ def mismatches(query: Query, schema: Mapping[str, Kind] | None, known_types: Col
     return checker.problems
 
 
-class _Checker:
-    def __init__(self, query: Query, schema: Mapping[str, Kind] | None) -> None:
-        self.query = query
+class ValueChecker:
+    """Values and predicates over columns of these kinds: what is wrong with them is in `problems`."""
+
+    def __init__(self, schema: Mapping[str, Kind] | None, integer_time: bool = False) -> None:
         self.schema = schema
-        self.integer_time = schema is not None and schema.get(TIME_ATTRIBUTE) == "number"
+        self.integer_time = integer_time
         self.problems: list[Problem] = []
 
     def fail(self, message: str, at: Span | None, hint: str | None = None) -> None:
         self.problems.append(Problem(message, at, hint))
-
-    def check_types(self, known: Collection[str]) -> None:
-        for leaf in mentions.leaves(self.query.pattern):
-            if leaf.name not in known and leaf.name != ANY:
-                self.fail(f"unknown event type {leaf.name!r}", leaf.at, did_you_mean(leaf.name, known))
-
-    def check_query(self) -> None:
-        query = self.query
-        for predicate in (*mentions.inner_predicates(query.pattern), *query.where):
-            self.predicate(predicate)
-        self.named_columns()
-        for key in query.group_by:
-            if not isinstance(key, Attribute):
-                if self.kind(key) == "other":
-                    self.fail("GROUP BY needs plain values", key.at, "use numbers, strings or times")
-                continue
-            if not key.sure:
-                self.hidden(key.variable, key.name, key.at)
-            self.key(key.name, key.at, "GROUP BY")
-        for output in (*query.aggregates, *query.returns):
-            if self.kind(output.value) == "other":
-                self.distinct_nested(output.at)
-        if query.returns_all and "other" in (self.schema or {}).values():
-            self.distinct_nested(None)
-        for predicate in query.having:
-            self.predicate(predicate)
-
-    def distinct_nested(self, at: Span | None) -> None:
-        if self.query.is_distinct:
-            message = "RETURN DISTINCT compares plain values, and here is a nested or binary one"
-            self.fail(message, at, "return columns of numbers, strings or times")
 
     # ---------------------------------------------------------------- columns
 
@@ -143,36 +113,6 @@ class _Checker:
                 at,
                 "use a column of numbers, strings or times",
             )
-
-    @property
-    def result_columns(self) -> set[str | None]:
-        return {"start", "end", *(output.name for output in self.query.returns)}
-
-    def named_columns(self) -> None:
-        """The columns that PARTITION BY and ORDER BY name."""
-        query, schema = self.query, self.schema
-        named = {"PARTITION BY": query.partition_by, "ORDER BY": query.order_by}
-        places: dict[tuple[str, str], Span | None] = {}
-        if (
-            schema is not None
-            and query.source
-            and any(schema.get(name, "other") == "other" or name in _OWN for each in named.values() for name in each)
-        ):
-            # The tree keeps the columns' names only; their places are looked up when there is something to show.
-            written = draft(query.source)
-            drafted = {"PARTITION BY": written.partition_by, "ORDER BY": written.order_by}
-            places = {(clause, column.name): column.at for clause, columns in drafted.items() for column in columns}
-        for clause, names in named.items():
-            for name in names:
-                if clause == "ORDER BY" and schema is not None and name not in schema and name in self.result_columns:
-                    self.fail(
-                        f"ORDER BY orders events of one time, and {name!r} is a column of the result",
-                        places.get((clause, name)),
-                        f'put the rows in order afterwards: result.table.sort_by("{name}")',
-                    )
-                else:
-                    self.hidden(None, name, places.get((clause, name)))
-                    self.key(name, places.get((clause, name)), clause)
 
     # ---------------------------------------------------------------- predicates
 
@@ -448,6 +388,73 @@ class _Checker:
             if first[1] == "period" and kind != "period":
                 first = (value, kind)
         return first[1]
+
+
+class _Checker(ValueChecker):
+    def __init__(self, query: Query, schema: Mapping[str, Kind] | None) -> None:
+        super().__init__(schema, schema is not None and schema.get(TIME_ATTRIBUTE) == "number")
+        self.query = query
+
+    def check_types(self, known: Collection[str]) -> None:
+        for leaf in mentions.leaves(self.query.pattern):
+            if leaf.name not in known and leaf.name != ANY:
+                self.fail(f"unknown event type {leaf.name!r}", leaf.at, did_you_mean(leaf.name, known))
+
+    def check_query(self) -> None:
+        query = self.query
+        for predicate in (*mentions.inner_predicates(query.pattern), *query.where):
+            self.predicate(predicate)
+        self.named_columns()
+        for key in query.group_by:
+            if not isinstance(key, Attribute):
+                if self.kind(key) == "other":
+                    self.fail("GROUP BY needs plain values", key.at, "use numbers, strings or times")
+                continue
+            if not key.sure:
+                self.hidden(key.variable, key.name, key.at)
+            self.key(key.name, key.at, "GROUP BY")
+        for output in (*query.aggregates, *query.returns):
+            if self.kind(output.value) == "other":
+                self.distinct_nested(output.at)
+        if query.returns_all and "other" in (self.schema or {}).values():
+            self.distinct_nested(None)
+        for predicate in query.having:
+            self.predicate(predicate)
+
+    def distinct_nested(self, at: Span | None) -> None:
+        if self.query.is_distinct:
+            message = "RETURN DISTINCT compares plain values, and here is a nested or binary one"
+            self.fail(message, at, "return columns of numbers, strings or times")
+
+    @property
+    def result_columns(self) -> set[str | None]:
+        return {"start", "end", *(output.name for output in self.query.returns)}
+
+    def named_columns(self) -> None:
+        """The columns that PARTITION BY and ORDER BY name."""
+        query, schema = self.query, self.schema
+        named = {"PARTITION BY": query.partition_by, "ORDER BY": query.order_by}
+        places: dict[tuple[str, str], Span | None] = {}
+        if (
+            schema is not None
+            and query.source
+            and any(schema.get(name, "other") == "other" or name in _OWN for each in named.values() for name in each)
+        ):
+            # The tree keeps the columns' names only; their places are looked up when there is something to show.
+            written = draft(query.source)
+            drafted = {"PARTITION BY": written.partition_by, "ORDER BY": written.order_by}
+            places = {(clause, column.name): column.at for clause, columns in drafted.items() for column in columns}
+        for clause, names in named.items():
+            for name in names:
+                if clause == "ORDER BY" and schema is not None and name not in schema and name in self.result_columns:
+                    self.fail(
+                        f"ORDER BY orders events of one time, and {name!r} is a column of the result",
+                        places.get((clause, name)),
+                        f'put the rows in order afterwards: result.table.sort_by("{name}")',
+                    )
+                else:
+                    self.hidden(None, name, places.get((clause, name)))
+                    self.key(name, places.get((clause, name)), clause)
 
 
 def _either(words: tuple[str, ...]) -> str:

@@ -535,6 +535,7 @@ class _Results(Evaluator):
 
     def __init__(self, events: Events, measures: dict[Measure, pa.Array]) -> None:
         super().__init__(events)
+        self._stream = events
         self._measures = measures
 
     def value(self, node: Value, bindings: Bindings) -> pa.Array | pa.Scalar:
@@ -542,7 +543,7 @@ class _Results(Evaluator):
             return super().value(node, bindings)
         function = aggregate_function(node.function, node.at)
         measures = [self._measures[Measure(name, node.argument)] for name in function.measures]
-        kind = None if node.argument is None else kind_of_value(node.argument, self._events)
+        kind = None if node.argument is None else kind_of_value(node.argument, self._stream)
         shares = [float(node.share.value)] if isinstance(node.share, Literal) else []  # type: ignore[arg-type]  # checked before
         try:
             return finisher(function.finish)(kind, *measures, *shares)

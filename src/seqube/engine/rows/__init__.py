@@ -1,0 +1,1 @@
+"""Row patterns over a table: finding matches, and what is asked of their rows."""

@@ -1,0 +1,361 @@
+"""A MATCH_RECOGNIZE clause over a table: rows in order, conditions, matches, and the rows of the result.
+
+Cost: putting the rows in order where they are not, a pass for each condition, the matching (`automaton`, `asking`), and the rows of
+the matches for each measure. Invariant: partitions are independent of each other, so any set of whole partitions may be
+matched alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seqube.engine.jit import kernel
+from seqube.engine.limits import LIMITS, Budget, Limits
+from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, normalise, rank, take
+from seqube.engine.rows.asking import ANSWER, CONDITION, DEPTH, NUMBER, STATE_WORDS, room_for, search_asking
+from seqube.engine.rows.automaton import (
+    DONE,
+    FULL,
+    N_MATCHES,
+    N_PATH,
+    NO_TARGET,
+    PAST_LAST,
+    ROW,
+    SAME_ROW,
+    TO_FIRST,
+    TO_LAST,
+    TO_NEXT,
+    TOO_LONG,
+    Rows,
+    Search,
+    search_linear,
+    tables_of,
+)
+from seqube.engine.rows.conditions import compile_conditions
+from seqube.engine.rows.framing import Columns, Framing, Paths, Places, RowValues, columns_of, evaluate
+from seqube.errors import DataError, Problem
+from seqube.events.sources import plain_columns
+from seqube.language.rows.tree import Expression, Navigation
+from seqube.language.tree import Predicate
+from seqube.plan.rows import RowPlan
+
+_SKIPS = {"PAST LAST": PAST_LAST, "NEXT": TO_NEXT, "FIRST": TO_FIRST, "LAST": TO_LAST}
+_FAR = np.iinfo(np.int64).max
+
+
+def match_rows(plan: RowPlan, table: pa.Table, limits: Limits = LIMITS) -> pa.Table:
+    """The rows that a clause gives over a table."""
+    return _Matching(plan, plain_columns(table), limits.budget("clause")).result()
+
+
+def needed_columns(plan: RowPlan) -> tuple[str, ...]:
+    """The columns that a clause needs of its table, in the table's order."""
+    clause = plan.clause
+    expressions = [expression for _, expression in (*clause.measures, *clause.definitions)]
+    needed = {*columns_of(expressions), *clause.output, *clause.partition_by, *(each.column for each in clause.order_by)}
+    return tuple(name for name in clause.columns if name in needed)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Matches: where each starts, and the positions of its rows."""
+
+    starts: Ints
+    offsets: Ints
+    path: Ints
+
+
+class _Matching:
+    def __init__(self, plan: RowPlan, table: pa.Table, budget: Budget) -> None:
+        self.plan, self.clause, self.budget = plan, plan.clause, budget
+        self.order, self.bounds = _in_order(plan, table)
+        used = table.select(needed_columns(plan))
+        self.table = used if self.order is None else plain_columns(used.take(pa.array(self.order)))
+        self.values = RowValues(self.table)
+        self.variable_of = np.array(plan.variable_of, np.int64)
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.table.num_rows)
+
+    # ------------------------------------------------------------ conditions
+
+    def _beside(self, physical: int) -> Ints:
+        """Every row's neighbour so many rows on, -1 where the partition has none."""
+        rows = np.arange(self.n_rows) + physical
+        if abs(physical) == 1:
+            edges = self.bounds[:-1] if physical < 0 else self.bounds[1:] - 1
+            rows[edges[np.diff(self.bounds) > 0]] = -1
+            return rows
+        sizes = np.diff(self.bounds)
+        inside = (rows >= np.repeat(self.bounds[:-1], sizes)) & (rows < np.repeat(self.bounds[1:], sizes))
+        return np.where(inside, rows, -1)
+
+    def _truth(self, expressions: Sequence[Expression]) -> npt.NDArray[np.uint8]:
+        """Where conditions of a row and those beside it hold."""
+        truth = np.ones(self.n_rows, np.uint8)
+        for expression in expressions:
+            columns = {}
+            for name, frame in expression.frames:
+                assert isinstance(frame, Navigation)
+                assert frame.value is not None
+                column = self.values.of(frame.value)
+                columns[name] = take(column, self._beside(frame.physical)) if frame.physical else column
+            assert isinstance(expression.root, Predicate)
+            found = evaluate(expression.root, columns, self.n_rows)
+            truth &= np.asarray(found.cast(pa.bool_()).fill_null(False)).astype(np.uint8)
+        return truth
+
+    @cached_property
+    def rows(self) -> Rows:
+        truth = [self._truth(condition.columns) for condition in self.plan.conditions if condition.columns]
+        stacked = np.stack(truth) if truth else np.ones((0, self.n_rows), np.uint8)
+        return Rows(self.bounds, stacked, self._limits())
+
+    def _limits(self) -> Ints:
+        """With WITHIN, for each row the first of its partition that is too far away for one match."""
+        length = self.clause.within
+        if length is None:
+            return np.empty(0, np.int64)
+        first = self.clause.order_by[0]
+        column = normalise(self.table.column(first.column).chunk(0))
+        if column.null_count:
+            raise DataError(
+                f"WITHIN measures along {first.column!r}, which is null in some rows\n  hint: leave these rows out in a sub-query"
+            )
+        clock = column.cast(pa.int64()) if pa.types.is_temporal(column.type) else column
+        values = np.asarray(clock.cast(pa.float64())) if pa.types.is_decimal(clock.type) else np.asarray(clock)
+        return reach_of(self.bounds, -values if first.descending else values, length)
+
+    # ------------------------------------------------------------ matches
+
+    def _find(self) -> _Found:
+        plan, n_rows = self.plan, self.n_rows
+        longest = int(np.diff(self.bounds).max(initial=0))
+        timed = self.clause.within is not None
+        words = plan.end // 64 + 1
+        self.budget.need(longest * (plan.end if timed else words) * 8)
+        bits = np.empty((0 if timed else longest + 1, words), np.uint64)
+        reach = np.empty((longest + 1 if timed else 0, max(1, plan.end)), np.int64)
+        state = np.zeros(STATE_WORDS, np.int64)
+        state[[DEPTH, ANSWER]] = -1
+        capacity = n_rows // 4 + 64
+        search = Search(
+            state, np.empty(capacity, np.int64), np.zeros(capacity + 1, np.int64), np.empty(n_rows + 64, np.int64), bits, reach
+        )
+        skip = self.clause.skip
+        target = np.array([name in skip.variables for name in self.clause.variables] or [False], np.uint8)
+        tables = tables_of(plan)
+        if plan.asks:
+            programs, asked = compile_conditions(plan, self.values)
+            bound, choices = room_for(programs, longest, self.budget)
+        with self.budget.bell() as bell:
+            while True:
+                if plan.asks:
+                    current = search
+                    found = search_asking(
+                        tables, self.rows, search, _SKIPS[skip.to], target, programs, bound, choices, bell,
+                        lambda: self._answer(current, asked),  # noqa: B023 - it is called before the next round
+                    )  # fmt: skip
+                else:
+                    found = search_linear(tables, self.rows, search, _SKIPS[skip.to], target, bell)
+                if found != FULL:
+                    break
+                search = self._grown(search)
+        if found == TOO_LONG:
+            self.budget.check()
+        if found != DONE:
+            self._fail_skip(found, int(state[ROW]))
+        n_matches, n_path = int(state[N_MATCHES]), int(state[N_PATH])
+        self.budget.find(n_matches)
+        return _Found(search.starts[:n_matches], search.offsets[: n_matches + 1], search.path[:n_path])
+
+    def _grown(self, search: Search) -> Search:
+        """The same search with more room."""
+        self.budget.need(2 * (search.starts.nbytes + search.offsets.nbytes + search.path.nbytes))
+
+        def larger(array: Ints) -> Ints:
+            return np.concatenate((array, np.zeros(len(array), np.int64)))
+
+        is_path_full = search.state[N_MATCHES] < len(search.starts)
+        if is_path_full:
+            return search._replace(path=larger(search.path))
+        return search._replace(starts=larger(search.starts), offsets=larger(search.offsets))
+
+    def _answer(self, search: Search, asked: list[Expression]) -> bool:
+        """A condition that the machine cannot tell, of the rows that are bound with the one that is tried."""
+        state = search.state
+        start, length, base = int(state[ROW]), int(state[DEPTH]) + 1, int(state[N_PATH])
+        place = np.searchsorted(self.bounds, start, "right") - 1
+        paths = Paths(
+            np.array([0, length]),
+            np.arange(start, start + length),
+            self.variable_of[search.path[base : base + length]],
+            np.array([state[NUMBER]]),
+            self.bounds[[place]],
+            self.bounds[[place + 1]],
+        )
+        places = Places(np.zeros(1, np.int64), np.array([length - 1]))
+        framing = Framing(self.values, self.clause.variables, paths, self.budget)
+        self.budget.check()
+        return framing.column(asked[int(state[CONDITION])], places)[0].as_py() is True
+
+    def _fail_skip(self, found: int, start: int) -> None:
+        skip = self.clause.skip
+        to = f"AFTER MATCH SKIP TO {skip.to} {skip.name}"
+        where = ", ".join(
+            f"{name} = {self.table.column(name)[start].as_py()!s}"
+            for name in dict.fromkeys((*self.clause.partition_by, *(each.column for each in self.clause.order_by)))
+        )
+        wrong = {
+            NO_TARGET: f"{to}: a match has no row of {skip.name}",
+            SAME_ROW: f"{to}: it leads back to the first row of the match, which would be found again without end",
+        }[found]
+        hint = "skip to a variable that every match has behind its first row, or write AFTER MATCH SKIP TO NEXT ROW"
+        raise DataError(
+            Problem(f"{wrong} (the match that starts at {where or f'row {start}'})", skip.at, hint).show(self.clause.source)
+        )
+
+    # ------------------------------------------------------------ the result
+
+    def result(self) -> pa.Table:
+        clause, found = self.clause, self._find()
+        partition = np.searchsorted(self.bounds, found.starts, "right") - 1
+        lengths = np.diff(found.offsets)
+        rows = np.arange(len(found.path)) + np.repeat(found.starts - found.offsets[:-1], lengths)
+        numbers = np.arange(len(found.starts)) - np.searchsorted(partition, partition, "left") + 1
+        paths = Paths(
+            found.offsets,
+            rows,
+            self.variable_of[found.path] if len(found.path) else found.path,
+            numbers,
+            self.bounds[partition],
+            self.bounds[partition + 1],
+        )
+        places, shown_rows = self._one(found, lengths) if clause.shown == "one" else self._all(found, lengths, rows)
+        framing = Framing(self.values, clause.variables, paths, self.budget)
+        measures = {}
+        for name, expression in clause.measures:
+            column = framing.column(expression, places)
+            if clause.shown == "unmatched":
+                column = pc.if_else(pa.array(places.matches >= 0), column, pa.scalar(None, column.type))
+            measures[name] = column
+            self.budget.check()
+        columns = {name: take(self.values.as_is(name), shown_rows) for name in clause.leading}
+        columns |= measures
+        columns |= {name: take(self.values.as_is(name), shown_rows) for name in clause.trailing}
+        return pa.table({name: _settled(column) for name, column in columns.items()})
+
+    def _one(self, found: _Found, lengths: Ints) -> tuple[Places, Ints]:
+        at = np.where(lengths > 0, found.offsets[1:] - 1, -1)
+        return Places(np.arange(len(at)), at), found.starts
+
+    def _all(self, found: _Found, lengths: Ints, rows: Ints) -> tuple[Places, Ints]:
+        """Every row of every match that is not excluded; as asked for also empty matches, and rows of none."""
+        at = np.flatnonzero(~np.array(self.plan.excluded, np.bool_)[found.path]) if len(found.path) else np.empty(0, np.int64)
+        matches = np.repeat(np.arange(len(lengths)), lengths)[at]
+        parts = [(matches, at, rows[at])]
+        empty = np.flatnonzero(lengths == 0)
+        if self.clause.shown != "omit":
+            parts.append((empty, np.full(len(empty), -1), found.starts[empty]))
+        if self.clause.shown == "unmatched":
+            alone = np.ones(self.n_rows, np.bool_)
+            alone[rows] = False
+            alone[found.starts[empty]] = False
+            left = np.flatnonzero(alone)
+            parts.append((np.full(len(left), -1), np.full(len(left), -1), left))
+        matches, at, shown_rows = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        if len(parts) > 1:
+            begins = np.where(matches >= 0, found.starts[np.maximum(matches, 0)], shown_rows) if len(found.starts) else shown_rows
+            order = np.argsort(begins, kind="stable")
+            matches, at, shown_rows = matches[order], at[order], shown_rows[order]
+        return Places(matches, at), shown_rows
+
+
+def _settled(column: pa.Array) -> pa.Array:
+    """A column of a result: numbers that are whole in some rows and doubles in others are doubles."""
+    from seqube.engine import numbers
+
+    return numbers.double(column) if column.type == numbers.MIXED else column
+
+
+# ---------------------------------------------------------------- rows in order
+
+
+def _in_order(plan: RowPlan, table: pa.Table) -> tuple[Ints | None, Ints]:
+    """The rows by partition and order (None where they stand so), and the bounds of the partitions."""
+    clause, size = plan.clause, table.num_rows
+    keys = []
+    for each in clause.order_by:
+        (ranks,) = rank([normalise(table.column(each.column).chunk(0), each.column)], Evaluator(Columns({})))
+        null = ranks == NULL
+        key = ~ranks if each.descending else ranks
+        if null.any():
+            key = np.where(null, -_FAR - 1 if each.nulls_first else _FAR, key)
+        keys.append(key)
+    if not clause.partition_by or not size:
+        return None if _is_sorted(keys) else np.lexsort(keys[::-1]), np.array([0, size] if size else [0], np.int64)
+    codes = _partition_codes(table, clause.partition_by)
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(codes))))
+    if _is_sorted([codes, *keys]):
+        return None, bounds
+    order = None if _is_sorted(keys) else np.lexsort(keys[::-1])
+    grouped = gather_groups(codes if order is None else codes[order], bounds)
+    return (grouped if order is None else order[grouped]), bounds
+
+
+def _is_sorted(keys: list[Ints]) -> bool:
+    tied: Mask | None = None
+    for key in keys:
+        before, after = key[:-1], key[1:]
+        if not ((after >= before) if tied is None else (after >= before) | ~tied).all():
+            return False
+        tied = (after == before) if tied is None else tied & (after == before)
+    return True
+
+
+def _partition_codes(table: pa.Table, names: Sequence[str]) -> Ints:
+    """Dense numbers of partitions; nulls are a partition of their own, as in SQL."""
+    codes: Ints | None = None
+    for name in names:
+        column = normalise(table.column(name).chunk(0), name)
+        column = pc.add(column, 0.0) if pa.types.is_floating(column.type) else column  # -0.0 equals 0.0
+        encoded = column.dictionary_encode(null_encoding="encode")
+        part = np.asarray(encoded.indices).astype(np.int64)
+        if codes is None:
+            codes = part
+        else:
+            _, codes = np.unique(codes * len(encoded.dictionary) + part, return_inverse=True)
+    assert codes is not None
+    return codes
+
+
+@kernel
+def gather_groups(codes: Ints, bounds: Ints) -> Ints:
+    """The rows by group, each group's in the order they come."""
+    into = bounds[:-1].copy()
+    order = np.empty(len(codes), np.int64)
+    for row in range(len(codes)):
+        order[into[codes[row]]] = row
+        into[codes[row]] += 1
+    return order
+
+
+@kernel
+def reach_of(bounds: Ints, clock: npt.NDArray[np.float64], length: float) -> Ints:
+    """For each row the first of its partition, in order, that is so far behind it or farther."""
+    limits = np.empty(len(clock), np.int64)
+    for k in range(len(bounds) - 1):
+        far = bounds[k]
+        for row in range(bounds[k], bounds[k + 1]):
+            while far < bounds[k + 1] and clock[far] - clock[row] < length:
+                far += 1
+            limits[row] = far
+    return limits

@@ -1,0 +1,357 @@
+"""What is asked of the rows of matches, as columns: a row of a match further on, an aggregate over rows, the number of the match.
+
+Matches are a flat list of rows, the *path*, each with the variable it is mapped to. For every place of the path the running value
+is computed in one pass; what is FINAL is the running value at the last place of the match. A result asks for some places: the
+last one of each match, or all.
+
+Cost: the path, once for each frame. Aggregates that need their values side by side (DISTINCT, MEDIAN, ARRAY_AGG ..., and sums of
+decimals) make lists of them, which for a running value of every row is quadratic in the match: under the limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from seqube.engine import numbers
+from seqube.engine.bindings import offsets_of, ranges
+from seqube.engine.jit import kernel
+from seqube.engine.limits import Budget
+from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, normalise, rank, shown, take
+from seqube.events.schema import TIME, Kind
+from seqube.language.rows.tree import CLASSIFIER, Expression, Fold, Frame, MatchNumber, Navigation
+from seqube.language.tree import Attribute, Predicate, Value, walk
+
+Floats = npt.NDArray[np.float64]
+
+
+class Columns:
+    """Columns by name, as an `Evaluator` reads them. A table has no time of its own: a period is a duration, never a number."""
+
+    unit = "us"
+    schema: Mapping[str, Kind] = {TIME: "time"}
+
+    def __init__(self, columns: Mapping[str, pa.Array]) -> None:
+        self._columns = columns
+
+    def column(self, name: str) -> pa.Array:
+        return pa.nulls(0) if name == TIME and TIME not in self._columns else self._columns[name]
+
+
+def evaluate(root: Value | Predicate, columns: Mapping[str, pa.Array], size: int) -> pa.Array:
+    """A value or a predicate over columns of one length."""
+    # An attribute without a variable is read at the rows of the only one there is.
+    bindings = {"row": np.arange(size)}
+    evaluator = Evaluator(Columns(columns))
+    if isinstance(root, Predicate):
+        found = evaluator.predicate(root, bindings)
+        return pa.repeat(found, size) if isinstance(found, pa.Scalar) else found
+    return evaluator.array(root, bindings, size)
+
+
+def names_in(value: Value | Predicate) -> set[str]:
+    """The columns that a value over columns names."""
+    return {node.name for node in walk(value) if isinstance(node, Attribute)}
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Matches: which rows they have, and what these are mapped to."""
+
+    offsets: Ints  # of matches in the path
+    rows: Ints
+    variables: Ints  # numbers of variables
+    numbers: Ints  # of matches in their partitions
+    low: Ints  # of every match, its partition's first row
+    high: Ints  # and the row behind its last
+
+
+@dataclass(frozen=True)
+class Places:
+    """Which values a result has: the match of each (-1: none), and the place in the path (-1: the match has no row)."""
+
+    matches: Ints
+    at: Ints
+
+
+class RowValues:
+    """Values of every row of a table, each computed once."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        self._values: dict[Value, pa.Array] = {}
+
+    def of(self, value: Value) -> pa.Array:
+        if value not in self._values:
+            if isinstance(value, Attribute):
+                self._values[value] = normalise(self.table.column(value.name).chunk(0), value.name)
+            else:
+                columns = {name: self.of(Attribute(None, name)) for name in names_in(value)}
+                self._values[value] = evaluate(value, columns, self.table.num_rows)
+        return self._values[value]
+
+    def as_is(self, name: str) -> pa.Array:
+        """A column as a result shows it."""
+        return shown(self.table.column(name).chunk(0))
+
+
+class Framing:
+    """Columns for values of matches of one table."""
+
+    def __init__(self, values: RowValues, names: tuple[str, ...], paths: Paths, budget: Budget) -> None:
+        self._values, self._names, self._paths, self._budget = values, names, paths, budget
+        self._bases: dict[tuple[frozenset[str] | None, str, int], Ints] = {}
+
+    def column(self, expression: Expression, places: Places) -> pa.Array:
+        """The value of an expression at each of these places."""
+        root, frames = expression.root, dict(expression.frames)
+        if isinstance(root, Attribute):  # as it stands in the table, whatever its type is
+            return self._frame(frames[root.name], places, as_is=True)
+        return evaluate(root, {name: self._frame(frame, places) for name, frame in frames.items()}, len(places.at))
+
+    def _frame(self, frame: Frame, places: Places, as_is: bool = False) -> pa.Array:
+        match frame:
+            case MatchNumber():
+                return pa.array(_at(self._paths.numbers, places.matches), mask=places.matches < 0)
+            case Navigation():
+                return self._navigate(frame, places, as_is)
+            case Fold():
+                return self._fold(frame, places)
+
+    def _members(self, variables: frozenset[str] | None) -> npt.NDArray[np.uint8]:
+        among = np.ones(len(self._names), np.uint8)
+        if variables is not None:
+            among[:] = [name in variables for name in self._names]
+        return among
+
+    def _asked(self, places: Places, final: bool) -> Ints:
+        """The place of the path that a value is of; -1 where the match has no row."""
+        if not final:
+            return places.at
+        last = self._paths.offsets[1:] - 1
+        return np.where(places.at >= 0, last[np.where(places.at >= 0, places.matches, 0)], -1) if len(last) else places.at
+
+    # ------------------------------------------------------------ rows of a match
+
+    def _navigate(self, frame: Navigation, places: Places, as_is: bool) -> pa.Array:
+        paths, asked = self._paths, self._asked(places, frame.final)
+        key = (frame.variables, frame.end, frame.logical)
+        if key not in self._bases:
+            self._bases[key] = navigate(
+                paths.offsets, paths.variables, self._members(frame.variables), frame.end == "FIRST", frame.logical
+            )
+        base = _at(self._bases[key], asked)
+        there = base >= 0
+        matches = np.where(there, places.matches, 0)
+        if frame.value is None:
+            base = np.where(there, base + frame.physical, -1)
+            if len(paths.offsets) > 1:
+                inside = there & (base >= paths.offsets[matches]) & (base < paths.offsets[matches + 1])
+                if not frame.final:  # what comes after the row that is looked at is not mapped yet
+                    inside &= base <= asked
+                base = np.where(inside, base, -1)
+            return take(pa.array(self._names, pa.string()), _at(paths.variables, base))
+        rows = _at(paths.rows, base)
+        if frame.physical and len(paths.low):
+            moved = rows + frame.physical
+            rows = np.where(there & (moved >= paths.low[matches]) & (moved < paths.high[matches]), moved, -1)
+        if as_is and isinstance(frame.value, Attribute):
+            return take(self._values.as_is(frame.value.name), rows)
+        return take(self._values.of(frame.value), rows)
+
+    # ------------------------------------------------------------ aggregates
+
+    def _fold(self, frame: Fold, places: Places) -> pa.Array:
+        paths = self._paths
+        member = self._members(frame.variables)[paths.variables].astype(np.bool_)
+        asked = self._asked(places, frame.final)
+        if frame.argument is None:
+            return _counted(paths.offsets, member, asked)
+        names = names_in(frame.argument)
+        columns = {name: take(self._values.of(Attribute(None, name)), paths.rows) for name in names - {CLASSIFIER}}
+        if CLASSIFIER in names:
+            columns[CLASSIFIER] = take(pa.array(self._names, pa.string()), paths.variables)
+        values = evaluate(frame.argument, columns, len(paths.rows))
+        if pat.is_null(values.type):
+            values = values.cast(pa.int64())
+        known = member & np.asarray(values.is_valid()).astype(np.bool_)
+        if frame.distinct or frame.function not in ("COUNT", "SUM", "AVG", "MIN", "MAX"):
+            return self._of_lists(frame, values, member if frame.function == "ARRAY_AGG" else known, asked, places)
+        if frame.function == "COUNT":
+            return _counted(paths.offsets, known, asked)
+        if frame.function in ("MIN", "MAX"):
+            (ranks,) = rank([values], Evaluator(Columns({})))
+            extreme = best_so_far(paths.offsets, known & (ranks != NULL), ranks, frame.function == "MIN")
+            return take(values, _at(extreme, asked))
+        return self._sum(frame, values, known, asked, places)
+
+    def _sum(self, frame: Fold, values: pa.Array, known: Mask, asked: Ints, places: Places) -> pa.Array:
+        """SUM and AVG, running where they are of doubles or of whole numbers that stay far from 64 bits."""
+        kind, offsets = values.type, self._paths.offsets
+        whole = values.cast(pa.int64()) if pat.is_duration(kind) else values
+        if pat.is_int64(whole.type):
+            plain = np.asarray(whole.fill_null(0))
+            longest = int(np.diff(offsets).max(initial=1))
+            if float(np.abs(plain.astype(np.float64)).max(initial=0)) * longest >= 2**62:
+                return self._of_lists(frame, values, known, asked, places)
+            sums: Any = _at(sum_whole(offsets, known, plain), asked, 0)
+        elif pat.is_floating(kind):
+            sums = _at(sum_doubles(offsets, known, np.asarray(values.fill_null(0.0))), asked, 0)
+        else:
+            return self._of_lists(frame, values, known, asked, places)
+        counts = np.asarray(_counted(offsets, known, asked))
+        if frame.function == "AVG":
+            with np.errstate(all="ignore"):
+                sums = sums / counts
+            if pat.is_duration(kind):
+                sums = np.round(np.where(counts > 0, sums, 0)).astype(np.int64)
+        result = numbers.without_nan(pa.array(sums, mask=counts == 0))
+        return result.cast(kind) if pat.is_duration(kind) else result
+
+    def _of_lists(self, frame: Fold, values: pa.Array, known: Mask, asked: Ints, places: Places) -> pa.Array:
+        """An aggregate of values that stand side by side: a list for each place that is asked for."""
+        starts = self._paths.offsets[np.where(asked >= 0, places.matches, 0)]
+        counts = np.where(asked >= 0, asked + 1 - starts, 0)
+        self._budget.need(int(counts.sum()) * 16)
+        at = ranges(starts, counts)
+        owner = np.repeat(np.arange(len(asked)), counts)[known[at]]
+        at = at[known[at]]
+        if frame.distinct and len(at):
+            (ranks,) = rank([values], Evaluator(Columns({})))
+            order = np.lexsort((at, ranks[at], owner))
+            first = np.ones(len(order), np.bool_)
+            first[1:] = (np.diff(owner[order]) != 0) | (np.diff(ranks[at][order]) != 0)
+            kept = np.sort(order[first])
+            at, owner = at[kept], owner[kept]
+        offsets = offsets_of(np.bincount(owner, minlength=len(asked)))
+        return aggregate_lists(frame.function, take(values, at), offsets)
+
+
+def aggregate_lists(function: str, values: pa.Array, offsets: Ints) -> pa.Array:
+    """An aggregate of each list of values."""
+    counts = np.diff(offsets)
+    match function:
+        case "COUNT":
+            return pa.array(counts)
+        case "ARRAY_AGG":
+            return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, mask=pa.array(counts == 0))
+        case "SUM" | "AVG":
+            kind = values.type
+            found = numbers.of_lists(function, values.cast(pa.int64()) if pat.is_duration(kind) else values, offsets)
+            if pat.is_duration(kind):
+                return pc.round(numbers.double(found)).cast(pa.int64()).cast(kind)
+            return numbers.whole_if_all(found) if found.type == numbers.MIXED else found
+        case _:
+            return _of_doubles(function, values, offsets)
+
+
+def _of_doubles(function: str, values: pa.Array, offsets: Ints) -> pa.Array:
+    counts = np.diff(offsets)
+    doubles = np.asarray(numbers.double(values))
+    owner = np.repeat(np.arange(len(counts)), counts)
+    with np.errstate(all="ignore"):
+        if function == "MEDIAN":
+            ordered = doubles[np.lexsort((doubles, owner))]
+            ordered = ordered if len(ordered) else np.zeros(1)
+            low = np.minimum(offsets[:-1] + np.maximum(counts - 1, 0) // 2, len(ordered) - 1)
+            high = np.minimum(offsets[:-1] + counts // 2, len(ordered) - 1)
+            return pa.array((ordered[low] + ordered[high]) / 2, mask=counts == 0)
+        means = np.bincount(owner, doubles, len(counts)) / counts
+        variance = np.bincount(owner, (doubles - means[owner]) ** 2, len(counts)) / (counts - 1)
+    return pa.array(variance if function == "VARIANCE" else np.sqrt(variance), mask=counts < 2)
+
+
+def _at(values: npt.NDArray[Any], places: Ints, missing: int = -1) -> npt.NDArray[Any]:
+    """The values at these places; where there is none, `missing`."""
+    if not len(values):
+        return np.full(len(places), missing, values.dtype)
+    found = values[np.maximum(places, 0)]
+    return np.where(places >= 0, found, missing) if len(places) and places.min() < 0 else found
+
+
+def _counted(offsets: Ints, member: Mask, asked: Ints) -> pa.Array:
+    return pa.array(_at(sum_whole(offsets, member, np.ones(len(member), np.int64)), asked, 0))
+
+
+def columns_of(expressions: Iterable[Expression]) -> set[str]:
+    """The columns of the table that expressions need."""
+    found: set[str] = set()
+    for expression in expressions:
+        for _, frame in expression.frames:
+            value = frame.value if isinstance(frame, Navigation) else frame.argument if isinstance(frame, Fold) else None
+            if value is not None:
+                found |= names_in(value) - {CLASSIFIER}
+    return found
+
+
+# ---------------------------------------------------------------- one pass over the path
+
+
+@kernel
+def navigate(offsets: Ints, variables: Ints, among: npt.NDArray[np.uint8], first: bool, logical: int) -> Ints:
+    """For every place of the path, of those up to it that are of some variables the first or last, so many further; -1: none."""
+    found = np.empty(len(variables), np.int64)
+    members = np.empty(len(variables) if logical else 1, np.int64)
+    for match in range(len(offsets) - 1):
+        n_members = 0
+        only = -1  # where nothing has to be counted, one place is enough
+        for place in range(offsets[match], offsets[match + 1]):
+            if among[variables[place]]:
+                if logical:
+                    members[n_members] = place
+                elif not first or n_members == 0:
+                    only = place
+                n_members += 1
+            if not logical:
+                found[place] = only
+            elif n_members <= logical:
+                found[place] = -1
+            else:
+                found[place] = members[logical if first else n_members - 1 - logical]
+    return found
+
+
+@kernel
+def sum_whole(offsets: Ints, member: Mask, values: Ints) -> Ints:
+    """The running sum of each match."""
+    sums = np.empty(len(values), np.int64)
+    for match in range(len(offsets) - 1):
+        total = np.int64(0)
+        for place in range(offsets[match], offsets[match + 1]):
+            if member[place]:
+                total += values[place]
+            sums[place] = total
+    return sums
+
+
+@kernel
+def sum_doubles(offsets: Ints, member: Mask, values: Floats) -> Floats:
+    """The running sum of each match."""
+    sums = np.empty(len(values), np.float64)
+    for match in range(len(offsets) - 1):
+        total = 0.0
+        for place in range(offsets[match], offsets[match + 1]):
+            if member[place]:
+                total += values[place]
+            sums[place] = total
+    return sums
+
+
+@kernel
+def best_so_far(offsets: Ints, member: Mask, ranks: Ints, smallest: bool) -> Ints:
+    """For every place, where the smallest or largest value of the match so far is; -1 for none."""
+    found = np.empty(len(ranks), np.int64)
+    for match in range(len(offsets) - 1):
+        best = -1
+        for place in range(offsets[match], offsets[match + 1]):
+            if member[place] and (best < 0 or ((ranks[place] < ranks[best]) == smallest and ranks[place] != ranks[best])):
+                best = place
+            found[place] = best
+    return found

@@ -1,0 +1,314 @@
+"""The text of a MATCH_RECOGNIZE clause to a draft: names as they were written, nothing resolved yet.
+
+The text is that of the whole statement with everything outside the clause blanked out, so that every place is a place in what the
+user wrote. Values are built by the builder of Seqube's own language. Cost: linear in the text.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, cast
+
+from seqube.errors import Problem, QueryError, Span, did_you_mean
+from seqube.language import tree
+from seqube.language.functions import PLAIN_CALLS, VALUE_FUNCTIONS
+from seqube.language.parser import Builder, as_item, as_predicate
+from seqube.language.rows import tree as rows
+from seqube.language.tokens import UNIT_US, at_token, cover, fail, name_of, place
+from seqube.language.tree import Attribute, Literal, Predicate, Value
+
+if TYPE_CHECKING:
+    from lark import Lark, Token
+
+NAVIGATIONS = ("PREV", "NEXT", "FIRST", "LAST")
+FOLDS = ("COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV", "VARIANCE", "MEDIAN", "ARRAY_AGG")
+OF_ROWS = (*NAVIGATIONS, *FOLDS, "CLASSIFIER", "MATCH_NUMBER")
+ALL_ROWS = "*"  # the argument of COUNT(*) and COUNT(a.*)
+MAX_TIMES = 10_000  # repetitions that are written as a number: each is a state of the machine
+_WORDS = ("PARTITION", "ORDER", "MEASURES", "ONE", "ALL", "AFTER", "PATTERN", "WITHIN", "SUBSET", "DEFINE")
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name as it is known (in capitals, unless it has quotes), and where it stands."""
+
+    text: str
+    written: str
+    at: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The clause as written."""
+
+    partition_by: tuple[Name, ...] = ()
+    order_by: tuple[tuple[Name, bool, bool], ...] = ()
+    measures: tuple[tuple[Value, Name | None], ...] = ()
+    shown: rows.RowsShown = "one"
+    skip: tuple[str, Name | None, Span | None] = ("PAST LAST", None, None)
+    pattern: rows.RowPattern | None = None
+    within: Value | None = None
+    subsets: tuple[tuple[Name, tuple[Name, ...]], ...] = ()
+    definitions: tuple[tuple[Name, Predicate], ...] = ()
+    places: dict[str, Span] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+
+def draft_clause(text: str) -> Draft:
+    """Parse the clause; raise a `QueryError` for the first mistake of its grammar."""
+    from lark.exceptions import UnexpectedInput, VisitError
+
+    try:
+        return cast(Draft, _parser().parse(text))
+    except UnexpectedInput as error:
+        raise QueryError(_explain(error, text), text) from None
+    except VisitError as error:
+        if isinstance(error.orig_exc, QueryError):
+            raise QueryError(error.orig_exc.problems, text) from None
+        raise
+    except QueryError as error:
+        raise QueryError(error.problems, text) from None
+
+
+@functools.cache
+def _parser() -> Lark:
+    from lark import Lark
+
+    grammar = files("seqube.language.rows").joinpath("grammar.lark").read_text(encoding="utf-8")
+    grammar = grammar.replace("(?:OF_ROWS)", f"(?:{'|'.join(OF_ROWS)})")
+    grammar = grammar.replace("(?:VALUE_FUNCTIONS)", f"(?:{'|'.join(PLAIN_CALLS)})")
+    return Lark(grammar, parser="lalr", lexer="contextual", transformer=_RowBuilder())
+
+
+def _explain(error: Any, text: str) -> Problem:
+    from lark.exceptions import UnexpectedCharacters
+
+    if isinstance(error, UnexpectedCharacters):
+        at = error.pos_in_stream or 0
+        if text[at] == "'":
+            return Problem("this string is not closed", place(text, at), "end it with a single quote")
+        word = re.match(r"\w*", text[at:])
+        found = (word[0] if word else "") or text[at]
+        return Problem(f"{found!r} cannot stand here", place(text, at, len(found)), _hint(found, text[:at]))
+    token = error.token
+    if token.type == "$END":
+        end = len(text.rstrip())
+        return Problem("the clause ends too early", place(text, max(0, end - 1)), "is a ')' or a value missing?")
+    start, found = token.start_pos or 0, str(token).split("\n", 1)[0]
+    before = re.search(r"([^\W\d]\w*)\s*$", text[:start])
+    if token.type == "LPAR" and before and before[1].upper() not in _WORDS:
+        known = (*OF_ROWS, *VALUE_FUNCTIONS)
+        return Problem(
+            f"there is no function {before[1]!r}",
+            place(text, before.start(1), len(before[1])),
+            did_you_mean(before[1].upper(), known),
+        )
+    return Problem(f"{found!r} cannot stand here", place(text, start, len(found)), _hint(found, text[:start]))
+
+
+def _hint(found: str, before: str) -> str | None:
+    if found.upper() == "SEEK" or found.upper() == "INITIAL":
+        return "INITIAL and SEEK are of windows; a clause in FROM looks everywhere"
+    if re.search(r"\bmeasures\b[^()]*$", before, re.IGNORECASE) and found.isidentifier():
+        return "a measure is named with AS: LAST(a.price) AS low"
+    near = did_you_mean(found.upper(), _WORDS) if found.isidentifier() else None
+    return near if near and near.startswith("did you mean") else f"the clauses are {', '.join(_WORDS)}"
+
+
+def _named(token: Token) -> Name:
+    written = name_of(token)
+    return Name(written if token[0] in '"`' else written.upper(), written, at_token(token))
+
+
+class _RowBuilder(Builder):
+    """What each rule of the clause's grammar becomes; the rules of values are those of the language."""
+
+    # ---- values
+
+    def attribute(self, children: list[Token]) -> Attribute:
+        variable, name = children
+        return Attribute(_named(variable).text, name_of(name), cover(at_token(variable), at_token(name)))
+
+    def bare(self, children: list[Token]) -> Attribute:
+        return Attribute(None, name_of(children[0]), at_token(children[0]))
+
+    def plus(self, children: list[Any]) -> Value:
+        return as_item(children[1])
+
+    def interval(self, children: list[Token]) -> Value:
+        (token,) = children
+        found = re.fullmatch(r"interval\s+'?\s*(-?[\d.]+)\s*(\w*)\s*'?(?:\s+(\w+))?", token, re.IGNORECASE)
+        unit = ((found[3] or found[2]) if found else "").lower()
+        if found is None or unit not in UNIT_US:
+            fail(
+                "this interval is not understood",
+                at_token(token),
+                "write INTERVAL '10' MINUTE; there are days, not months or years",
+            )
+        return tree.Duration(round(float(found[1]) * UNIT_US[unit]), at_token(token))
+
+    def moment(self, children: list[Token]) -> Value:
+        word, text = children
+        at = cover(at_token(word), at_token(text))
+        return tree.Call("CAST", (Literal(text[1:-1], at_token(text)), Literal("TIMESTAMP", at_token(word))), at)
+
+    def among(self, children: list[Any]) -> Predicate:
+        operand, negated, *listed = children
+        values = tuple(map(as_item, listed))
+        if all(isinstance(value, Literal) for value in values):
+            plain = cast(tuple[Literal, ...], values)
+            return tree.Among(as_item(operand), plain, negated is not None, operand.at)
+        equals = tuple(tree.Comparison("=", as_item(operand), value, value.at) for value in values)
+        found = equals[0] if len(equals) == 1 else tree.AnyOf(equals, operand.at)
+        return found if negated is None else tree.Inverse(found, operand.at)
+
+    def is_truth(self, children: list[Any]) -> Predicate:
+        operand, negated, truth = children
+        wanted = tree.Call("IS DISTINCT FROM", (as_item(operand), Literal(truth.upper() == "TRUE")), operand.at)
+        found = tree.IsTrue(wanted, operand.at)
+        return found if negated is not None else tree.Inverse(found, operand.at)
+
+    def _of_rows(self, mode: Token | None, function: Token, arguments: tuple[Value, ...]) -> Value:
+        last = arguments[-1].at if arguments else None
+        at = cover(at_token(mode or function), last or at_token(function))
+        call = tree.Call(function.upper(), arguments, at)
+        return call if mode is None else tree.Call(mode.upper(), (call,), at)
+
+    def called(self, children: list[Token]) -> Value:
+        mode, function, star = children
+        return self._of_rows(mode, function, (Attribute(None, ALL_ROWS, at_token(star)),))
+
+    def called_of_rows(self, children: list[Token]) -> Value:
+        mode, function, variable, star = children
+        at = cover(at_token(variable), at_token(star))
+        return self._of_rows(mode, function, (Attribute(_named(variable).text, ALL_ROWS, at),))
+
+    def called_of(self, children: list[Any]) -> Value:
+        mode, function, distinct, *given = children
+        arguments = tuple(as_item(each) for each in given if each is not None)
+        if distinct is not None:
+            arguments = (tree.Call("DISTINCT", arguments, at_token(distinct)),)
+        return self._of_rows(mode, function, arguments)
+
+    # ---- patterns
+
+    def variable(self, children: list[Token]) -> rows.RowPattern:
+        name = _named(children[0])
+        return rows.Variable(name.text, name.at)
+
+    def anchor(self, children: list[Token]) -> rows.RowPattern:
+        return rows.Anchor(cast(Any, str(children[0])))
+
+    def group(self, children: list[Any]) -> rows.RowPattern:
+        return rows.Concatenation() if children[0] is None else children[0]
+
+    def excluded(self, children: list[Any]) -> rows.RowPattern:
+        return rows.Exclusion(children[0], _first_place(children[0]))
+
+    def permutation(self, children: list[Any]) -> rows.RowPattern:
+        word, *parts = children
+        return rows.Permutation(tuple(parts), at_token(word))
+
+    def repeated(self, children: list[Any]) -> rows.RowPattern:
+        part, token = children
+        return part if token is None else rows.Repetition(part, _quantifier(token))
+
+    def concatenation(self, children: list[Any]) -> rows.RowPattern:
+        return children[0] if len(children) == 1 else rows.Concatenation(tuple(children))
+
+    def alternation(self, children: list[Any]) -> rows.RowPattern:
+        return rows.Alternation(tuple(children))
+
+    # ---- clauses: (field of Draft, place, content)
+
+    def column(self, children: list[Token]) -> Name:
+        return _named(children[-1])
+
+    def ordered(self, children: list[Any]) -> tuple[Name, bool, bool]:
+        column, way, nulls = children
+        return column, way is not None and way.type == "DESC", nulls is not None and nulls.type == "FIRST"
+
+    def measure(self, children: list[Any]) -> tuple[Value, Name | None]:
+        return as_item(children[0]), None if children[1] is None else _named(children[1])
+
+    def subset(self, children: list[Token]) -> tuple[Name, tuple[Name, ...]]:
+        name, *members = children
+        return _named(name), tuple(map(_named, members))
+
+    def definition(self, children: list[Any]) -> Any:
+        return _named(children[0]), as_predicate(children[1])
+
+    def partition_by(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "partition_by", at_token(children[0]), tuple(children[1:])
+
+    def order_by(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "order_by", at_token(children[0]), tuple(children[1:])
+
+    def measures(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "measures", at_token(children[0]), tuple(children[1:])
+
+    def one_row(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "shown", at_token(children[0]), "one"
+
+    def all_rows(self, children: list[Any]) -> tuple[str, Span, object]:
+        word, *options = children
+        option = next((each.type for each in options if each is not None), "SHOW")
+        return "shown", at_token(word), {"SHOW": "show", "OMIT": "omit", "WITH": "unmatched"}[option]
+
+    def skip(self, children: list[Any]) -> tuple[str, Span, object]:
+        to = "PAST LAST" if children[1].type == "PAST" else "NEXT"
+        return "skip", at_token(children[0]), (to, None, at_token(children[0]))
+
+    def skip_to(self, children: list[Any]) -> tuple[str, Span, object]:
+        word, end, name = children
+        return "skip", at_token(word), ("LAST" if end is None else end.type, _named(name), at_token(name))
+
+    def the_pattern(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "pattern", at_token(children[0]), rows.Concatenation() if children[1] is None else children[1]
+
+    def within(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "within", at_token(children[0]), as_item(children[1])
+
+    def subsets(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "subsets", at_token(children[0]), tuple(children[1:])
+
+    def definitions(self, children: list[Any]) -> tuple[str, Span, object]:
+        return "definitions", at_token(children[0]), tuple(children[1:])
+
+    def start(self, children: list[Any]) -> Any:
+        contents: dict[str, Any] = {}
+        places: dict[str, Span] = {}
+        problems = []
+        for name, at, content in children:
+            if name in contents:
+                problems.append(Problem(f"this is given twice (first in line {places[name].line})", at, "keep one of them"))
+            else:
+                contents[name], places[name] = content, at
+        return Draft(**contents, places=places, problems=tuple(problems))
+
+
+def _first_place(pattern: rows.RowPattern) -> Span | None:
+    return next((node.at for node in rows.walk_pattern(pattern) if isinstance(node, rows.Variable)), None)
+
+
+def _quantifier(token: Token) -> tree.Quantifier:
+    """As in STRICT, where `{0}` is refused; here it is a part that is not there."""
+    text, at = "".join(token.split()), at_token(token)
+    reluctant = len(text) > 1 and text.endswith("?")
+    text = text[:-1] if reluctant else text
+    plain: dict[str, tuple[int, int | None]] = {"+": (1, None), "*": (0, None), "?": (0, 1)}
+    if text in plain:
+        return tree.Quantifier(*plain[text], reluctant, at)
+    low, comma, high = text[1:-1].partition(",")
+    least = int(low or 0)
+    most = (int(high) if high else None) if comma else least
+    if most is not None and most < least:
+        fail(f"at least {least} and at most {most} rows", at, f"write the smaller number first: {{{most},{least}}}")
+    if most == 0:
+        fail("a part that takes no row at all", at, "leave it out")
+    if max(least, most or 0) > MAX_TIMES:
+        fail(f"a part is repeated at most {MAX_TIMES:,} times, or any number of times", at, f"write {{{min(least, MAX_TIMES)},}}")
+    return tree.Quantifier(least, most, reluctant, at)

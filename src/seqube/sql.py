@@ -1,0 +1,116 @@
+"""SQL with row patterns: MATCH_RECOGNIZE, and queries of our own, in statements that DuckDB runs.
+
+    statement ──► steps (language) ──► each: its table by DuckDB, the clause by the engine, its rows under a name ──► DuckDB
+
+Cost: what DuckDB takes for the tables and the statement, and the clauses (`engine.rows`). Only the columns that a clause needs are
+read. Invariant: a statement means what it would if DuckDB had the clause.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from seqube.arguments import checked
+from seqube.engine.limits import Limits
+from seqube.errors import DataError, Problem, QueryError, did_you_mean
+from seqube.events.schema import kind_of
+from seqube.events.sources import load
+from seqube.language.rows.binder import bind_clause
+from seqube.language.rows.statement import Statement, Step, all_of, read_statement
+from seqube.plan.rows import RowPlan, explain_rows, plan_rows
+
+SPREAD = "partitions: one after the other, in this process"
+
+
+@checked
+def sql(text: str, *, limits: Limits | None = None, connection: Any = None, **tables: Any) -> pa.Table:
+    """Run a SQL statement that may hold MATCH_RECOGNIZE clauses and queries of our own, and give a PyArrow table.
+
+    - `text`: the statement. `FROM SEQUBE(trades, 'SEQ(A a, B b) WITHIN 5 min')` is a query of our own in the place of a table.
+      With EXPLAIN before it, the table says how each clause is run.
+    - `tables`: what the names in it stand for: PyArrow tables, pandas or polars frames, or paths of files.
+    - `limits`: what each clause may use.
+    - `connection`: a connection of DuckDB, whose tables and views can be named too.
+
+    >>> trades = pa.table({"ts": [1, 2, 3, 4], "price": [12, 9, 7, 11]})
+    >>> found = sq.sql('''
+    ...     SELECT low, ended FROM trades MATCH_RECOGNIZE (
+    ...       ORDER BY ts MEASURES LAST(down.price) AS low, LAST(up.ts) AS ended
+    ...       PATTERN (strt down+ up+) DEFINE down AS price < PREV(price), up AS price > PREV(price))''', trades=trades)
+    >>> found.to_pylist()
+    [{'low': 7, 'ended': 4}]
+    """
+    statement = read_statement(text, "duckdb")
+    import duckdb
+
+    database = _Database(duckdb.connect() if connection is None else connection.cursor(), duckdb, text)
+    for name, data in tables.items():
+        database.register(name, load(data, "")[0])
+    if statement.is_explained:
+        plans = [
+            explain_rows(plan_step(step, database.columns(step, statement)), SPREAD) for step in statement.steps if step.clause
+        ]
+        return pa.table({"plan": pa.array(plans, pa.string())})
+    return database.answer(statement, limits or Limits())
+
+
+def plan_step(step: Step, columns: pa.Schema) -> RowPlan:
+    """A clause, bound to the columns of its table and planned."""
+    return plan_rows(bind_clause(step.clause, {field.name: kind_of(field.type) for field in columns}, step.source))
+
+
+class _Database:
+    """DuckDB, with the rows of steps under their names."""
+
+    def __init__(self, connection: Any, duckdb: Any, text: str) -> None:
+        self._connection, self._duckdb, self._text = connection, duckdb, text
+        self._known: set[str] = set()
+
+    def register(self, name: str, table: pa.Table) -> None:
+        self._connection.register(name, table)
+        self._known.add(name)
+
+    def answer(self, statement: Statement, limits: Limits) -> pa.Table:
+        self._make(statement, statement.text, limits)
+        return self._rows(statement.text)
+
+    def columns(self, step: Step, statement: Statement) -> pa.Schema:
+        self._make(statement, step.input(statement), Limits())
+        return self._schema(step.input(statement))
+
+    def _make(self, statement: Statement, sql: str, limits: Limits) -> None:
+        """The rows of the steps that some SQL names."""
+        for step in statement.needed(sql):
+            if step.name not in self._known:
+                self._make(statement, step.input(statement), limits)
+                self.register(step.name, self._step(step, statement, limits))
+
+    def _step(self, step: Step, statement: Statement, limits: Limits) -> pa.Table:
+        wanted = step.input(statement)
+        if step.query:
+            from seqube.query import run
+
+            options: Any = dict(step.options)
+            return run(step.query, self._rows(wanted), limits=limits, **options).to_native()
+        from seqube.engine.rows.clause import match_rows, needed_columns
+
+        plan = plan_step(step, self._schema(wanted))
+        names = ", ".join('"' + name.replace('"', '""') + '"' for name in needed_columns(plan))
+        return match_rows(plan, self._rows(all_of(f"({wanted})", names or "1 AS nothing")), limits)
+
+    def _schema(self, sql: str) -> pa.Schema:
+        return self._rows(all_of(f"({sql}) LIMIT 0")).schema
+
+    def _rows(self, sql: str) -> pa.Table:
+        try:
+            found = self._connection.sql(sql)
+            return pa.table({}) if found is None else found.to_arrow_table()
+        except self._duckdb.CatalogException as error:
+            message = str(error)
+            name = message.partition("Table with name ")[2].partition(" ")[0]
+            hint = did_you_mean(name, self._known) or "give it by name: sq.sql(text, trades=table)"
+            raise DataError(f"there is no table {name!r}\n  hint: {hint}") from None if name else error
+        except self._duckdb.Error as error:
+            raise QueryError(Problem(str(error))) from None
