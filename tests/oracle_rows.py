@@ -51,10 +51,10 @@ class View:
         return self.rows[row + further][column]
 
     def name(self, row: int | None, further: int = 0) -> str | None:
-        """The variable that a row is mapped to."""
+        """The variable that a row of the match is mapped to: in a measure also one behind the row that is looked at."""
         if row is None:
             return None
-        return next((name for at, name, _ in self.taken[: self.upto] if at == row + further), None)
+        return next((name for at, name, _ in self.taken if at == row + further), None)
 
     def values(self, column: str, variables: str | None = None) -> list[Any]:
         return [self.rows[row][column] for row in self.of(variables) if self.rows[row][column] is not None]

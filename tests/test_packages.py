@@ -59,6 +59,7 @@ NEEDS = {
     "result.plot()": "plot",
     "sq.explain('SEQ(A a, B b) WITHIN 5').plot()": "plot",
     "__import__('seqube.spark')": "spark",
+    "sq.sql('SELECT 1')": "sql",
     "__import__('seqube.explorer.server')": "explorer",
 }
 

@@ -36,6 +36,7 @@ from seqube.options import (
     TimeColumn,
     TypeColumn,
     Unit,
+    from_stdin,
     named_values,
     settings_of,
     spark_settings,
@@ -427,6 +428,33 @@ def funnel(
         print_json({"funnel": plain(found.table.to_pylist())})
     else:
         show("funnel", found.table, len(found))
+
+
+@program.command()
+def sql(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A statement, with MATCH_RECOGNIZE or SEQUBE(...) in it or not.")],
+    table: Annotated[
+        list[str] | None, typer.Option("--table", metavar="NAME=PATH", help="A table; may be given more than once.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, max=MOST, help="How many rows to print.")] = PRINTED_ROWS,
+    to: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the rows to a csv, json or parquet file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Run a SQL statement over files: row patterns (MATCH_RECOGNIZE) and queries in it are Seqube's, the rest is DuckDB's."""
+    import seqube as sq
+
+    tables: dict[str, Any] = {name: from_stdin(path) for name, path in named_values(table, "--table").items()}
+    found = sq.sql(text, **tables)
+    if to is not None:
+        if to.suffix[1:] not in set(Format):
+            raise typer.BadParameter(f"the ending of {to.name!r} is none of {', '.join(Format)}", param_hint="--out")
+        write(found, to)
+    if as_json:
+        print_json({"count": found.num_rows, "rows": plain(found.slice(0, limit).to_pylist())})
+    elif found.column_names == ["plan"]:
+        out.print("\n".join(found["plan"].to_pylist()), highlight=False, soft_wrap=True, markup=False)
+    elif to is None:
+        show("result", found.slice(0, limit), found.num_rows)
 
 
 @program.command()

@@ -14,7 +14,7 @@ import typer
 from seqube.finding import Settings
 
 
-def _from_stdin(path: str) -> str:
+def from_stdin(path: str) -> str:
     """The path of the events; what comes through a pipe is put into a file first, so that it can be read like any other."""
     if path != "-":
         return path
@@ -30,7 +30,7 @@ def _from_stdin(path: str) -> str:
 QueryFile = Annotated[Path | None, typer.Argument(metavar="QUERY.sqb", help="A file with one query, or several with names.")]
 QueryText = Annotated[str | None, typer.Option("--query", metavar="TEXT", help="The query itself, instead of a file.")]
 EventsPath = Annotated[
-    str, typer.Option("--events", metavar="PATH", callback=_from_stdin, help="CSV, JSON lines or Parquet; - reads standard input.")
+    str, typer.Option("--events", metavar="PATH", callback=from_stdin, help="CSV, JSON lines or Parquet; - reads standard input.")
 ]
 TypeColumn = Annotated[str, typer.Option("--type", metavar="COL", help="The column that holds the event type.")]
 TimeColumn = Annotated[str, typer.Option("--time", metavar="COL", help="The column that holds the time.")]

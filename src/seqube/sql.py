@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from seqube.arguments import checked
@@ -18,9 +19,10 @@ from seqube.errors import DataError, Problem, QueryError, did_you_mean
 from seqube.events.schema import kind_of
 from seqube.events.sources import load
 from seqube.language.rows.binder import bind_clause
-from seqube.language.rows.statement import Statement, Step, all_of, read_statement
+from seqube.language.rows.statement import SqlStep, Statement, all_of, read_statement
 from seqube.plan.rows import RowPlan, explain_rows, plan_rows
 
+_INTERVAL = np.dtype([("months", np.int32), ("days", np.int32), ("nanoseconds", np.int64)])  # as Arrow has it
 SPREAD = "partitions: one after the other, in this process"
 
 
@@ -45,18 +47,20 @@ def sql(text: str, *, limits: Limits | None = None, connection: Any = None, **ta
     statement = read_statement(text, "duckdb")
     import duckdb
 
-    database = _Database(duckdb.connect() if connection is None else connection.cursor(), duckdb, text)
-    for name, data in tables.items():
-        database.register(name, load(data, "")[0])
-    if statement.is_explained:
-        plans = [
-            explain_rows(plan_step(step, database.columns(step, statement)), SPREAD) for step in statement.steps if step.clause
-        ]
-        return pa.table({"plan": pa.array(plans, pa.string())})
-    return database.answer(statement, limits or Limits())
+    database = _Database(duckdb.connect() if connection is None else connection, duckdb)
+    try:
+        for name, data in tables.items():
+            database.register(name, load(data, "")[0])
+        if statement.is_explained:
+            steps = [step for step in statement.steps if step.clause]
+            plans = [explain_rows(plan_step(step, database.columns(step, statement)), SPREAD) for step in steps]
+            return pa.table({"plan": pa.array(plans, pa.string())})
+        return database.answer(statement, limits or Limits())
+    finally:
+        database.forget()
 
 
-def plan_step(step: Step, columns: pa.Schema) -> RowPlan:
+def plan_step(step: SqlStep, columns: pa.Schema) -> RowPlan:
     """A clause, bound to the columns of its table and planned."""
     return plan_rows(bind_clause(step.clause, {field.name: kind_of(field.type) for field in columns}, step.source))
 
@@ -64,19 +68,24 @@ def plan_step(step: Step, columns: pa.Schema) -> RowPlan:
 class _Database:
     """DuckDB, with the rows of steps under their names."""
 
-    def __init__(self, connection: Any, duckdb: Any, text: str) -> None:
-        self._connection, self._duckdb, self._text = connection, duckdb, text
+    def __init__(self, connection: Any, duckdb: Any) -> None:
+        self._connection, self._duckdb = connection, duckdb
         self._known: set[str] = set()
 
     def register(self, name: str, table: pa.Table) -> None:
         self._connection.register(name, table)
         self._known.add(name)
 
+    def forget(self) -> None:
+        """The connection may be the caller's: nothing of ours stays in it."""
+        for name in self._known:
+            self._connection.unregister(name)
+
     def answer(self, statement: Statement, limits: Limits) -> pa.Table:
         self._make(statement, statement.text, limits)
         return self._rows(statement.text)
 
-    def columns(self, step: Step, statement: Statement) -> pa.Schema:
+    def columns(self, step: SqlStep, statement: Statement) -> pa.Schema:
         self._make(statement, step.input(statement), Limits())
         return self._schema(step.input(statement))
 
@@ -87,7 +96,7 @@ class _Database:
                 self._make(statement, step.input(statement), limits)
                 self.register(step.name, self._step(step, statement, limits))
 
-    def _step(self, step: Step, statement: Statement, limits: Limits) -> pa.Table:
+    def _step(self, step: SqlStep, statement: Statement, limits: Limits) -> pa.Table:
         wanted = step.input(statement)
         if step.query:
             from seqube.query import run
@@ -106,7 +115,7 @@ class _Database:
     def _rows(self, sql: str) -> pa.Table:
         try:
             found = self._connection.sql(sql)
-            return pa.table({}) if found is None else found.to_arrow_table()
+            return pa.table({}) if found is None else _with_durations(found.to_arrow_table())
         except self._duckdb.CatalogException as error:
             message = str(error)
             name = message.partition("Table with name ")[2].partition(" ")[0]
@@ -114,3 +123,17 @@ class _Database:
             raise DataError(f"there is no table {name!r}\n  hint: {hint}") from None if name else error
         except self._duckdb.Error as error:
             raise QueryError(Problem(str(error))) from None
+
+
+def _with_durations(table: pa.Table) -> pa.Table:
+    """DuckDB's intervals as durations, where they are: without months, whose length nobody knows. A day has 24 hours."""
+    for place, field in enumerate(table.schema):
+        if field.type == pa.month_day_nano_interval():
+            column = table.column(place).combine_chunks()
+            parts = np.frombuffer(column.buffers()[1] or b"", _INTERVAL)[column.offset : column.offset + len(column)]
+            null = np.asarray(column.is_null()).astype(np.bool_)  # where anything may stand
+            if not parts["months"][~null].any():
+                lengths = parts["days"] * np.int64(86_400_000_000) + parts["nanoseconds"] // 1_000
+                durations = pa.array(lengths, pa.duration("us"), mask=null)
+                table = table.set_column(place, field.name, durations)
+    return table

@@ -1,5 +1,7 @@
 """Random clauses over random partitions, held against the definition."""
 
+# ruff: noqa: E501 - a case is a line
+
 from __future__ import annotations
 
 import random
@@ -8,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from oracle_rows import Pattern, Question, Row, SkipError, View, recognize, write_pattern
 
+from oracle_rows import Pattern, Question, Row, SkipError, View, recognize, write_pattern
 from seqube.engine.rows.clause import match_rows
 from seqube.errors import DataError
 from seqube.events.schema import kind_of
@@ -146,7 +148,10 @@ def try_case(seed: int) -> None:
     table = pa.Table.from_pylist(
         rows, schema=pa.schema([("k", pa.int64()), ("t", pa.int64()), ("x", pa.int64()), ("name", pa.string())])
     )
-    near: Callable[[Row, Row], bool] = lambda first, row: row["t"] - first["t"] < 4
+
+    def near(first: Row, row: Row) -> bool:
+        return bool(row["t"] - first["t"] < 4)
+
     ask = Question(
         pattern,
         define,

@@ -75,7 +75,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _UTC = pa.timestamp("us")  # what moments of different zones are compared in
 
 
-class Columns(Protocol):
+class Readable(Protocol):
     """What values are evaluated against: columns by name, the kind of the time among them, and the unit of one that is a number."""
 
     @property
@@ -88,7 +88,7 @@ class Columns(Protocol):
 class Evaluator:
     """Evaluates values and predicates against the columns of one batch."""
 
-    def __init__(self, events: Columns) -> None:
+    def __init__(self, events: Readable) -> None:
         self._events = events
         self._columns: dict[str, pa.Array] = {}
 

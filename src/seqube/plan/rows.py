@@ -25,13 +25,13 @@ from seqube.language import tree
 from seqube.language.rows.tree import (
     Alternation,
     Anchor,
-    Clause,
     Concatenation,
     Exclusion,
     Expression,
     Navigation,
     Permutation,
     Repetition,
+    RowClause,
     RowPattern,
     Variable,
 )
@@ -43,7 +43,7 @@ MAX_CHOICES = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class RowCondition:
     """What is asked of a row that is to be mapped to a variable."""
 
     columns: tuple[Expression, ...] = ()  # of the row and those beside it
@@ -54,7 +54,7 @@ class Condition:
 class RowPlan:
     """An automaton with priorities and the conditions of its variables."""
 
-    clause: Clause
+    clause: RowClause
     variable_of: tuple[int, ...]  # of every position
     excluded: tuple[bool, ...]
     follows: tuple[
@@ -63,7 +63,7 @@ class RowPlan:
     ends: tuple[bool, ...]  # whether a match may end behind a position where the partition ends
     starts: tuple[int, ...]  # what may come first, from the first row of a partition
     later_starts: tuple[int, ...]  # from any other row
-    conditions: tuple[Condition, ...]  # of every variable
+    conditions: tuple[RowCondition, ...]  # of every variable
 
     @property
     def end(self) -> int:
@@ -75,7 +75,7 @@ class RowPlan:
         return any(condition.asked for condition in self.conditions)
 
 
-def plan_rows(clause: Clause) -> RowPlan:
+def plan_rows(clause: RowClause) -> RowPlan:
     """How the clause is matched."""
     program = _Program(clause.variables)
     start = program.add(clause.pattern, program.state(("match",)))
@@ -88,7 +88,7 @@ def plan_rows(clause: Clause) -> RowPlan:
         if n_choices > MAX_CHOICES:
             raise PlanError(_TOO_LARGE)
     definitions = dict(clause.definitions)
-    conditions = tuple(_condition(name, definitions[name]) if name in definitions else Condition() for name in clause.variables)
+    conditions = tuple(_condition(name, definitions[name]) if name in definitions else RowCondition() for name in clause.variables)
     return RowPlan(
         clause,
         tuple(variable for variable, _, _ in positions),
@@ -243,7 +243,7 @@ def can_be_empty(pattern: RowPattern) -> bool:
 # ---------------------------------------------------------------- conditions
 
 
-def _condition(variable: str, expression: Expression) -> Condition:
+def _condition(variable: str, expression: Expression) -> RowCondition:
     root = expression.root
     assert isinstance(root, Predicate)
     frames = dict(expression.frames)
@@ -255,7 +255,7 @@ def _condition(variable: str, expression: Expression) -> Condition:
         own = tuple((name, frames[name]) for name in frames if name in named)
         is_local = all(isinstance(frame, Navigation) and _is_here(frame, variable) and frame.value is not None for _, frame in own)
         (columns if is_local else asked).append(Expression(part, own))
-    return Condition(tuple(columns), tuple(asked))
+    return RowCondition(tuple(columns), tuple(asked))
 
 
 def _conjuncts(predicate: Predicate) -> Iterable[Predicate]:

@@ -19,27 +19,27 @@ from seqube.engine.limits import Budget
 from seqube.engine.predicates import Ints
 from seqube.engine.rows.automaton import (
     ASK,
-    DONE,
-    FULL,
+    AT_ROW,
     LOOKED,
     N_MATCHES,
     N_PATH,
+    NO_ROOM,
     PARTITION,
-    ROW,
+    SEARCHED,
     TOO_LONG,
     Bytes,
-    Rows,
+    PartitionedRows,
+    PatternTables,
     Search,
-    Tables,
     is_open,
     look_through,
     note_match,
 )
-from seqube.engine.rows.conditions import FALSE, INEXACT, MAX_STACK, TRUE, Bound, Programs, bind_row, holds
+from seqube.engine.rows.conditions import FALSE, INEXACT, MAX_STACK, TRUE, Bound, Programs, bind_row, condition_holds
 
 # Further words of a search's state: rows bound so far (-1 where a start was not begun), whether a row is being tried, the condition
 # that is asked, the answer that was given (-1: none), choices tried, the match's number in its partition, whether sums are exact.
-DEPTH, TRYING, CONDITION, ANSWER, STEPS, NUMBER, IS_EXACT = 5, 6, 7, 8, 9, 10, 11
+DEPTH, TRYING, CONDITION, ANSWER, TRIED, MATCH_NUMBER, IS_EXACT = 5, 6, 7, 8, 9, 10, 11
 STATE_WORDS = 12
 
 Floats = npt.NDArray[np.float64]
@@ -56,7 +56,8 @@ def room_for(programs: Programs, longest: int, budget: Budget) -> tuple[Bound, I
 
 
 def search_asking(
-    tables: Tables, rows: Rows, search: Search, skip: int, target: Bytes, programs: Programs, bound: Bound, choices: Ints,
+    tables: PatternTables, rows: PartitionedRows, search: Search, skip: int, target: Bytes, programs: Programs, bound: Bound,
+    choices: Ints,
     bell: Ints, answer: Callable[[], bool],
 ) -> int:  # fmt: skip
     """Find matches, from where the search was left. What has no program, `answer` is asked for."""
@@ -68,21 +69,22 @@ def search_asking(
 
 @kernel
 def _search(
-    tables: Tables, rows: Rows, search: Search, skip: int, target: Bytes, programs: Programs, bound: Bound, choices: Ints,
+    tables: PatternTables, rows: PartitionedRows, search: Search, skip: int, target: Bytes, programs: Programs, bound: Bound,
+    choices: Ints,
     stack: Floats, known: Bytes, bell: Ints,
 ) -> int:  # fmt: skip
     state, path = search.state, search.path
     n = len(tables.variable)
     while state[PARTITION] < len(rows.bounds) - 1:
         if state[LOOKED] == 0:
-            state[NUMBER] = 1
+            state[MATCH_NUMBER] = 1
             state[DEPTH] = -1
         look_through(tables, rows, search)
         low, high = rows.bounds[state[PARTITION]], rows.bounds[state[PARTITION] + 1]
-        while state[ROW] < high:
-            start, base = state[ROW], state[N_PATH]
+        while state[AT_ROW] < high:
+            start, base = state[AT_ROW], state[N_PATH]
             if state[N_MATCHES] >= len(search.starts):
-                return FULL
+                return NO_ROOM
             if state[DEPTH] < 0:
                 first = n if start == low else n + 1
                 choices[0, 0], choices[0, 1] = tables.begin[first], tables.begin[first + 1]
@@ -107,9 +109,9 @@ def _search(
                         choices[depth, 0] += 1
                         continue
                     if base + depth >= len(path):
-                        return FULL
-                    state[STEPS] += 1
-                    if state[STEPS] & 1023 == 0 and bell[0]:
+                        return NO_ROOM
+                    state[TRIED] += 1
+                    if state[TRIED] & 1023 == 0 and bell[0]:
                         return TOO_LONG
                     choices[depth, 0] += 1
                     path[base + depth] = choice
@@ -128,9 +130,9 @@ def _search(
                     elif programs.begin[condition] == programs.begin[condition + 1] or not state[IS_EXACT]:
                         return ASK
                     else:
-                        truth = holds(
-                            programs, bound, tables.variable, path, base, start, depth + 1, low, high, state[NUMBER], condition,
-                            stack, known,
+                        truth = condition_holds(
+                            programs, bound, tables.variable, path, base, start, depth + 1, low, high, state[MATCH_NUMBER],
+                            condition, stack, known,
                         )  # fmt: skip
                         if truth == INEXACT:
                             return ASK
@@ -145,12 +147,12 @@ def _search(
             length = state[DEPTH]
             state[DEPTH] = -1
             if not is_match:
-                state[ROW] += 1
+                state[AT_ROW] += 1
                 continue
-            state[NUMBER] += 1
+            state[MATCH_NUMBER] += 1
             problem = note_match(tables, search, start, length, skip, target)
-            if problem != DONE:
+            if problem != SEARCHED:
                 return problem
         state[PARTITION] += 1
         state[LOOKED] = 0
-    return DONE
+    return SEARCHED

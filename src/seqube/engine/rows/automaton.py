@@ -25,12 +25,12 @@ from seqube.plan.rows import RowPlan
 Bits = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
-NEVER = np.int64(np.iinfo(np.int64).max)
+UNREACHED = np.int64(np.iinfo(np.int64).max)
 PAST_LAST, TO_NEXT, TO_FIRST, TO_LAST = 0, 1, 2, 3
-DONE, FULL, ASK, NO_TARGET, SAME_ROW, TOO_LONG = 0, 1, 2, 3, 4, 5  # what a search comes back with
+SEARCHED, NO_ROOM, ASK, NO_TARGET, SAME_ROW, TOO_LONG = 0, 1, 2, 3, 4, 5  # what a search comes back with
 
 
-class Tables(NamedTuple):
+class PatternTables(NamedTuple):
     """A pattern as arrays. The choices that follow position p are follow[begin[p]:begin[p + 1]]; behind them those of starts."""
 
     variable: Ints  # of every position
@@ -41,7 +41,7 @@ class Tables(NamedTuple):
     truth_of: Ints  # of every variable: its row in `truth`, -1 for one that every row may be mapped to
 
 
-class Rows(NamedTuple):
+class PartitionedRows(NamedTuple):
     """The rows of a table, by partition, and what is known of them."""
 
     bounds: Ints  # of partitions
@@ -60,10 +60,10 @@ class Search(NamedTuple):
     reach: Ints
 
 
-PARTITION, ROW, N_MATCHES, N_PATH, LOOKED = 0, 1, 2, 3, 4
+PARTITION, AT_ROW, N_MATCHES, N_PATH, LOOKED = 0, 1, 2, 3, 4
 
 
-def tables_of(plan: RowPlan) -> Tables:
+def tables_of(plan: RowPlan) -> PatternTables:
     """The arrays of a plan."""
     n = plan.end
     lists = [*plan.follows, plan.starts, plan.later_starts]
@@ -77,7 +77,7 @@ def tables_of(plan: RowPlan) -> Tables:
     for condition in plan.conditions:
         truth_of.append(used if condition.columns else -1)
         used += bool(condition.columns)
-    return Tables(
+    return PatternTables(
         np.array(plan.variable_of, np.int64),
         begin,
         follow,
@@ -88,7 +88,7 @@ def tables_of(plan: RowPlan) -> Tables:
 
 
 @inner_kernel
-def look_ahead_of_few(tables: Tables, truth: Bytes, low: int, high: int, open_bits: Bits) -> None:
+def look_ahead_of_few(tables: PatternTables, truth: Bytes, low: int, high: int, open_bits: Bits) -> None:
     """The same where the bits of a row are one word, which stays at hand from row to row."""
     n = len(tables.variable)
     masks, variable, truth_of, ends = tables.masks[:, 0], tables.variable, tables.truth_of, tables.ends
@@ -107,7 +107,7 @@ def look_ahead_of_few(tables: Tables, truth: Bytes, low: int, high: int, open_bi
 
 
 @inner_kernel
-def look_ahead(tables: Tables, rows: Rows, low: int, high: int, open_bits: Bits) -> None:
+def look_ahead(tables: PatternTables, rows: PartitionedRows, low: int, high: int, open_bits: Bits) -> None:
     """Note for every row of a partition at which positions it can be taken with a match ahead."""
     n = len(tables.variable)
     n_words = open_bits.shape[1]
@@ -138,13 +138,13 @@ def look_ahead(tables: Tables, rows: Rows, low: int, high: int, open_bits: Bits)
 
 
 @inner_kernel
-def look_for_ends(tables: Tables, rows: Rows, low: int, high: int, reach: Ints) -> None:
-    """The same with WITHIN: the row behind the earliest end of a match that goes on from here, or NEVER."""
+def look_for_ends(tables: PatternTables, rows: PartitionedRows, low: int, high: int, reach: Ints) -> None:
+    """The same with WITHIN: the row behind the earliest end of a match that goes on from here, or UNREACHED."""
     n = len(tables.variable)
     for row in range(high - 1, low - 1, -1):
         at = row - low
         for position in range(n):
-            reach[at, position] = NEVER
+            reach[at, position] = UNREACHED
             condition = tables.truth_of[tables.variable[position]]
             if condition >= 0 and rows.truth[condition, row] == 0:
                 continue
@@ -161,7 +161,7 @@ def look_for_ends(tables: Tables, rows: Rows, low: int, high: int, reach: Ints) 
 
 
 @inner_kernel
-def is_open(search: Search, rows: Rows, start: int, at: int, position: int) -> bool:
+def is_open(search: Search, rows: PartitionedRows, start: int, at: int, position: int) -> bool:
     """Whether the row at this place of its partition can be taken at a position by a match from a start."""
     if len(rows.limits):
         return bool(search.reach[at, position] <= rows.limits[start])
@@ -170,7 +170,7 @@ def is_open(search: Search, rows: Rows, start: int, at: int, position: int) -> b
 
 
 @inner_kernel
-def look_through(tables: Tables, rows: Rows, search: Search) -> None:
+def look_through(tables: PatternTables, rows: PartitionedRows, search: Search) -> None:
     """The first pass over the partition that a search is in, once."""
     state = search.state
     if state[LOOKED] == 0:
@@ -180,12 +180,12 @@ def look_through(tables: Tables, rows: Rows, search: Search) -> None:
         else:
             look_ahead(tables, rows, low, high, search.open_bits)
         state[LOOKED] = 1
-        state[ROW] = low
+        state[AT_ROW] = low
 
 
 @inner_kernel
-def note_match(tables: Tables, search: Search, start: int, length: int, skip: int, target: Bytes) -> int:
-    """Keep a match whose positions stand behind the others' in `path`, and go on where the skip leads; what went wrong, or DONE."""
+def note_match(tables: PatternTables, search: Search, start: int, length: int, skip: int, target: Bytes) -> int:
+    """Keep a match whose positions stand behind the others' in `path`, and go on where the skip leads; a problem, or SEARCHED."""
     state = search.state
     base = state[N_PATH]
     following = start + 1
@@ -208,22 +208,22 @@ def note_match(tables: Tables, search: Search, start: int, length: int, skip: in
     state[N_MATCHES] += 1
     state[N_PATH] += length
     search.offsets[state[N_MATCHES]] = state[N_PATH]
-    state[ROW] = following
-    return DONE
+    state[AT_ROW] = following
+    return SEARCHED
 
 
 @kernel
-def search_linear(tables: Tables, rows: Rows, search: Search, skip: int, target: Bytes, bell: Ints) -> int:
-    """Find matches, from where the search was left; FULL where there is no room for the next one."""
+def search_linear(tables: PatternTables, rows: PartitionedRows, search: Search, skip: int, target: Bytes, bell: Ints) -> int:
+    """Find matches, from where the search was left; NO_ROOM where there is no room for the next one."""
     state, path = search.state, search.path
     n = len(tables.variable)
     while state[PARTITION] < len(rows.bounds) - 1:
         look_through(tables, rows, search)
         low, high = rows.bounds[state[PARTITION]], rows.bounds[state[PARTITION] + 1]
-        while state[ROW] < high:
-            start = state[ROW]
+        while state[AT_ROW] < high:
+            start = state[AT_ROW]
             if state[N_MATCHES] >= len(search.starts):
-                return FULL
+                return NO_ROOM
             if start & 1023 == 0 and bell[0]:
                 return TOO_LONG
             base, length = state[N_PATH], 0
@@ -241,16 +241,16 @@ def search_linear(tables: Tables, rows: Rows, search: Search, skip: int, target:
                 if chosen == n or chosen < 0:
                     break
                 if base + length >= len(path):
-                    return FULL
+                    return NO_ROOM
                 path[base + length] = chosen
                 length += 1
                 at = chosen
             if chosen < 0:
-                state[ROW] += 1
+                state[AT_ROW] += 1
                 continue
             problem = note_match(tables, search, start, length, skip, target)
-            if problem != DONE:
+            if problem != SEARCHED:
                 return problem
         state[PARTITION] += 1
         state[LOOKED] = 0
-    return DONE
+    return SEARCHED

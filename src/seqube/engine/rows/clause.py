@@ -19,27 +19,27 @@ import pyarrow.compute as pc
 from seqube.engine.jit import kernel
 from seqube.engine.limits import LIMITS, Budget, Limits
 from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, normalise, rank, take
-from seqube.engine.rows.asking import ANSWER, CONDITION, DEPTH, NUMBER, STATE_WORDS, room_for, search_asking
+from seqube.engine.rows.asking import ANSWER, CONDITION, DEPTH, MATCH_NUMBER, STATE_WORDS, room_for, search_asking
 from seqube.engine.rows.automaton import (
-    DONE,
-    FULL,
+    AT_ROW,
     N_MATCHES,
     N_PATH,
+    NO_ROOM,
     NO_TARGET,
     PAST_LAST,
-    ROW,
     SAME_ROW,
+    SEARCHED,
     TO_FIRST,
     TO_LAST,
     TO_NEXT,
     TOO_LONG,
-    Rows,
+    PartitionedRows,
     Search,
     search_linear,
     tables_of,
 )
 from seqube.engine.rows.conditions import compile_conditions
-from seqube.engine.rows.framing import Columns, Framing, Paths, Places, RowValues, columns_of, evaluate
+from seqube.engine.rows.framing import Framing, Paths, Places, PlainColumns, RowValues, columns_asked, evaluate_columns
 from seqube.errors import DataError, Problem
 from seqube.events.sources import plain_columns
 from seqube.language.rows.tree import Expression, Navigation
@@ -59,7 +59,7 @@ def needed_columns(plan: RowPlan) -> tuple[str, ...]:
     """The columns that a clause needs of its table, in the table's order."""
     clause = plan.clause
     expressions = [expression for _, expression in (*clause.measures, *clause.definitions)]
-    needed = {*columns_of(expressions), *clause.output, *clause.partition_by, *(each.column for each in clause.order_by)}
+    needed = {*columns_asked(expressions), *clause.output, *clause.partition_by, *(each.column for each in clause.order_by)}
     return tuple(name for name in clause.columns if name in needed)
 
 
@@ -109,15 +109,15 @@ class _Matching:
                 column = self.values.of(frame.value)
                 columns[name] = take(column, self._beside(frame.physical)) if frame.physical else column
             assert isinstance(expression.root, Predicate)
-            found = evaluate(expression.root, columns, self.n_rows)
+            found = evaluate_columns(expression.root, columns, self.n_rows)
             truth &= np.asarray(found.cast(pa.bool_()).fill_null(False)).astype(np.uint8)
         return truth
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> PartitionedRows:
         truth = [self._truth(condition.columns) for condition in self.plan.conditions if condition.columns]
         stacked = np.stack(truth) if truth else np.ones((0, self.n_rows), np.uint8)
-        return Rows(self.bounds, stacked, self._limits())
+        return PartitionedRows(self.bounds, stacked, self._limits())
 
     def _limits(self) -> Ints:
         """With WITHIN, for each row the first of its partition that is too far away for one match."""
@@ -166,13 +166,13 @@ class _Matching:
                     )  # fmt: skip
                 else:
                     found = search_linear(tables, self.rows, search, _SKIPS[skip.to], target, bell)
-                if found != FULL:
+                if found != NO_ROOM:
                     break
                 search = self._grown(search)
         if found == TOO_LONG:
             self.budget.check()
-        if found != DONE:
-            self._fail_skip(found, int(state[ROW]))
+        if found != SEARCHED:
+            self._fail_skip(found, int(state[AT_ROW]))
         n_matches, n_path = int(state[N_MATCHES]), int(state[N_PATH])
         self.budget.find(n_matches)
         return _Found(search.starts[:n_matches], search.offsets[: n_matches + 1], search.path[:n_path])
@@ -192,13 +192,13 @@ class _Matching:
     def _answer(self, search: Search, asked: list[Expression]) -> bool:
         """A condition that the machine cannot tell, of the rows that are bound with the one that is tried."""
         state = search.state
-        start, length, base = int(state[ROW]), int(state[DEPTH]) + 1, int(state[N_PATH])
+        start, length, base = int(state[AT_ROW]), int(state[DEPTH]) + 1, int(state[N_PATH])
         place = np.searchsorted(self.bounds, start, "right") - 1
         paths = Paths(
             np.array([0, length]),
             np.arange(start, start + length),
             self.variable_of[search.path[base : base + length]],
-            np.array([state[NUMBER]]),
+            np.array([state[MATCH_NUMBER]]),
             self.bounds[[place]],
             self.bounds[[place + 1]],
         )
@@ -294,7 +294,7 @@ def _in_order(plan: RowPlan, table: pa.Table) -> tuple[Ints | None, Ints]:
     clause, size = plan.clause, table.num_rows
     keys = []
     for each in clause.order_by:
-        (ranks,) = rank([normalise(table.column(each.column).chunk(0), each.column)], Evaluator(Columns({})))
+        (ranks,) = rank([normalise(table.column(each.column).chunk(0), each.column)], Evaluator(PlainColumns({})))
         null = ranks == NULL
         key = ~ranks if each.descending else ranks
         if null.any():
@@ -332,7 +332,11 @@ def _partition_codes(table: pa.Table, names: Sequence[str]) -> Ints:
         if codes is None:
             codes = part
         else:
-            _, codes = np.unique(codes * len(encoded.dictionary) + part, return_inverse=True)
+            # Numbered anew after every column, in the order in which they come.
+            _, first, codes = np.unique(codes * len(encoded.dictionary) + part, return_index=True, return_inverse=True)
+            place = np.empty(len(first), np.int64)
+            place[np.argsort(first)] = np.arange(len(first))
+            codes = place[codes]
     assert codes is not None
     return codes
 

@@ -23,19 +23,19 @@ import pyarrow.types as pat
 from seqube.engine.jit import inner_kernel
 from seqube.engine.predicates import NULL, Evaluator, Ints, rank
 from seqube.engine.rows.automaton import Bytes
-from seqube.engine.rows.framing import Columns, Floats, RowValues, names_in
+from seqube.engine.rows.framing import Floats, PlainColumns, RowValues, names_in
 from seqube.language import tree
-from seqube.language.rows.tree import CLASSIFIER, Expression, Fold, Frame, MatchNumber, Navigation
+from seqube.language.rows.tree import CLASSIFIER, Expression, Frame, MatchNumber, Navigation, RowFold
 from seqube.language.tree import Attribute, Literal, Predicate, Value
 from seqube.plan.rows import RowPlan
 
-EXACT = float(1 << 53)
+LARGEST_EXACT = float(1 << 53)
 MAX_STACK = 64
 
-(CONSTANT, LOAD, FOLDED, NUMBER, CLASS, ADD, SUBTRACT, MULTIPLY, DIVIDE, REMAINDER, NEGATE, ABSOLUTE, EQUAL, UNEQUAL, LESS,
+(CONSTANT, LOAD, FOLDED, _NUMBER, CLASS, _ADD, SUBTRACT, _MULTIPLY, DIVIDE, REMAINDER, NEGATE, ABSOLUTE, EQUAL, UNEQUAL, LESS,
  LESS_EQUAL, MORE, MORE_EQUAL, AND, OR, NOT, IS_NULL, COALESCE) = range(23)  # fmt: skip
 _COMPARE = {"=": EQUAL, "!=": UNEQUAL, "<": LESS, "<=": LESS_EQUAL, ">": MORE, ">=": MORE_EQUAL}
-_CALCULATE = {"+": ADD, "-": SUBTRACT, "*": MULTIPLY, "/": DIVIDE, "%": REMAINDER}
+_CALCULATE = {"+": _ADD, "-": SUBTRACT, "*": _MULTIPLY, "/": DIVIDE, "%": REMAINDER}
 COUNT, SUM, AVG, MIN, MAX = range(5)
 _FOLDS = {"COUNT": COUNT, "SUM": SUM, "AVG": AVG, "MIN": MIN, "MAX": MAX}
 
@@ -211,7 +211,7 @@ class _Compiler:
         if not all(isinstance(side, Navigation | Literal) for side in sides):
             raise _NoProgram
         columns = [self.shared.values.of(side.value) if isinstance(side, Navigation) else pa.scalar(side.value) for side in sides]  # type: ignore[union-attr, arg-type]
-        ranks = rank(columns, Evaluator(Columns({})))
+        ranks = rank(columns, Evaluator(PlainColumns({})))
         _, codes = np.unique(np.concatenate(ranks), return_inverse=True)
         for side, code, ranked in zip(sides, np.split(codes, [len(ranks[0])]), ranks, strict=True):
             if isinstance(side, Navigation):
@@ -247,10 +247,10 @@ class _Compiler:
             case Literal(bool() as truth):
                 self.constant(float(truth))
                 return "boolean"
-            case Literal(int() | float() as number) if abs(number) <= EXACT:
+            case Literal(int() | float() as number) if abs(number) <= LARGEST_EXACT:
                 self.constant(float(number))
                 return "whole" if isinstance(number, int) else "double"
-            case tree.Duration(microseconds) if abs(microseconds) <= EXACT:
+            case tree.Duration(microseconds) if abs(microseconds) <= LARGEST_EXACT:
                 self.constant(float(microseconds))
                 return "duration"
             case Attribute(_, name):
@@ -306,7 +306,7 @@ class _Compiler:
     def frame(self, frame: Frame) -> str:
         match frame:
             case MatchNumber():
-                self.emit(NUMBER)
+                self.emit(_NUMBER)
                 return "whole"
             case Navigation(value):
                 if value is None:
@@ -314,7 +314,7 @@ class _Compiler:
                 column, family = self.column(value)
                 self.emit(LOAD, self.navigated(frame), column)
                 return family
-            case Fold(function, argument, variables, distinct):
+            case RowFold(function, argument, variables, distinct):
                 if distinct or function not in _FOLDS or (argument is not None and CLASSIFIER in names_in(argument)):
                     raise _NoProgram
                 column, family = (-1, "whole") if argument is None else self.column(argument)
@@ -342,7 +342,7 @@ class _Compiler:
             valid = np.asarray(found.is_valid()).astype(np.uint8)
             plain = found if family == "double" else found.cast(pa.int64())
             doubles = np.asarray(plain.fill_null(0)).astype(np.float64)
-            if family != "double" and len(doubles) and np.abs(doubles).max() > EXACT:
+            if family != "double" and len(doubles) and np.abs(doubles).max() > LARGEST_EXACT:
                 raise _NoProgram
             self.shared.columns.append((doubles, valid, family != "double"))
             self.shared.known[value] = len(self.shared.columns) - 1
@@ -380,7 +380,7 @@ def bind_row(programs: Programs, bound: Bound, so_far: int, variable: int, row: 
                     total = value if seen == 0 or (value < total) == (function == MIN) else total
                 else:
                     total += value
-                    if programs.whole[column] and abs(total) > EXACT:
+                    if programs.whole[column] and abs(total) > LARGEST_EXACT:
                         exact = False
             seen += 1
         bound.sums[so_far + 1, k], bound.seen[so_far + 1, k] = total, seen
@@ -408,7 +408,7 @@ def row_of(
 
 
 @inner_kernel
-def holds(
+def condition_holds(
     programs: Programs, bound: Bound, variables: Ints, path: Ints, base: int, start: int, so_far: int, low: int, high: int,
     number: int, condition: int, stack: Floats, known: Bytes,
 ) -> int:  # fmt: skip
@@ -422,7 +422,7 @@ def holds(
             if operation == CONSTANT:
                 stack[top] = programs.constants[first]
                 known[top] = not np.isnan(stack[top])
-            elif operation == NUMBER:
+            elif operation == _NUMBER:
                 stack[top] = number
             elif operation == FOLDED:
                 function, seen = programs.folds[first, 0], bound.seen[so_far, first]
@@ -484,11 +484,11 @@ def holds(
             elif operation == MORE_EQUAL:
                 stack[top] = left >= right
             else:
-                if operation == ADD:
+                if operation == _ADD:
                     result = left + right
                 elif operation == SUBTRACT:
                     result = left - right
-                elif operation == MULTIPLY:
+                elif operation == _MULTIPLY:
                     result = left * right
                 elif right == 0.0:
                     result = np.nan
@@ -496,7 +496,7 @@ def holds(
                     result = left / right
                 else:
                     result = np.fmod(left, right)
-                if first and abs(result) > EXACT:
+                if first and abs(result) > LARGEST_EXACT:
                     return INEXACT
                 stack[top] = result
                 if np.isnan(result):

@@ -26,13 +26,13 @@ from seqube.engine.jit import kernel
 from seqube.engine.limits import Budget
 from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, normalise, rank, shown, take
 from seqube.events.schema import TIME, Kind
-from seqube.language.rows.tree import CLASSIFIER, Expression, Fold, Frame, MatchNumber, Navigation
+from seqube.language.rows.tree import CLASSIFIER, Expression, Frame, MatchNumber, Navigation, RowFold
 from seqube.language.tree import Attribute, Predicate, Value, walk
 
 Floats = npt.NDArray[np.float64]
 
 
-class Columns:
+class PlainColumns:
     """Columns by name, as an `Evaluator` reads them. A table has no time of its own: a period is a duration, never a number."""
 
     unit = "us"
@@ -45,11 +45,11 @@ class Columns:
         return pa.nulls(0) if name == TIME and TIME not in self._columns else self._columns[name]
 
 
-def evaluate(root: Value | Predicate, columns: Mapping[str, pa.Array], size: int) -> pa.Array:
+def evaluate_columns(root: Value | Predicate, columns: Mapping[str, pa.Array], size: int) -> pa.Array:
     """A value or a predicate over columns of one length."""
     # An attribute without a variable is read at the rows of the only one there is.
     bindings = {"row": np.arange(size)}
-    evaluator = Evaluator(Columns(columns))
+    evaluator = Evaluator(PlainColumns(columns))
     if isinstance(root, Predicate):
         found = evaluator.predicate(root, bindings)
         return pa.repeat(found, size) if isinstance(found, pa.Scalar) else found
@@ -94,7 +94,7 @@ class RowValues:
                 self._values[value] = normalise(self.table.column(value.name).chunk(0), value.name)
             else:
                 columns = {name: self.of(Attribute(None, name)) for name in names_in(value)}
-                self._values[value] = evaluate(value, columns, self.table.num_rows)
+                self._values[value] = evaluate_columns(value, columns, self.table.num_rows)
         return self._values[value]
 
     def as_is(self, name: str) -> pa.Array:
@@ -114,7 +114,7 @@ class Framing:
         root, frames = expression.root, dict(expression.frames)
         if isinstance(root, Attribute):  # as it stands in the table, whatever its type is
             return self._frame(frames[root.name], places, as_is=True)
-        return evaluate(root, {name: self._frame(frame, places) for name, frame in frames.items()}, len(places.at))
+        return evaluate_columns(root, {name: self._frame(frame, places) for name, frame in frames.items()}, len(places.at))
 
     def _frame(self, frame: Frame, places: Places, as_is: bool = False) -> pa.Array:
         match frame:
@@ -122,7 +122,7 @@ class Framing:
                 return pa.array(_at(self._paths.numbers, places.matches), mask=places.matches < 0)
             case Navigation():
                 return self._navigate(frame, places, as_is)
-            case Fold():
+            case RowFold():
                 return self._fold(frame, places)
 
     def _members(self, variables: frozenset[str] | None) -> npt.NDArray[np.uint8]:
@@ -154,8 +154,6 @@ class Framing:
             base = np.where(there, base + frame.physical, -1)
             if len(paths.offsets) > 1:
                 inside = there & (base >= paths.offsets[matches]) & (base < paths.offsets[matches + 1])
-                if not frame.final:  # what comes after the row that is looked at is not mapped yet
-                    inside &= base <= asked
                 base = np.where(inside, base, -1)
             return take(pa.array(self._names, pa.string()), _at(paths.variables, base))
         rows = _at(paths.rows, base)
@@ -168,7 +166,7 @@ class Framing:
 
     # ------------------------------------------------------------ aggregates
 
-    def _fold(self, frame: Fold, places: Places) -> pa.Array:
+    def _fold(self, frame: RowFold, places: Places) -> pa.Array:
         paths = self._paths
         member = self._members(frame.variables)[paths.variables].astype(np.bool_)
         asked = self._asked(places, frame.final)
@@ -178,7 +176,7 @@ class Framing:
         columns = {name: take(self._values.of(Attribute(None, name)), paths.rows) for name in names - {CLASSIFIER}}
         if CLASSIFIER in names:
             columns[CLASSIFIER] = take(pa.array(self._names, pa.string()), paths.variables)
-        values = evaluate(frame.argument, columns, len(paths.rows))
+        values = evaluate_columns(frame.argument, columns, len(paths.rows))
         if pat.is_null(values.type):
             values = values.cast(pa.int64())
         known = member & np.asarray(values.is_valid()).astype(np.bool_)
@@ -187,12 +185,14 @@ class Framing:
         if frame.function == "COUNT":
             return _counted(paths.offsets, known, asked)
         if frame.function in ("MIN", "MAX"):
-            (ranks,) = rank([values], Evaluator(Columns({})))
+            (ranks,) = rank([values], Evaluator(PlainColumns({})))
             extreme = best_so_far(paths.offsets, known & (ranks != NULL), ranks, frame.function == "MIN")
+            if isinstance(frame.argument, Attribute) and frame.argument.name != CLASSIFIER:  # as it stands in the table
+                return take(self._values.as_is(frame.argument.name), _at(paths.rows, _at(extreme, asked)))
             return take(values, _at(extreme, asked))
         return self._sum(frame, values, known, asked, places)
 
-    def _sum(self, frame: Fold, values: pa.Array, known: Mask, asked: Ints, places: Places) -> pa.Array:
+    def _sum(self, frame: RowFold, values: pa.Array, known: Mask, asked: Ints, places: Places) -> pa.Array:
         """SUM and AVG, running where they are of doubles or of whole numbers that stay far from 64 bits."""
         kind, offsets = values.type, self._paths.offsets
         whole = values.cast(pa.int64()) if pat.is_duration(kind) else values
@@ -215,7 +215,7 @@ class Framing:
         result = numbers.without_nan(pa.array(sums, mask=counts == 0))
         return result.cast(kind) if pat.is_duration(kind) else result
 
-    def _of_lists(self, frame: Fold, values: pa.Array, known: Mask, asked: Ints, places: Places) -> pa.Array:
+    def _of_lists(self, frame: RowFold, values: pa.Array, known: Mask, asked: Ints, places: Places) -> pa.Array:
         """An aggregate of values that stand side by side: a list for each place that is asked for."""
         starts = self._paths.offsets[np.where(asked >= 0, places.matches, 0)]
         counts = np.where(asked >= 0, asked + 1 - starts, 0)
@@ -224,7 +224,7 @@ class Framing:
         owner = np.repeat(np.arange(len(asked)), counts)[known[at]]
         at = at[known[at]]
         if frame.distinct and len(at):
-            (ranks,) = rank([values], Evaluator(Columns({})))
+            (ranks,) = rank([values], Evaluator(PlainColumns({})))
             order = np.lexsort((at, ranks[at], owner))
             first = np.ones(len(order), np.bool_)
             first[1:] = (np.diff(owner[order]) != 0) | (np.diff(ranks[at][order]) != 0)
@@ -280,12 +280,12 @@ def _counted(offsets: Ints, member: Mask, asked: Ints) -> pa.Array:
     return pa.array(_at(sum_whole(offsets, member, np.ones(len(member), np.int64)), asked, 0))
 
 
-def columns_of(expressions: Iterable[Expression]) -> set[str]:
+def columns_asked(expressions: Iterable[Expression]) -> set[str]:
     """The columns of the table that expressions need."""
     found: set[str] = set()
     for expression in expressions:
         for _, frame in expression.frames:
-            value = frame.value if isinstance(frame, Navigation) else frame.argument if isinstance(frame, Fold) else None
+            value = frame.value if isinstance(frame, Navigation) else frame.argument if isinstance(frame, RowFold) else None
             if value is not None:
                 found |= names_in(value) - {CLASSIFIER}
     return found

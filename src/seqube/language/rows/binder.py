@@ -14,8 +14,8 @@ from seqube.events.schema import Kind
 from seqube.language import tree
 from seqube.language.parser import in_order
 from seqube.language.rows import tree as rows
-from seqube.language.rows.parser import ALL_ROWS, FOLDS, NAVIGATIONS, Draft, Name, draft_clause
-from seqube.language.rows.tree import CLASSIFIER, Clause, Expression, Fold, Frame, MatchNumber, Navigation
+from seqube.language.rows.parser import ALL_ROWS, FOLDS, NAVIGATIONS, ClauseDraft, Name, draft_clause
+from seqube.language.rows.tree import CLASSIFIER, Expression, Frame, MatchNumber, Navigation, RowClause, RowFold
 from seqube.language.tree import Attribute, Call, Duration, Literal, Predicate, Value
 from seqube.language.types import ValueChecker
 from seqube.language.writer import quote, write_value
@@ -36,7 +36,7 @@ _TAKES: dict[str, tuple[tuple[Kind, ...], Kind | None]] = {
 }
 
 
-def bind_clause(text: str, columns: Mapping[str, Kind], source: str = "") -> Clause:
+def bind_clause(text: str, columns: Mapping[str, Kind], source: str = "") -> RowClause:
     """The clause in this text, for a table with these columns; a `QueryError` with every problem found.
 
     `source` is the statement that the clause stands in, for messages; the text has blanks in the place of everything else.
@@ -48,7 +48,7 @@ def bind_clause(text: str, columns: Mapping[str, Kind], source: str = "") -> Cla
 
 
 class _Binder:
-    def __init__(self, draft: Draft, columns: Mapping[str, Kind], text: str) -> None:
+    def __init__(self, draft: ClauseDraft, columns: Mapping[str, Kind], text: str) -> None:
         self.draft, self.columns, self.text = draft, columns, text
         self.problems = list(draft.problems)
         pattern = draft.pattern if draft.pattern is not None else rows.Concatenation()
@@ -60,7 +60,7 @@ class _Binder:
     def fail(self, message: str, at: Span | None, hint: str | None = None) -> None:
         self.problems.append(Problem(message, at, hint))
 
-    def bind(self) -> Clause:
+    def bind(self) -> RowClause:
         draft = self.draft
         if draft.pattern is None:
             self.fail("the clause has no PATTERN", draft.places.get("definitions"), "write PATTERN (a b+)")
@@ -72,7 +72,7 @@ class _Binder:
             if self.columns[name] == "other":
                 at = draft.places["partition_by" if what[0] == "P" else "order_by"]
                 self.fail(f"{what} needs plain values, and {name!r} holds nested or binary ones", at, "use numbers, texts or times")
-        clause = Clause(
+        clause = RowClause(
             self.pattern,
             partition_by,
             order_by,
@@ -87,6 +87,9 @@ class _Binder:
         )
         clause = replace(clause, measures=self._measures(clause))
         self._check_exclusions()
+        if not (clause.output or clause.measures or self.problems):
+            hint = "add MEASURES, PARTITION BY, or ALL ROWS PER MATCH"
+            self.fail("the clause gives no column", draft.places.get("pattern"), hint)
         if self.problems:
             raise QueryError(in_order(self.problems), self.text)
         return clause
@@ -180,7 +183,7 @@ class _Binder:
                 found[name.text] = _Values(self, in_define=True, final=False).bind(condition)
         return tuple(found.items())
 
-    def _measures(self, clause: Clause) -> tuple[tuple[str, Expression], ...]:
+    def _measures(self, clause: RowClause) -> tuple[tuple[str, Expression], ...]:
         found: dict[str, Expression] = {}
         taken = {name.casefold(): f"a column of the result, from {'the table' if clause.shown != 'one' else 'PARTITION BY'}"
                  for name in clause.output}  # fmt: skip
@@ -405,7 +408,7 @@ class _Values:
             if node.function != "COUNT" or distinct:
                 self.fail("* stands for rows, which only COUNT takes", node.at, "write COUNT(*)")
             of = self.clause._of(argument.variable, argument.at)
-            return self._framed(Fold("COUNT", None, of, False, final), "number", node.at)
+            return self._framed(RowFold("COUNT", None, of, False, final), "number", node.at)
         asked = self._argument(node, argument)
         kinds = {**self.clause.columns, CLASSIFIER: "string"}
         kind = self._check(asked.value, kinds)
@@ -417,7 +420,7 @@ class _Values:
         if kind == "other" and node.function != "ARRAY_AGG":
             self.fail(f"{node.function} of nested or binary values", node.at, "ARRAY_AGG takes them")
         distinct = distinct and node.function not in ("MIN", "MAX")
-        return self._framed(Fold(node.function, asked.value, asked.variables, distinct, final), result or kind, node.at)
+        return self._framed(RowFold(node.function, asked.value, asked.variables, distinct, final), result or kind, node.at)
 
 
 def describe(frame: Frame) -> str:
@@ -425,7 +428,7 @@ def describe(frame: Frame) -> str:
     match frame:
         case MatchNumber():
             return "MATCH_NUMBER()"
-        case Fold(function, argument, variables, distinct, final):
+        case RowFold(function, argument, variables, distinct, final):
             value = _over(argument, variables) if argument is not None else _of_variables(variables, "*")
             return f"{'FINAL ' * final}{function}({'DISTINCT ' * distinct}{value})"
         case Navigation(value, variables, end, logical, physical, final):

@@ -27,7 +27,7 @@ NAVIGATIONS = ("PREV", "NEXT", "FIRST", "LAST")
 FOLDS = ("COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV", "VARIANCE", "MEDIAN", "ARRAY_AGG")
 OF_ROWS = (*NAVIGATIONS, *FOLDS, "CLASSIFIER", "MATCH_NUMBER")
 ALL_ROWS = "*"  # the argument of COUNT(*) and COUNT(a.*)
-MAX_TIMES = 10_000  # repetitions that are written as a number: each is a state of the machine
+MAX_REPEATS = 10_000  # repetitions that are written as a number: each is a state of the machine
 _WORDS = ("PARTITION", "ORDER", "MEASURES", "ONE", "ALL", "AFTER", "PATTERN", "WITHIN", "SUBSET", "DEFINE")
 
 
@@ -41,7 +41,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ClauseDraft:
     """The clause as written."""
 
     partition_by: tuple[Name, ...] = ()
@@ -57,12 +57,12 @@ class Draft:
     problems: tuple[Problem, ...] = ()
 
 
-def draft_clause(text: str) -> Draft:
+def draft_clause(text: str) -> ClauseDraft:
     """Parse the clause; raise a `QueryError` for the first mistake of its grammar."""
     from lark.exceptions import UnexpectedInput, VisitError
 
     try:
-        return cast(Draft, _parser().parse(text))
+        return cast(ClauseDraft, _parser().parse(text))
     except UnexpectedInput as error:
         raise QueryError(_explain(error, text), text) from None
     except VisitError as error:
@@ -155,6 +155,15 @@ class _RowBuilder(Builder):
         at = cover(at_token(word), at_token(text))
         return tree.Call("CAST", (Literal(text[1:-1], at_token(text)), Literal("TIMESTAMP", at_token(word))), at)
 
+    def cast(self, children: list[Any]) -> Value:
+        """As in the language; of VARCHAR(3) so many characters are left."""
+        _, _, name, *digits = children
+        length = next((size for size in digits if size is not None), None)
+        if length is None or name.upper() not in ("VARCHAR", "CHAR", "STRING", "TEXT"):
+            return super().cast(children)
+        text = super().cast([*children[:3], None, None])
+        return tree.Call("SUBSTRING", (text, Literal(1), Literal(int(length))), text.at)
+
     def among(self, children: list[Any]) -> Predicate:
         operand, negated, *listed = children
         values = tuple(map(as_item, listed))
@@ -222,7 +231,7 @@ class _RowBuilder(Builder):
     def alternation(self, children: list[Any]) -> rows.RowPattern:
         return rows.Alternation(tuple(children))
 
-    # ---- clauses: (field of Draft, place, content)
+    # ---- clauses: (field of ClauseDraft, place, content)
 
     def column(self, children: list[Token]) -> Name:
         return _named(children[-1])
@@ -287,7 +296,7 @@ class _RowBuilder(Builder):
                 problems.append(Problem(f"this is given twice (first in line {places[name].line})", at, "keep one of them"))
             else:
                 contents[name], places[name] = content, at
-        return Draft(**contents, places=places, problems=tuple(problems))
+        return ClauseDraft(**contents, places=places, problems=tuple(problems))
 
 
 def _first_place(pattern: rows.RowPattern) -> Span | None:
@@ -309,6 +318,8 @@ def _quantifier(token: Token) -> tree.Quantifier:
         fail(f"at least {least} and at most {most} rows", at, f"write the smaller number first: {{{most},{least}}}")
     if most == 0:
         fail("a part that takes no row at all", at, "leave it out")
-    if max(least, most or 0) > MAX_TIMES:
-        fail(f"a part is repeated at most {MAX_TIMES:,} times, or any number of times", at, f"write {{{min(least, MAX_TIMES)},}}")
+    if max(least, most or 0) > MAX_REPEATS:
+        fail(
+            f"a part is repeated at most {MAX_REPEATS:,} times, or any number of times", at, f"write {{{min(least, MAX_REPEATS)},}}"
+        )
     return tree.Quantifier(least, most, reluctant, at)

@@ -23,7 +23,7 @@ _PIECES = re.compile(
     r"""|(?P<word>[^\W\d]\w*)|(?P<number>\d[\w.]*)|(?P<arrow>=>)|(?P<space>\s+)|(?P<other>.)""",
     re.DOTALL,
 )
-_BEFORE_TABLES = frozenset({"FROM", "JOIN", "LATERAL", "TABLE"})
+_BEFORE_TABLES = frozenset({"FROM", "JOIN", "LATERAL"})
 _OPTIONS = ("type", "time", "unit")
 _STEP = "seqube_step_"
 
@@ -34,7 +34,7 @@ def all_of(table: str, columns: str = "*") -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SqlStep:
     """A clause, or a query of our own, and the table it is over."""
 
     name: str  # what stands in its place
@@ -54,11 +54,11 @@ class Statement:
     """Plain SQL, and the steps that some of its names stand for."""
 
     text: str
-    steps: tuple[Step, ...]
+    steps: tuple[SqlStep, ...]
     dialect: str
     is_explained: bool = False
 
-    def needed(self, sql: str) -> list[Step]:
+    def needed(self, sql: str) -> list[SqlStep]:
         """The steps whose names stand in some SQL."""
         return [step for step in self.steps if re.search(rf"\b{step.name}\b", sql)]
 
@@ -86,7 +86,7 @@ class _Splitter:
         self.text, self.begin = text, begin
         found = (_Piece(str(piece.lastgroup), piece[0], piece.start(), piece.end()) for piece in _PIECES.finditer(text))
         self.pieces = [piece for piece in found if piece.kind not in ("space", "comment")]
-        self.steps: list[Step] = []
+        self.steps: list[SqlStep] = []
 
     def split(self, dialect: str, explained: bool) -> Statement:
         rest = self._rendered(self.begin, len(self.text.rstrip().rstrip(";")))
@@ -145,11 +145,18 @@ class _Splitter:
         )
 
     def _table_before(self, number: int) -> tuple[int, int]:
-        """The first and last piece of the table before a clause, without an alias it may have."""
+        """The first and last piece of the table before a clause, with the alias that it may have."""
         last = number - 1
-        before = self.pieces[last - 1] if last > 0 else None
-        if self._is_name(last) and before is not None and (before.says("AS", ")") or self._is_name(last - 1)):
-            last -= 2 if before.says("AS") else 1
+        first = self._primary(last, number)
+        before = self.pieces[first - 1] if first > 0 else None
+        if before is not None and before.says("AS"):
+            first = self._primary(first - 2, number)
+        elif before is not None and (before.says(")") or self._is_name(first - 1)):
+            first = self._primary(first - 1, number)
+        return first, last
+
+    def _primary(self, last: int, number: int) -> int:
+        """The first piece of a name, of a query in parentheses, or of a name with parentheses behind it."""
         if last < 0 or not (self._is_name(last) or self.pieces[last].says(")")):
             raise self.fail(
                 "MATCH_RECOGNIZE stands behind no table", self.pieces[number], "write FROM trades MATCH_RECOGNIZE (...)"
@@ -158,13 +165,13 @@ class _Splitter:
         if self.pieces[last].says(")"):
             first = self._opening(last)
             if not self._is_name(first - 1):
-                return first, last
+                return first
             first -= 1
         while first >= 2 and self.pieces[first - 1].says(".") and self._is_name(first - 2):
             first -= 2
-        return first, last
+        return first
 
-    def _add(self, step: Step) -> str:
+    def _add(self, step: SqlStep) -> str:
         self.steps.append(step)
         return step.name
 
@@ -176,7 +183,7 @@ class _Splitter:
             table = self._rendered(self.pieces[first].start, self.pieces[last].end)
             begin, end = self.pieces[number + 1].end, self.pieces[close].start
             blank = [re.sub(r"[^\n]", " ", part) for part in (self.text[:begin], self.text[end:])]
-            return self._add(Step(self._name(), table, f"{blank[0]}{self.text[begin:end]}{blank[1]}", self.text))
+            return self._add(SqlStep(self._name(), table, f"{blank[0]}{self.text[begin:end]}{blank[1]}", self.text))
 
         return make
 
@@ -195,7 +202,7 @@ class _Splitter:
             if table[0].says("SELECT", "WITH"):
                 rendered = f"({rendered})"
             read = [self._option(option) for option in options]
-            return self._add(Step(self._name(), rendered, query=_unquoted(query[0].text), options=tuple(read)))
+            return self._add(SqlStep(self._name(), rendered, query=_unquoted(query[0].text), options=tuple(read)))
 
         return make
 
@@ -224,7 +231,7 @@ def _unquoted(text: str) -> str:
 # ---------------------------------------------------------------- common table expressions
 
 
-def _with(statement: Statement, step: Step) -> str:
+def _with(statement: Statement, step: SqlStep) -> str:
     """The common table expressions that a step sees, as the start of a query."""
     if not re.search(r"\bwith\b", statement.text, re.IGNORECASE) and not any(
         "with" in each.table.lower() for each in statement.steps
@@ -245,7 +252,7 @@ def _scope(statement: Statement, name: str) -> list[str]:
             tree = sqlglot.parse_one(sql, read=statement.dialect)
         except sqlglot.errors.ParseError:
             continue  # the engine around it says what is wrong, in its own words
-        node = next((table for table in tree.find_all(sqlglot.exp.Table) if table.name == name), None)
+        node: Any = next((table for table in tree.find_all(sqlglot.exp.Table) if table.name == name), None)
         around = _scope(statement, holder.name) if holder is not None else []
         found: list[str] = []
         while node is not None:

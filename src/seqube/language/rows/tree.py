@@ -112,7 +112,7 @@ class Navigation:
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class RowFold:
     """An aggregate over the rows of some variables."""
 
     function: str
@@ -127,7 +127,7 @@ class MatchNumber:
     """The number of the match in its partition, from 1."""
 
 
-Frame = Navigation | Fold | MatchNumber
+Frame = Navigation | RowFold | MatchNumber
 
 CLASSIFIER = "CLASSIFIER()"  # the column of variables, among those of a table
 
@@ -165,7 +165,7 @@ class RowSkip:
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class RowClause:
     """A bound MATCH_RECOGNIZE clause: every name is resolved, the columns' against the table it is for."""
 
     pattern: RowPattern

@@ -1,0 +1,125 @@
+"""What the clause refuses: each with its place, and several at once."""
+
+# ruff: noqa: E501 - a case is a line
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import seqube as sq
+from seqube.errors import QueryError
+from seqube.language.rows.binder import bind_clause
+
+TABLE = pa.table({"n": [1, 2], "price": [1.0, 2.0], "name": ["a", "b"], "tags": [[1], [2]]})
+
+
+def refused(clause: str) -> QueryError:
+    with pytest.raises(QueryError) as caught:
+        sq.sql(f"SELECT *\nFROM t MATCH_RECOGNIZE (\n{clause}\n)", t=TABLE)
+    return caught.value
+
+
+MISTAKES = [
+    ("ORDER BY n PATTERN (a) DEFINE a AS prise > 1", "there is no column 'prise'", 36),
+    ("ORDER BY n PATTERN (a) DEFINE b AS price > 1", "'B' is not in the pattern", 31),
+    ("ORDER BY n PATTERN (a) DEFINE a AS c.price > 1", "there is no variable 'C' in the pattern", 36),
+    ("ORDER BY n PATTERN (a) DEFINE a AS price > 1, a AS price > 2", "'A' is defined twice", 47),
+    ("ORDER BY n PATTERN (a) DEFINE a AS a > 1", "'a' is a variable of the pattern", 36),
+    ("ORDER BY n PATTERN (a) DEFINE a AS name > 1", "is compared with", 36),
+    ("ORDER BY n PATTERN (a) DEFINE a AS price + name > 1", "a string in a calculation", 36),
+    ("ORDER BY n PATTERN (a) DEFINE a AS price", "a number is not a condition", 36),
+    ("ORDER BY n PATTERN (a) DEFINE a AS FINAL LAST(price) > 1", "FINAL in DEFINE", 36),
+    ("ORDER BY n PATTERN (a) DEFINE a AS PREV(FINAL LAST(price)) > 1", "FINAL in DEFINE", 41),
+    ("ORDER BY n PATTERN (a) DEFINE a AS LAST(PREV(price)) > 1", "PREV inside LAST", 41),
+    ("ORDER BY n PATTERN (a) DEFINE a AS PREV(PREV(price)) > 1", "PREV inside PREV", 41),
+    ("ORDER BY n PATTERN (a) DEFINE a AS FIRST(LAST(price)) > 1", "LAST inside FIRST", 42),
+    ("ORDER BY n PATTERN (a) DEFINE a AS SUM(AVG(price)) > 1", "aggregates do not nest", 40),
+    ("ORDER BY n PATTERN (a) DEFINE a AS SUM(PREV(price)) > 1", "PREV inside SUM", 40),
+    ("ORDER BY n PATTERN (a) DEFINE a AS LAST(SUM(price)) > 1", "SUM inside LAST", 41),
+    ("ORDER BY n PATTERN (a) DEFINE a AS PREV(price, -1) > 1", "a whole number of rows that is not negative", 48),
+    ("ORDER BY n PATTERN (a) DEFINE a AS PREV(price, n) > 1", "a whole number of rows that is not negative", 48),
+    ("ORDER BY n PATTERN (a) DEFINE a AS PREV(1) > 1", "of a value that is of no row", 36),
+    ("ORDER BY n PATTERN (a b) DEFINE b AS PREV(a.price + b.price) > 1", "of a value of several variables", 38),
+    ("ORDER BY n PATTERN (a b) DEFINE b AS SUM(a.price + price) > 1", "of a value of several variables", 38),
+    ("ORDER BY n PATTERN (a) DEFINE a AS SUM(name) > 1", "SUM of a string", 36),
+    ("ORDER BY n PATTERN (a) DEFINE a AS SUM(*) > 1", "only COUNT takes", 36),
+    ("ORDER BY n PATTERN (a) DEFINE a AS CLASSIFIER(z) = 'A'", "there is no variable 'Z' in the pattern", 47),
+    ("ORDER BY n PATTERN (a) DEFINE a AS CLASSIFIER(1) = 'A'", "CLASSIFIER takes a variable, or nothing", 36),
+    ("ORDER BY n PATTERN (a) DEFINE a AS MATCH_NUMBER(1) = 1", "MATCH_NUMBER takes nothing", 36),
+    ("ORDER BY n PATTERN (a) DEFINE a AS RUNNING PREV(price) = 1", "RUNNING PREV has no meaning", 36),
+    ("ORDER BY n PATTERN (a) DEFINE a AS NOSUCH(price) = 1", "there is no function 'NOSUCH'", 36),
+    ("ORDER BY n PATTERN (a) DEFINE a AS tags = 1", "nested or binary values cannot be compared", 36),
+    ("ORDER BY m PATTERN (a)", "there is no column 'm'", 10),
+    ("PARTITION BY zone ORDER BY n PATTERN (a)", "there is no column 'zone'", 14),
+    ("PARTITION BY tags ORDER BY n PATTERN (a)", "PARTITION BY needs plain values", 1),
+    ("ORDER BY n", "the clause has no PATTERN", None),
+    ("ORDER BY n PATTERN (a) PATTERN (b)", "given twice", 24),
+    ("ORDER BY n PATTERN (a{3,1})", "at least 3 and at most 1 rows", 22),
+    ("ORDER BY n PATTERN (a{0})", "a part that takes no row at all", 22),
+    ("ORDER BY n PATTERN (a{20000})", "repeated at most 10,000 times", 22),
+    ("ORDER BY n PATTERN (a |)", "cannot stand here", 24),
+    ("ORDER BY n PATTERN (a)", "the clause gives no column", 12),
+    ("ORDER BY n PATTERN (a) SUBSET s = (a, b)", "there is no variable 'B' in the pattern", 39),
+    ("ORDER BY n PATTERN (a b) SUBSET a = (a, b)", "'A' is a variable of the pattern already", 33),
+    ("ORDER BY n PATTERN (a b) SUBSET s = (a), s = (b)", "the subset 'S' is defined twice", 42),
+    ("ORDER BY n PATTERN (a b) SUBSET s = (a) DEFINE s AS price > 1", "'S' is a subset", 48),
+    ("ORDER BY n AFTER MATCH SKIP TO LAST z PATTERN (a)", "there is no variable 'Z' in the pattern", 37),
+    ("ORDER BY n ALL ROWS PER MATCH WITH UNMATCHED ROWS PATTERN (a {- b -})", "leaves rows out", 65),
+    ("ORDER BY n MEASURES price PATTERN (a)", "a measure has no name", 21),
+    ("ORDER BY n MEASURES price AS p, n AS P PATTERN (a)", "'P' is a measure already", 38),
+    ("PARTITION BY name ORDER BY n MEASURES price AS Name PATTERN (a)", "'Name' is a column of the result", 48),
+    ("ORDER BY n MEASURES price AS name ALL ROWS PER MATCH PATTERN (a)", "'name' is a column of the result", 30),
+    ("PATTERN (a) WITHIN 5", "WITHIN measures along ORDER BY", 13),
+    ("ORDER BY name PATTERN (a) WITHIN 5", "have no distance", 27),
+    ("ORDER BY n PATTERN (a) WITHIN INTERVAL '5' MINUTE", "WITHIN takes a number above zero", 24),
+    ("ORDER BY n PATTERN (a) DEFINE a AS price > INTERVAL '2' MONTH", "this interval is not understood", 44),
+    ("ORDER BY n MEASURES * AS x PATTERN (a)", "cannot stand here", 21),
+    ("ORDER BY n MEASURES COUNT(DISTINCT *) AS x PATTERN (a)", "cannot stand here", 36),
+    ("ORDER BY n INITIAL PATTERN (a)", "cannot stand here", 12),
+]
+
+
+@pytest.mark.parametrize(("clause", "message", "column"), MISTAKES)
+def test_mistakes_are_named_with_their_place(clause: str, message: str, column: int | None) -> None:
+    error = refused(clause)
+    assert message in str(error)
+    if column is not None:
+        assert (error.line, error.column) == (3, column)
+        assert error.problems[0].hint or "string in a" in message or "takes a number" in message
+
+
+def test_a_name_that_could_be_several_columns() -> None:
+    with pytest.raises(QueryError, match="'KIND' could be any of the columns Kind, kind"):
+        bind_clause("MEASURES kind AS k PATTERN (a) DEFINE a AS KIND = 'x'", {"Kind": "string", "kind": "string"})
+
+
+def test_all_mistakes_are_shown_at_once() -> None:
+    error = refused("ORDER BY m MEASURES z.price AS p PATTERN (a b) DEFINE a AS prise > 1, c AS TRUE")
+    assert [problem.message for problem in error.problems] == [
+        "there is no column 'm'", "there is no variable 'Z' in the pattern", "there is no column 'prise'", "'C' is not in the pattern",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT * FROM nothing", "there is no table 'nothing'"),
+        ("SELECT nothing FROM t", "nothing"),
+        ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (a)", "this parenthesis is not closed"),
+        ("SELECT * FROM MATCH_RECOGNIZE (PATTERN (a))", "stands behind no table"),
+        ("SELECT * FROM SEQUBE(t)", "SEQUBE takes a table and a query"),
+        ("SELECT * FROM SEQUBE(t, 'SEQ(A a, B b) WITHIN 5', kind => 'x')", "no option of SEQUBE"),
+        ("SELECT * FROM t MATCH_RECOGNIZE (ALL ROWS PER MATCH PATTERN (PERMUTE(a,b,c,d,e,f,g,h,i,j,k)))", "too large"),
+    ],
+)
+def test_statements_that_are_wrong(text: str, message: str) -> None:
+    with pytest.raises(sq.SequbeError, match=message):
+        sq.sql(text, t=TABLE)
+
+
+def test_backtracking_stands_under_the_limits() -> None:
+    rows = pa.table({"n": range(60), "x": [1.0] * 60})
+    text = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY n MEASURES COUNT(*) AS k PATTERN ((a | b)+ c) DEFINE c AS COUNT(a.*) > 1000)"
+    with pytest.raises(sq.LimitError, match="max_seconds"):
+        sq.sql(text, t=rows, limits=sq.Limits(max_seconds=0.3))
