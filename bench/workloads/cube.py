@@ -123,6 +123,22 @@ def named(pattern: str) -> str:
     return ", ".join(f"{name} v{number}" for number, name in enumerate(pattern.split(", ")))
 
 
+def related_patterns(n: int) -> list[str]:
+    """Patterns that are coarser and finer, longer and shorter views of one."""
+    random, names = Random(SEED), [name for below in COMPANIES.values() for name in below]
+    patterns = [("Computer", "Finance", "Education")]
+    while len(patterns) < n:
+        pattern = list(random.choice(patterns))
+        at = random.randrange(len(pattern))
+        if random.random() < 0.5 and pattern[at] in COMPANIES:
+            pattern[at] = random.choice(COMPANIES[pattern[at]])
+        elif len(pattern) < 5:
+            pattern.insert(at, random.choice(names))
+        if tuple(pattern) not in patterns:
+            patterns.append(tuple(pattern))
+    return [", ".join(pattern) for pattern in patterns]
+
+
 def in_the_trace(pattern: str) -> str:
     for name, other in IN_THE_TRACE.items():
         pattern = pattern.replace(name, other)
@@ -226,18 +242,7 @@ def latency(
 
 def optimizer_time(events: sq.Events, hierarchy: sq.Hierarchy) -> Iterator[Measurement]:
     """A hundred queries: hierarchy, costs and arborescence."""
-    random, names = Random(SEED), [name for names in COMPANIES.values() for name in names]
-    patterns = [("Computer", "Finance", "Education")]
-    while len(patterns) < 100:
-        pattern = list(random.choice(patterns))
-        at = random.randrange(len(pattern))
-        if random.random() < 0.5 and pattern[at] in COMPANIES:
-            pattern[at] = random.choice(COMPANIES[pattern[at]])
-        elif len(pattern) < 5:
-            pattern.insert(at, random.choice(names))
-        if tuple(pattern) not in patterns:
-            patterns.append(tuple(pattern))
-    queries = {name: parse(text) for name, text in workload([", ".join(pattern) for pattern in patterns], 100).items()}
+    queries = {name: parse(text) for name, text in workload(related_patterns(100), 100).items()}
 
     def plan() -> int:
         return len(Chase(queries, hierarchy).plan("chase", Estimates(Measurements(events.statistics, events.unit))).steps)

@@ -4,6 +4,9 @@
                sorts the same columns, and beside a call of the same engine per key (groupBy.applyInArrow). All events are of the
                pattern's types, so that nothing is saved by filtering.
     slices     the same pattern without a key, cut into slices of time, with one core and with two
+    counts     COUNT of a pattern without a key, ON TRIGGER and TOTAL, with one core and with two
+    workloads  workloads 1 to 3 of the E-Cube paper, each as one batch: shared, and every query by itself in the same pass
+    related    many related queries, counts and matches of one key: shared, by themselves, and a few of them, beside one alone
     stream     micro-batches over 100,000 keys, with a window of many of them; of 50,000 events (median latency) with a window of
                few and of many micro-batches, over the same events, and as large as a steady stream would make them (rate).
                Nearly all events begin matches and stay in the state for a window; a few can end one. Rates and state are
@@ -31,6 +34,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.measure import Measurement, compare
+from bench.workloads.cube import COMPANIES, PATTERNS, named, related_patterns, workload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,6 +46,13 @@ N_ENDS = 4  # events of a micro-batch that can end matches, each of as many as i
 N_FILES = 2  # of a micro-batch: one for each core
 KEYED = "SEQ(A a, B b, C c, [id]) WITHIN {window} RETURN a.ts AS x, b.ts AS y, c.ts AS z"
 FREE = "SEQ(A a, B b, C c) WITHIN 12 RETURN a.ts AS x, c.ts AS z"
+COUNTS = {
+    "on trigger": "SEQ(A a, B b, C c) AGG COUNT(*) WITHIN 1000",
+    "total": "SEQ(A a, B b, C c) AGG COUNT(*) WITHIN 1000 EMIT TOTAL",
+}
+N_RELATED, SOME_RELATED = 200, 50
+AUDITED = 0.01  # of the trades
+SHORT_MS = 30  # a window of few matches: what is written is the same for all contenders
 
 
 def measurements(quick: bool = False) -> Iterator[Measurement]:
@@ -52,15 +63,20 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
         streams: list[tuple[Any, ...]] = [("stream", folder, 14, (2, 7), 50_000)]
         if not quick:
             streams = [("stream", folder, 230, (10, 200), 50_000), ("stream", folder, 130, (100,), 400_000)]
-        # Slices come first in both sessions, so that both are equally warm.
-        sliced = ("slices", folder, n)
-        one, two, *others = _in_session(1, sliced) + _in_session(2, sliced, ("keyed", folder, n, n_keys), *streams)
-        yield one
-        if one.wall_s and two.wall_s:
-            # Both do the same work; what a second core gives is seen in the time that passes.
-            two = replace(two, contender=f"2 cores, {one.wall_s / two.wall_s:.2f} times as fast", right=one.answer == two.answer)
-        yield two
-        yield from others
+        write_trades(Path(folder) / "trades", n, n_keys)
+        trades = [("workloads", folder, n), ("related", folder, n, n_keys)]
+        # Slices and counts come first in both sessions, so that both are equally warm.
+        cut = (("slices", folder, n), ("counts", folder, n))
+        ones = _in_session(1, *cut)
+        twos = _in_session(2, *cut, ("keyed", folder, n, n_keys), *trades, *streams)
+        for one, two in zip(ones, twos, strict=False):
+            yield one
+            if one.wall_s and two.wall_s:
+                # Both do the same work; what a second core gives is seen in the time that passes.
+                times = one.wall_s / two.wall_s
+                two = replace(two, contender=f"2 cores, {times:.2f} times as fast", right=one.answer == two.answer)
+            yield two
+        yield from twos[len(ones) :]
 
 
 def write_events(
@@ -78,6 +94,26 @@ def write_events(
         pq.write_table(table, file)
         moment = 1_000_000_000 + first // 1_000 + number
         os.utime(file, (moment, moment))
+
+
+def write_trades(path: Path, n_events: int, n_keys: int, n_files: int = 8) -> None:
+    """Trades of the companies of the E-Cube paper, one per millisecond, over keys at random, and now and then an audit."""
+    path.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(SEED)
+    names = [*(name for below in COMPANIES.values() for name in below), "Audit"]
+    size = n_events // n_files
+    for number in range(n_files):
+        codes = np.where(random.random(size) < AUDITED, len(names) - 1, random.integers(0, len(names) - 1, size))
+        types = pa.DictionaryArray.from_arrays(codes.astype(np.int8), names).cast(pa.string())
+        times = np.arange(number * size, (number + 1) * size)
+        pq.write_table(pa.table({"ts": times, "type": types, "id": random.integers(0, n_keys, size)}), path / f"{number}.parquet")
+
+
+def related_queries(n: int, n_keys: int) -> dict[str, str]:
+    """Half of them matches of a key, half counts at every audit."""
+    half = related_patterns(n // 2)
+    matches = {f"m{i}": f"SEQ({named(text)}, [id]) WITHIN {4 * n_keys} ms RETURN v0.ts AS at" for i, text in enumerate(half)}
+    return matches | {f"c{i}": f"SEQ({named(text)}, Audit last) AGG COUNT(*) WITHIN 1 s" for i, text in enumerate(half)}
 
 
 def _in_session(cores: int, *tasks: tuple[Any, ...]) -> list[Measurement]:
@@ -98,7 +134,9 @@ def main(cores: str, tasks: str) -> None:
     # Python works beside the JVM and so does the garbage collector: only what is bound to one core uses no more than one.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(cores)])
     spark = sqs.session(**{"spark.master": f"local[{cores}]", "spark.driver.memory": "4g"})
-    known: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {"keyed": keyed, "slices": slices, "stream": stream}
+    known: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
+        "keyed": keyed, "slices": slices, "counts": counts, "workloads": workloads, "related": related, "stream": stream
+    }  # fmt: skip
     for task, *arguments in json.loads(tasks):
         # In a stream each partition is a store of state that every micro-batch commits.
         spark.conf.set("spark.sql.shuffle.partitions", cores if task == "stream" else "4")
@@ -169,6 +207,67 @@ def slices(spark: SparkSession, folder: str, n: int) -> Iterator[dict[str, Any]]
     answer = sqs.run(FREE, events).count()
     cores = spark.sparkContext.defaultParallelism
     yield from _timed("slices", n, answer, {f"{cores} cores": lambda: _sink(sqs.run(FREE, events))})
+
+
+def counts(spark: SparkSession, folder: str, n: int) -> Iterator[dict[str, Any]]:
+    import seqube.spark as sqs
+
+    events, cores = spark.read.parquet(f"{folder}/slices"), spark.sparkContext.defaultParallelism
+    for name, text in COUNTS.items():
+        answer = sqs.run(text, events).agg({"count": "sum"}).collect()[0][0]
+        yield from _timed(f"COUNT {name}", n, answer, {f"{cores} cores": lambda text=text: _sink(sqs.run(text, events))})
+
+
+def _sink_all(queries: dict[str, str], events: DataFrame, strategy: str) -> None:
+    """All rows of a workload, each DataFrame by itself, as a user would write them."""
+    import seqube as sq
+    import seqube.spark as sqs
+
+    found = sqs.run(queries, events, hierarchy=sq.Hierarchy.from_dict(COMPANIES), strategy=strategy)
+    for frame in found.values():
+        _sink(frame)
+    found.unpersist()
+
+
+def _tell_all(queries: dict[str, str], events: DataFrame, strategy: str) -> dict[str, tuple[int, int]]:
+    """How many rows each query has, and a number that follows from what is in them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    import seqube as sq
+    import seqube.spark as sqs
+
+    found = sqs.run(queries, events, hierarchy=sq.Hierarchy.from_dict(COMPANIES), strategy=strategy)
+    told = {}
+    for name, frame in found.items():
+        digest = F.sum(F.pmod(F.xxhash64(*frame.columns), F.lit(1_000_003)))
+        told[name] = tuple(frame.agg(F.count(F.lit(1)), digest).collect()[0])
+    found.unpersist()
+    return told
+
+
+def workloads(spark: SparkSession, folder: str, n: int) -> Iterator[dict[str, Any]]:
+    events = spark.read.parquet(f"{folder}/trades")
+    for number in ("1", "2", "3"):
+        queries = workload(PATTERNS[number], SHORT_MS)
+        found = {strategy: _tell_all(queries, events, strategy) for strategy in ("independent", "auto", "chase")}
+        contenders = {by: lambda by=by, queries=queries: _sink_all(queries, events, by) for by in found}
+        for row in _timed(f"workload {number}", n, sum(rows for rows, _ in found["independent"].values()), contenders):
+            yield {**row, "right": found[row["contender"]] == found["independent"]}
+
+
+def related(spark: SparkSession, folder: str, n: int, n_keys: int, n_queries: int = N_RELATED) -> Iterator[dict[str, Any]]:
+    events, queries = spark.read.parquet(f"{folder}/trades"), related_queries(n_queries, n_keys)
+    some = {name: queries[name] for name in list(queries)[: SOME_RELATED // 2] + list(queries)[-(SOME_RELATED // 2) :]}
+    one = dict([next(iter(queries.items()))])
+    found = {strategy: _tell_all(queries, events, strategy) for strategy in ("independent", "auto")}
+    contenders: dict[str, Callable[[], None]] = {
+        f"{len(queries)} by themselves": lambda: _sink_all(queries, events, "independent"),
+        f"{len(queries)} shared": lambda: _sink_all(queries, events, "auto"),
+        f"{len(some)} shared": lambda: _sink_all(some, events, "auto"),
+        "one": lambda: _sink_all(one, events, "auto"),
+    }
+    for row in _timed("related queries", n, sum(rows for rows, _ in found["independent"].values()), contenders):
+        yield {**row, "right": found["auto"] == found["independent"]}
 
 
 def stream(spark: SparkSession, folder: str, n_batches: int, windows: Sequence[int], n_events: int) -> Iterator[dict[str, Any]]:

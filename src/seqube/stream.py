@@ -83,7 +83,8 @@ class QueryStats:
     since: Any  # its answers are whole from this time on; None: from the beginning, or (where it is not whole) not known
     is_whole: bool
     shared_with: tuple[str, ...]
-    plan: str
+    plan: str  # as it is now
+    switches: int = 0  # how often a workload that shares matches was planned anew, and the plan changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +328,7 @@ class Stream:
             is_whole=latest.is_whole_at(self._watermark),
             shared_with=tuple(other for other in reporting.queries if other != name),
             plan=self._standing.explain(name),
+            switches=reporting.n_switches,
         )
 
     # ------------------------------------------------------------ states

@@ -126,6 +126,56 @@ def test_drifting_rates_change_the_plan_and_lose_nothing() -> None:
     }
 
 
+AGREEING = {name: text.replace(")", ", [key])") for name, text in TEXTS.items()}
+
+
+def agreeing_stream(n: int) -> Events:
+    """At first nearly no two events agree on their key, then all do: from some matches to thousands, at the same rates."""
+    keys = np.where(np.arange(n) < n // 2, np.arange(n) // 2, -1)
+    return Events(random_stream(n, "ABCD", 3).table.append_column("key", pa.array(keys)))
+
+
+def test_a_workload_is_planned_anew_when_its_matches_change_and_its_rates_do_not() -> None:
+    n, texts, stream = 3_000, AGREEING, agreeing_stream(3_000)
+    matcher, found = SharedMatcher({name: parse(text) for name, text in texts.items()}, TREE), Collected()
+    state, planned, plans = matcher.start(), [], []
+    for start in range(0, n, 100):
+        state = found.take(matcher.step(state, stream.slice(start, start + 100)))
+        planned.append(state.planned)
+        plans.append(state.plan.sources)
+    found.take(matcher.finish(state))
+    halfway = len(planned) // 2
+    assert planned[halfway - 5] == planned[halfway - 1]  # the rates are known, and stay
+    assert planned[halfway - 1] != planned[-1]
+    assert plans[halfway - 1] != plans[-1]
+    whole = sq.run(texts, stream, hierarchy=TREE)
+    assert sum(row["P"] < n // 2 for row in found.rows["wide"]) < 1_000 < 5_000 < len(whole["wide"])
+    assert {name: counted(rows(result.table)) for name, result in whole.items()} == {
+        name: counted(of) for name, of in found.rows.items()
+    }
+
+
+def test_switching_has_its_price() -> None:
+    """A plan that is a little better is not taken where the matches that it goes on from would have to be found first."""
+    stream, matcher = random_stream(600, "ABCD"), SharedMatcher(QUERIES, TREE, drift=0.0, gain=0.0)
+    state, _ = matcher.step(matcher.start(), stream.slice(0, 300))
+    estimates = state.pace.estimates("ms")
+    other = state.optimizer.plan("top-down", estimates)  # `longer` is made of what `fine` had before
+    apart = matcher.switch(state, state.optimizer.plan("independent", estimates))
+    assert matcher._rebuilding(apart, other, estimates) > 0
+    assert matcher._rebuilding(matcher.switch(apart, other), other, estimates) == 0
+
+
+def test_a_stream_tells_its_plan_and_how_often_it_changed() -> None:
+    stream, events = sq.Stream(AGREEING, hierarchy=TREE, strategy="chase"), agreeing_stream(3_000)
+    for start in range(0, 3_000, 100):
+        stream.push(events.table.slice(start, 100))
+    stats = stream.stats.queries["fine"]
+    assert stats.shared_with == ("wide", "longer")
+    assert stats.switches >= 1
+    assert "fine: " in stats.plan
+
+
 @pytest.mark.parametrize("strategy", names("shared matches"))
 def test_nothing_older_than_the_window_is_kept(strategy: str) -> None:
     queries = {name: parse(text.replace("2000", "200")) for name, text in TEXTS.items()}

@@ -19,13 +19,14 @@ Invariant: of every query each row comes out once, however it was replaced and w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from seqube.engine.aggregates.buckets import TimeBuckets
+from seqube.engine.ecube.adaptation import SharedMatcher, SharedState
 from seqube.engine.limits import Limits
 from seqube.engine.operator import Operator, open_plan
 from seqube.engine.sequence import HIGHEST, LOWEST
@@ -71,6 +72,16 @@ class Standing:
     @property
     def is_shared(self) -> bool:
         return len(self.queries) > 1
+
+    @property
+    def n_switches(self) -> int:
+        """How often the plan of a workload was changed, because its events or matches had."""
+        return self.state.n_switches if isinstance(self.state, SharedState) else 0
+
+    @property
+    def plan_now(self) -> WorkloadPlan:
+        """The plan, as it is after all changes."""
+        return replace(self.plan, matches=self.state.plan) if isinstance(self.state, SharedState) else self.plan
 
     def is_whole_at(self, watermark: int) -> bool:
         """Whether all that becomes final from here on is whole."""
@@ -170,8 +181,6 @@ class StandingQueries:
             from seqube.engine.aggregates.sharing import SharedAggregator
 
             return SharedAggregator(plan.counts, plan.aggregates, self.limits)
-        from seqube.engine.ecube.adaptation import SharedMatcher
-
         return SharedMatcher(queries, self.hierarchy, self.strategy, limits=self.limits)
 
     @property
@@ -269,7 +278,7 @@ class StandingQueries:
 
     def explain(self, name: str) -> str:
         """The plan of a query, or of those that it shares with."""
-        plan = self._reporting[name].plan
+        plan = self._reporting[name].plan_now
         return str(explain_workload(plan if len(plan.plans) > 1 else WorkloadPlan({ALONE: plan.plans[name]}), None))
 
     def empty(self, name: str) -> pa.Table:

@@ -4,10 +4,10 @@ Every query's matches come out as if it ran by itself, however they are computed
 long as the longest window reaches; of matches, only those are kept that a longer pattern may still be made from, as long as
 their own window lasts.
 
-After each batch the running estimates are compared with those the plan was made for. When they have drifted Chase plans anew,
-and where that promises enough, the plan is switched: matches that the new plan needs and the old one did not keep are computed
-from the events in the window, and nothing of that is put out. A query that is added sees the events that arrive from then on;
-until those are all that is kept, it runs by itself.
+After each batch the running estimates, of events and of matches, are compared with those the plan was made for. When they have
+drifted Chase plans anew, and where that promises more than switching costs, the plan is switched: matches that the new plan needs
+and the old one did not keep are computed from the events in the window, and nothing of that is put out. A query that is added sees
+the events that arrive from then on; until those are all that is kept, it runs by itself.
 
 Written as bytes are the events, and what was counted of the stream. The plan is made again from that and may be another one than
 before; matches that it keeps are computed from the events as for any switch.
@@ -89,9 +89,17 @@ class Pace:
         return Estimates(Measurements(statistics, unit, sizes=sizes), units)
 
     def drifted(self, since: Pace, threshold: float) -> bool:
-        """Whether the rate of a type that is not rare has changed by more than the threshold."""
-        for name in {*self.counts, *since.counts}:
-            now, then = (pace.counts.get(name, 0.0) / max(pace.span, 1.0) for pace in (self, since))
+        """Whether the rate of a type or of a query's matches that is not rare has changed by more than the threshold.
+
+        Rates of types alone do not tell: the same events may come in another order, or agree on other values.
+        """
+        return self._changed(self.counts, since.counts, since, threshold) or self._changed(
+            self.matches, since.matches, since, threshold
+        )
+
+    def _changed(self, found: Mapping[str, float], before: Mapping[str, float], since: Pace, threshold: float) -> bool:
+        for name in {*found, *before}:
+            now, then = found.get(name, 0.0) / max(self.span, 1.0), before.get(name, 0.0) / max(since.span, 1.0)
             if max(now, then) * self.span >= RARE and abs(now - then) > threshold * then:
                 return True
         return False
@@ -326,9 +334,15 @@ class SharedMatcher(Operator[SharedState, dict[str, pa.Table]]):
             return state
         estimates = state.pace.estimates(state.events.unit, self._units)
         plan = state.optimizer.plan(self._strategy, estimates)
-        if plan.seconds * (1 + self._gain) < state.optimizer.cost(state.plan, estimates):
+        if plan.seconds * (1 + self._gain) + self._rebuilding(state, plan, estimates) < state.optimizer.cost(state.plan, estimates):
             return self.switch(state, plan)
         return replace(state, planned=state.pace)
+
+    def _rebuilding(self, state: SharedState, plan: SharedPlan, estimates: Estimates) -> float:
+        """What it costs to switch: the matches of the window that the plan goes on from, and that are not kept yet."""
+        missing = {name: state.optimizer.cuboids[name] for name in _extended(plan) - state.kept.keys()}
+        windows = self._window(state) / max(state.pace.span, 1.0)  # of the time that the estimates are for
+        return windows * sum(estimates.alone(missing[name], size) for name, size in estimates.all_sizes(missing).items())
 
     def _batches(self, events: Events) -> Batches:
         return Batches(events, self._limits.budget())
