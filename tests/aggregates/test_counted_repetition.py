@@ -198,3 +198,12 @@ def test_a_stream_counts_lists() -> None:
     found = [stream.push(events.slice(begin, 3))["lists"] for begin in (0, 3, 6)]
     rows = [row for piece in (*found, stream.close()["lists"]) for row in piece.to_pylist()]
     assert rows == [{"ts": 4, "n": 7, "about": 7.0}, {"ts": 8, "n": 41, "about": 41.0}]
+
+
+def test_events_that_come_together_are_counted_however_far_apart_most_are() -> None:
+    """Twenty B's in one window, a thousand times, with nothing for long between: building them would be a billion matches."""
+    times = np.concatenate([np.arange(22) + 1_000_000 * burst for burst in range(1_000)])
+    events = sq.Events(pa.table({"type": ["A", *["B"] * 20, "C"] * 1_000, "ts": times}))
+    query = "SEQ(A a, B+ b, C c) WITHIN 100 AGG COUNT(*) AS n EMIT TOTAL"
+    assert sq.run(query, events, max_seconds=60).table.to_pylist() == [{"n": 1_000 * (2**20 - 1)}]
+    assert "rejected: two-step" in str(sq.explain(query, events))

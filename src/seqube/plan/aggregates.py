@@ -247,11 +247,17 @@ class Aggregation:
         return (SCAN_EVENT + LAY_OUT) * statistics.n + matches * (BUILD_MATCH + each) + anew
 
     def _lists(self, chain: EventChain) -> float:
-        """How many matches there are where every list counts: a window's events of a part make a list of each of their subsets."""
-        keys, matches = self._keys(chain), float(self.measured.statistics.count(chain.slots[0].types))
+        """How many matches there are where every list counts: a window's events of a part make a list of each of their subsets.
+
+        Where lists have no longest, the events are taken to lie in one window: twenty that come together make a million lists,
+        however far apart most of them are.
+        """
+        keys, statistics = self._keys(chain), self.measured.statistics
+        matches = float(statistics.count(chain.slots[0].types))
         for i, slot in enumerate(chain.slots):
             m, most = self._per_window(slot.types) / keys, chain.times_of(i).most
-            matches *= max(1.0, 2.0 ** min(m, 100.0) if most is None else min(m, 1e9) ** min(most, 9))
+            together = 2.0 ** min(statistics.count(slot.types) / keys, 60.0)
+            matches *= max(1.0, together if most is None else min(m, 1e9) ** min(most, 9))
         return matches
 
     def per_start(self) -> float:

@@ -408,7 +408,9 @@ def taking(strategy: str, options: Iterable[Option]) -> tuple[Option, ...]:
 
 
 def milliseconds(seconds: float) -> str:
-    """A cost for people: to a tenth of a millisecond, what is shorter than one to a microsecond."""
+    """A cost for people: to a tenth of a millisecond, below one to a microsecond, and what nobody waits for roughly."""
+    if abs(seconds) >= 1e9:
+        return f"{1e3 * seconds:.0e} ms"
     return f"{1e3 * seconds:,.{1 if abs(seconds) >= 1e-3 else 3}f} ms"
 
 

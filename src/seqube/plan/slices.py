@@ -40,9 +40,7 @@ class Cut:
 def cut_of(plan: Plan, unit: str, statistics: Statistics) -> Cut:
     """How a whole stream with these statistics is cut."""
     needs = needs_of(plan, unit)
-    types = needs.sent_types
-    relevant = statistics.n if types is None else statistics.count(types)
-    n_slices = relevant // SLICE_EVENTS
+    n_slices = statistics.count(needs.types) // SLICE_EVENTS
     if n_slices < 2:
         return Cut(1)
     why = why_not_in_time(plan, needs)
