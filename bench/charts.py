@@ -68,6 +68,33 @@ def _numbers() -> Any:
     return alt.Axis(labelExpr="datum.value < 1 ? format(datum.value, '~r') : format(datum.value, '~s')")
 
 
+def finding(points: list[Line], categories: bool = False) -> str:
+    """What a panel shows, in a few words: who has the least and who the most, at the end of the axis or over all categories."""
+    values: dict[str, dict[Any, float]] = {}
+    for point in points:
+        if point["y"]:
+            values.setdefault(point["contender"], {})[point["x"]] = point["y"]
+    if not values:
+        return ""
+    if categories:
+        shared = sorted(set.intersection(*(set(of) for of in values.values())), key=str)
+        least = [min(values, key=lambda who: values[who][x]) for x in shared]
+        who = max(dict.fromkeys(least), key=least.count, default="")
+        return f"least: {who}, in {least.count(who)} of {len(shared)}" if len(values) > 1 and least else ""
+    if len(values) == 1:
+        ((_, of),) = values.items()
+        first, last = min(of), max(of)
+        return f"from {first:g} to {last:g}: {_times(of[last] / of[first])} times" if first < last else ""
+    at = max(x for of in values.values() for x in of)
+    there = {who: of[at] for who, of in values.items() if at in of}
+    least, most = min(there, key=there.__getitem__), max(there, key=there.__getitem__)
+    return f"at {at:g}: least {least}, {most} {_times(there[most] / there[least])} times as much" if least != most else ""
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
+
+
 def panels(points: list[Line], columns: int = 2, categories: bool = False) -> Any:
     """A panel for each `panel`, in it a line for each `contender` through its points (x, y); y is logarithmic.
 
@@ -88,7 +115,7 @@ def panels(points: list[Line], columns: int = 2, categories: bool = False) -> An
             y=alt.Y("y:Q", title=None, scale=alt.Scale(type="log"), axis=_numbers(), stack=None),
             color=alt.Color("contender:N", sort=None, title=None),
             tooltip=["contender:N", "x:Q", alt.Tooltip("y:Q", format=",.4~r")],
-        ).properties(width=300, height=180, title=name)
+        ).properties(width=300, height=180, title=alt.Title(name, subtitle=finding(here, categories)))
 
     charts = [one(name) for name in dict.fromkeys(point["panel"] for point in points)]
     return alt.concat(*charts, columns=columns).resolve_scale(color="independent")
@@ -129,10 +156,31 @@ def draw_peers(lines: list[Line]) -> list[tuple[str, str, Any]]:
                     color=alt.Color("contender:N", sort=None, title=None),
                     tooltip=["query:N", "contender:N", alt.Tooltip("events per second:Q", format=",.0f"), "events:Q", "matches:Q"],
                 )
-                .properties(width=620, height=30 * len({row["query"] for row in rows}) + 20, title=title)
+                .properties(
+                    width=620,
+                    height=30 * len({row["query"] for row in rows}) + 20,
+                    title=alt.Title(title, subtitle=who_is_first(rows)),
+                )
             )
             charts.append((name, title, chart))
     return charts
+
+
+def who_is_first(rows: list[Line]) -> str:
+    """In how many queries the one who is first most often is first, and by how much."""
+    queries: dict[str, list[Line]] = {}
+    for row in rows:
+        queries.setdefault(row["query"], []).append(row)
+    ranked = [sorted(group, key=lambda row: -row["events per second"]) for group in queries.values()]
+    firsts = [group[0]["contender"] for group in ranked]
+    who = max(dict.fromkeys(firsts), key=firsts.count)
+    ahead = [
+        group[0]["events per second"] / group[1]["events per second"]
+        for group in ranked
+        if group[0]["contender"] == who and len(group) > 1
+    ]
+    by = f", by {_times(min(ahead))} to {_times(max(ahead))} times the second" if ahead else ""
+    return f"{who} is first in {firsts.count(who)} of {len(ranked)} queries{by}"
 
 
 def draw_scaling(lines: list[Line]) -> list[tuple[str, str, Any]]:
@@ -160,7 +208,15 @@ def draw_scaling(lines: list[Line]) -> list[tuple[str, str, Any]]:
             y=alt.Y("CPU ns per event:Q", scale=alt.Scale(zero=True)),
             tooltip=["value:Q", alt.Tooltip("CPU ns per event:Q", format=",.1f"), "rows found:Q"],
         )
-        .properties(width=230, height=150, title=series)
+        .properties(width=230, height=150, title=alt.Title(series, subtitle=finding(_points(rows, series))))
         for series in dict.fromkeys(row["series"] for row in rows)
     ]
     return [("scaling", title, alt.concat(*panels, columns=3).properties(title=title))]
+
+
+def _points(rows: list[Line], series: str) -> list[Line]:
+    return [
+        {"contender": series, "x": row["value"], "y": row["CPU ns per event"]}
+        for row in rows
+        if row["series"] == series and isinstance(row["value"], (int, float))
+    ]

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from bench.charts import finding
 from bench.data import DATA
 from bench.measure import Measurement, compare
 from seqube.predict.episodes import Codes, Episodes, compile_episodes
@@ -205,8 +206,10 @@ def draw(measured: Sequence[Measurement]) -> altair.VConcatChart:
     for stream in ("intel-lab", "traffic"):
         row = []
         for experiment in EXPERIMENTS:
-            data = alt.Data(values=[r for r in rows if (r["experiment"], r["data"]) == (experiment, stream)])  # type: ignore[no-untyped-call]
-            lines = alt.Chart(data, title=f"{stream}: {experiment}").mark_line(point=True)
+            here = [r for r in rows if (r["experiment"], r["data"]) == (experiment, stream)]
+            said = finding([{"contender": r["strategy"], "x": r["value"], "y": r["s"]} for r in here])
+            data = alt.Data(values=here)  # type: ignore[no-untyped-call]
+            lines = alt.Chart(data, title=alt.Title(f"{stream}: {experiment}", subtitle=said)).mark_line(point=True)
             row.append(lines.encode(x=alt.X("value:Q", title=experiment), y=y, color="strategy:N"))
         plots.append(alt.hconcat(*row))
     return alt.vconcat(*plots)

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import seqube as sq
+from bench.charts import finding
 from bench.data import stock_trace
 from bench.measure import Measurement, compare
 from seqube.engine.instances import Batch
@@ -253,8 +254,12 @@ def draw(measured: Sequence[Measurement]) -> altair.ConcatChart:
     charts = []
     for points, unit in ((times, "CPU ms"), (sizes, "kB of views")):
         for title in dict.fromkeys(point["experiment"] for point in points):
-            data = alt.Chart(alt.InlineData(_of(points, title)), title=title)
-            are_numbers = all(str(point["value"]).isdecimal() for point in _of(points, title))
+            here = _of(points, title)
+            are_numbers = all(str(point["value"]).isdecimal() for point in here)
+            shown = [
+                {"contender": p["strategy"], "x": float(p["value"]) if are_numbers else p["value"], "y": p[unit]} for p in here
+            ]
+            data = alt.Chart(alt.InlineData(here), title=alt.Title(title, subtitle=finding(shown, categories=not are_numbers)))
             drawn = (
                 data.mark_line(point=True) if are_numbers else data.mark_bar().encode(xOffset=alt.XOffset("strategy:N", sort=None))
             )

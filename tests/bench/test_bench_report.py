@@ -150,3 +150,19 @@ def test_a_tenth_is_a_tenth_and_things_without_order_are_bars() -> None:
     assert "'~r'" in line["encoding"]["y"]["axis"]["labelExpr"]  # `~s` alone says 100m
     assert (line["mark"]["type"], line["encoding"]["x"]["type"]) == ("line", "quantitative")
     assert (bar["mark"]["type"], bar["encoding"]["x"]["type"]) == ("bar", "nominal")
+
+
+def test_what_a_plot_shows_is_said_above_it() -> None:
+    from bench.charts import finding, panels, who_is_first
+
+    points = [
+        {"panel": "p", "contender": who, "x": x, "y": factor * x} for who, factor in (("a", 1.0), ("b", 12.0)) for x in (1, 5)
+    ]
+    assert finding(points) == "at 5: least a, b 12 times as much"
+    assert finding(points, categories=True) == "least: a, in 2 of 2"
+    assert finding(points[:2]) == "from 1 to 5: 5 times"
+    assert finding([]) == ""
+    assert panels(points).to_dict()["concat"][0]["title"]["subtitle"] == finding(points)
+    rates = [("Q-a", "Seqube", 40), ("Q-a", "other", 20), ("Q-b", "Seqube", 9), ("Q-b", "other", 3), ("Q-c", "other", 2)]
+    rows = [{"query": query, "contender": who, "events per second": rate} for query, who, rate in rates]
+    assert who_is_first(rows) == "Seqube is first in 2 of 3 queries, by 2 to 3 times the second"
