@@ -129,6 +129,7 @@ DOORS = {
     "register",
     "run",
     "sql",
+    "warm",
 }  # one verb, at several public doors
 SAME = {"Cube", "Cuboid", "Floats", "Ints", "Mask", "walk"}  # one meaning, in several packages
 # What the engine's loops, the page and the command line call so each for themselves, and what is still to be named apart.

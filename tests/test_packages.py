@@ -28,7 +28,7 @@ def test_extras_are_those_of_the_project_file() -> None:
     (everything,) = declared["all"]
     assert everything == f"seqube[{','.join(sorted(EXTRAS))}]"
     for name, extra in EXTRAS.items():
-        assert set(extra.packages) <= names(declared[name]), name
+        assert {package.replace("_", "-") for package in extra.packages} <= names(declared[name]), name
         assert not set(extra.packages) & names(PROJECT["dependencies"]), f"{name} is there anyway"
 
 

@@ -36,16 +36,18 @@ from seqube.options import (
     TimeColumn,
     TypeColumn,
     Unit,
+    concepts_from,
     from_stdin,
     named_values,
+    params_from,
+    queries_from,
     settings_of,
     spark_settings,
 )
 from seqube.output import Format, err, note, out, places_for, print_json, print_table, show, write
 
 if TYPE_CHECKING:
-    from seqube.events import Hierarchy
-    from seqube.language import Query
+    pass
 
 FAILED, WRONG = 1, 2
 MOST = 10**12  # of rows that anybody can ask for
@@ -133,7 +135,7 @@ def run(
     truncate: Annotated[bool, typer.Option("--truncate", help="At a limit, keep the matches so far; not with --spark.")] = False,
 ) -> None:
     """Run queries over events, and show or write their results."""
-    queries = _read_queries(query, text, param)
+    queries = queries_from(query, text, param)
     asked: dict[str, Any] = {"max_matches": max_matches, "max_state_bytes": max_state_bytes, "max_seconds": max_seconds}
     asked |= {"on_limit": "truncate"} if truncate else {}
     limits = replace(LIMITS, **{name: value for name, value in asked.items() if value is not None})
@@ -143,7 +145,7 @@ def run(
     if folder is None and file_format is not None and (file_format is Format.parquet or len(queries) > 1 or as_json):
         what = "parquet" if file_format is Format.parquet else "--json" if as_json else "several queries"
         raise typer.BadParameter("with --out DIR there is a file for each query", param_hint=f"--format without --out, and {what}")
-    concepts = _read_hierarchy(hierarchy)
+    concepts = concepts_from(hierarchy)
     places = places_for(folder, [*queries, REJECTED], file_format or Format.parquet) if folder is not None else {}
     asked_for = RunRequest(events, type_column, time_column, unit, concepts, strategy, limit)
     found = (
@@ -191,7 +193,7 @@ def check(
     """Parse and bind queries, and print their canonical text."""
     if as_json:
         _check_as_json(query, text)
-    for name, parsed in _read_queries(query, text).items():
+    for name, parsed in queries_from(query, text).items():
         print(f"-- name: {name}\n{parsed}")  # noqa: T201
 
 
@@ -200,7 +202,7 @@ def _check_as_json(query: Path | None, text: str | None) -> NoReturn:
     from seqube.language.parameters import parameters_of
 
     try:
-        parsed = _read_queries(query, text)
+        parsed = queries_from(query, text)
     except QueryError as error:
         problems = [
             {"message": each.message, "hint": each.hint} | (asdict(each.at) if each.at is not None else {})
@@ -229,8 +231,8 @@ def explain(
     conf: Conf = None,
 ) -> None:
     """Show the plan of each query, its alternatives and why it was taken."""
-    queries = _read_queries(query, text, param)
-    concepts = _read_hierarchy(hierarchy)
+    queries = queries_from(query, text, param)
+    concepts = concepts_from(hierarchy)
     settings = spark_settings(on_spark, master, conf)
     if settings is not None:
         import seqube.spark as sqs
@@ -277,8 +279,8 @@ def forecast(
     import seqube as sq
 
     known, concepts, settings = (
-        sq.Rules.load(rules, params=_params(param)),
-        _read_hierarchy(hierarchy),
+        sq.Rules.load(rules, params=params_from(param)),
+        concepts_from(hierarchy),
         spark_settings(on_spark, master, conf),
     )
     if settings is not None:
@@ -335,7 +337,7 @@ def watch(
     from seqube.watch import watch_lines
 
     columns: dict[str, Any] = {"type": type_column, "time": time_column, "unit": unit}
-    queries, concepts = _read_queries(query, text), _read_hierarchy(hierarchy)
+    queries, concepts = queries_from(query, text), concepts_from(hierarchy)
     stream = sq.Stream(queries, hierarchy=concepts, lateness=lateness, strategy=strategy, **columns)
     note(watch_lines(stream, path, (type_column, time_column)))
 
@@ -421,7 +423,7 @@ def funnel(
         if not number.isdecimal() or not name:
             raise PlanError(f"--without {item!r} is not a step and a type\n  hint: --without 2=logout")
         excluded.setdefault(int(number), []).append(name)
-    columns: dict[str, Any] = {"type": type_column, "time": time_column, "unit": unit, "hierarchy": _read_hierarchy(hierarchy)}
+    columns: dict[str, Any] = {"type": type_column, "time": time_column, "unit": unit, "hierarchy": concepts_from(hierarchy)}
     with err.status("Reading events"):
         found = sq.funnel(events, steps, by=by, within=within, mode=mode, without=excluded, breakdown=breakdown, **columns)
     if as_json:
@@ -550,44 +552,26 @@ def bench(
 
 
 @program.command()
+def warm(
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes at once; as many as there are cores unless given.")] = None,
+    archive: Annotated[
+        Path | None, typer.Option("--archive", metavar="FILE.zip", help="Also write what is compiled there, for Spark's executors.")
+    ] = None,
+) -> None:
+    """Compile ahead, for images and for Spark's executors; minutes of CPU, once for each version."""
+    from seqube.warming import KINDS_OF_WORK, pack_kernels
+    from seqube.warming import warm as compile_ahead
+
+    with err.status(f"Compiling {len(KINDS_OF_WORK)} kinds of work"):
+        found = compile_ahead(jobs)
+    out.print(f"{found.n_kernels:,} compiled loops in {found.folder}, {found.n_new:,} of them new", highlight=False, soft_wrap=True)
+    if archive is not None:
+        out.print(f"{pack_kernels(archive):,} compiled loops in {archive}", highlight=False, soft_wrap=True)
+
+
+@program.command()
 def demo() -> None:
     """Take a tour on generated data."""
     from seqube.tour import take_tour
 
     take_tour(out)
-
-
-def _params(given: list[str] | None) -> dict[str, Any]:
-    """Values for parameters, each of the kind that it is written as."""
-    from seqube.language.parameters import read_parameter
-
-    return {name: read_parameter(value) for name, value in named_values(given, "--param").items()}
-
-
-def _read_queries(path: Path | None, text: str | None, given: list[str] | None = None) -> dict[str, Query]:
-    """The queries of a file or a text, with the values that are given for their parameters."""
-    from seqube.language import parse_file
-    from seqube.language.parameters import fill, refuse_unknown
-
-    if (path is None) == (text is None):
-        raise typer.BadParameter("give a query file or --query TEXT, one of the two")
-    if path is not None:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise typer.BadParameter(f"cannot read the query file {path}: {error}") from None
-    assert text is not None
-    try:
-        queries, values = parse_file(text), _params(given)
-        refuse_unknown(queries.values(), values)
-        return {name: fill(query, values) for name, query in queries.items()}
-    except QueryError:
-        if path is not None:
-            note(f"in {path}:")
-        raise
-
-
-def _read_hierarchy(path: Path | None) -> Hierarchy | None:
-    import seqube as sq
-
-    return None if path is None else sq.Hierarchy.load(path)

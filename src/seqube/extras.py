@@ -20,9 +20,11 @@ class Extra(NamedTuple):
 
 EXTRAS = {
     "explorer": Extra(("nicegui",), "the page"),
+    "kafka": Extra(("confluent_kafka",), "Kafka without Spark's connector"),
     "pandas": Extra(("pandas",), "a pandas DataFrame"),
     "plot": Extra(("altair",), "a chart"),
     "polars": Extra(("polars",), "a polars DataFrame"),
+    "postgres": Extra(("psycopg",), "a table of PostgreSQL"),
     "spark": Extra(("pyspark",), "work on Spark"),
     "sql": Extra(("duckdb", "sqlglot"), "SQL"),
 }

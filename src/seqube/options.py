@@ -7,11 +7,17 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seqube.errors import QueryError
 from seqube.finding import Settings
+from seqube.output import note
+
+if TYPE_CHECKING:
+    from seqube.events import Hierarchy
+    from seqube.language import Query
 
 
 def from_stdin(path: str) -> str:
@@ -66,3 +72,39 @@ def named_values(given: list[str] | None, option: str) -> dict[str, str]:
 
 def settings_of(master: str | None, conf: list[str] | None) -> Settings:
     return named_values(conf, "--conf") | ({"spark.master": master} if master else {})
+
+
+def params_from(given: list[str] | None) -> dict[str, Any]:
+    """Values for parameters, each of the kind that it is written as."""
+    from seqube.language.parameters import read_parameter
+
+    return {name: read_parameter(value) for name, value in named_values(given, "--param").items()}
+
+
+def queries_from(path: Path | None, text: str | None, given: list[str] | None = None) -> dict[str, Query]:
+    """The queries of a file or a text, with the values that are given for their parameters."""
+    from seqube.language import parse_file
+    from seqube.language.parameters import fill, refuse_unknown
+
+    if (path is None) == (text is None):
+        raise typer.BadParameter("give a query file or --query TEXT, one of the two")
+    if path is not None:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise typer.BadParameter(f"cannot read the query file {path}: {error}") from None
+    assert text is not None
+    try:
+        queries, values = parse_file(text), params_from(given)
+        refuse_unknown(queries.values(), values)
+        return {name: fill(query, values) for name, query in queries.items()}
+    except QueryError:
+        if path is not None:
+            note(f"in {path}:")
+        raise
+
+
+def concepts_from(path: Path | None) -> Hierarchy | None:
+    import seqube as sq
+
+    return None if path is None else sq.Hierarchy.load(path)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -15,7 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqube.engine.jit import _Files
+import seqube
+from seqube.engine.jit import _Files, cache_folder
 
 # One of our loops, and one that is compiled in no time.
 LOOP = """
@@ -111,6 +113,52 @@ def test_a_folder_that_was_moved_is_still_warm(tmp_path: Path) -> None:
     assert files(tmp_path / "moved") == warm
 
 
+def test_a_zip_has_the_version_of_what_is_in_it(tmp_path: Path) -> None:
+    """As Spark's workers get it by --py-files: what was compiled here is found there."""
+    package = Path(seqube.__file__).parent
+    archive = Path(shutil.make_archive(str(tmp_path / "seqube"), "zip", package.parent, "seqube"))
+    code = f"""
+    import sys
+    sys.path.insert(0, {str(archive)!r})
+    import seqube
+    assert {archive.name!r} in seqube.__file__
+    from seqube.engine.jit import cache_folder
+    print(cache_folder().name, seqube.parse("SEQ(A a, B b) WITHIN 5"))
+    """
+    done = run(code)
+    assert done.stdout.split(maxsplit=1)[0] == cache_folder().name, done.stderr
+    assert "SEQ(A a, B b)" in done.stdout
+
+
+@pytest.mark.slow
+def test_what_was_compiled_ahead_is_not_compiled_again(tmp_path: Path) -> None:
+    """Also from an archive, as executors get it: in a folder that nobody can write to, not one loop is missing."""
+    code = """
+    import sys
+    from pathlib import Path
+    from seqube import warming
+    warming.KINDS_OF_WORK = {"matches with keys": warming.KINDS_OF_WORK["matches with keys"]}
+    found = warming.warm(1)
+    assert found.n_kernels == found.n_new > 5, found
+    assert warming.warm(1).n_new == 0
+    assert warming.pack_kernels(Path(sys.argv[1])) == found.n_kernels
+    """
+    archive = tmp_path / "kernels.zip"
+    kept = os.environ | {"SEQUBE_CACHE": str(tmp_path / "made")}
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(archive)], env=kept, check=True)
+    shutil.unpack_archive(archive, tmp_path / "handed")
+    again = """
+    from seqube.engine.jit import KernelCache
+    def refuse(self, sig, data):
+        raise AssertionError(f"{self._name} is compiled again")
+    KernelCache.save_overload = refuse
+    from seqube.warming import do_work
+    do_work("matches with keys")
+    """
+    done = run(again, SEQUBE_CACHE=str(tmp_path / "handed"))
+    assert done.returncode == 0, done.stderr
+
+
 def test_two_processes_that_write_at_once_never_lead_to_each_others_code(tmp_path: Path) -> None:
     """Both saw an empty index; whoever writes last, what it leads to is what it says."""
     first, second = (_Files(str(tmp_path), "f", "stamp") for _ in range(2))
@@ -129,7 +177,7 @@ def test_two_processes_that_write_at_once_never_lead_to_each_others_code(tmp_pat
 
 
 def test_numba_caches_as_our_kernels_need_it() -> None:
-    from seqube.engine.jit import KernelCache, cache_folder
+    from seqube.engine.jit import KernelCache
     from seqube.engine.sequence import link
 
     kept = getattr(link, "_cache", None)

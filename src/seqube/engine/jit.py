@@ -3,8 +3,8 @@
 Kernels are compiled on first use and cached on disk, so only the first run on a machine pays. The cache sits in one folder per
 code version: processes of different versions never read each other's code. Those of one version share it, Spark's workers too, and
 may write it at the same moment: what is compiled has a file that is named by its signature, written before the index that leads to
-it, so that an index never leads to other code. (Numba itself numbers these files, and two processes can take the same number.) At
-worst one's entry in the index is lost to the other's, and compiled again when it is next asked for.
+it, so that an index never leads to other code. (Numba itself numbers these files, and two processes can take the same number.) One
+writes the index at a time; where that cannot be had, an entry may be lost, and is compiled again when it is next asked for.
 
 The folder is ours alone: where Numba keeps what others compile is left as it is, whoever imports it first. It is written to when
 something new was compiled, never before, so a warm folder may be read-only; where it cannot be written, every process compiles for
@@ -16,13 +16,22 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import numba
 from numba.core import caching
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # no POSIX
+    fcntl = None
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,13 +55,21 @@ def _users_caches() -> Path:
 @cache
 def _code_version() -> str:
     """A digest of the sources of all kernels: a changed kernel gets a new folder, an unchanged one is found again."""
-    root = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256()
+    package = files("seqube")  # which may be in a zip, as Spark's workers get it
     for folder in ("engine", "predict"):
-        for path in sorted((root / folder).rglob("*.py")):
-            digest.update(str(path.relative_to(root)).encode())
-            digest.update(path.read_bytes())
+        for name, source in sorted(_sources(package / folder, folder)):
+            digest.update(name.encode())
+            digest.update(source.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def _sources(folder: Traversable, name: str) -> Iterator[tuple[str, Traversable]]:
+    for each in folder.iterdir():
+        if each.is_dir():
+            yield from _sources(each, f"{name}/{each.name}")
+        elif each.name.endswith(".py"):
+            yield f"{name}/{each.name}", each
 
 
 class _Locator(caching._CacheLocator):
@@ -85,10 +102,21 @@ class _Files(caching.IndexDataCacheFile):
     """The index of a function's signatures, and a file for each."""
 
     def save(self, key: Any, data: Any) -> None:
-        files: Any = self  # Numba has no types
-        name = files._data_name_pattern.replace("{number:d}", hashlib.sha256(files._dump(key)).hexdigest()[:16])
-        files._save_data(name, data)
-        files._save_index(files._load_index() | {key: name})
+        own: Any = self  # Numba has no types
+        name = own._data_name_pattern.replace("{number:d}", hashlib.sha256(own._dump(key)).hexdigest()[:16])
+        own._save_data(name, data)
+        with _alone(Path(own._index_path)):
+            own._save_index(own._load_index() | {key: name})
+
+
+@contextmanager
+def _alone(index: Path) -> Iterator[None]:
+    """While nobody else writes an index of this folder, where systems and folders know locks."""
+    with (index.parent / "lock").open("a") as file:
+        if fcntl is not None:
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 class KernelCache(caching.FunctionCache):

