@@ -62,7 +62,7 @@ def find_here(asked: RunRequest, queries: dict[str, Query], limits: Limits, plac
         stream = sq.Events(asked.events, type=asked.type_column, time=asked.time_column, unit=asked.unit)
     with err.status(f"Matching {len(stream):,} events"):
         results = sq.run(queries, stream, hierarchy=asked.concepts, strategy=asked.strategy, limits=limits)
-    tables = {name: results[name].table.slice(0, asked.limit) for name in queries}
+    tables = {name: results[name].table if asked.limit is None else results[name].head(asked.limit) for name in queries}
     if places:
         with err.status("Writing"):
             for name, table in tables.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -98,8 +99,7 @@ def test_a_result_that_is_stopped_is_stopped_every_time() -> None:
     for _ in range(2):
         with pytest.raises(sq.LimitError, match="max_state_bytes"):
             _ = result.table
-        with pytest.raises(sq.LimitError):
-            len(result)
+        assert len(result) == pairs(1_000)  # counted, whatever can be held
 
 
 def test_memory_of_results_is_limited() -> None:
@@ -329,7 +329,7 @@ def test_an_explosion_comes_in_batches() -> None:
     result = sq.run(SIX, events)
     taken = list(itertools.islice(result.batches(), 40))
     assert sum(batch.num_rows for batch in taken) == 40 * results.BATCH_ROWS
-    assert repr(result).startswith("more than 65,536 rows\nstart  end  a_type")
+    assert re.match(r"[\d,]{27,} rows\nstart  end  a_type", repr(result))
     rows = {tuple(event["ts"] for event in list(row.values())[2:]) for row in taken[-1].to_pylist()}
     assert len(rows) == results.BATCH_ROWS
     assert all(list(row) == sorted(row) and [ts % 6 for ts in row] == [0, 1, 2, 3, 4, 5] for row in rows)

@@ -4,12 +4,15 @@ Rows are found in pieces, when they are asked for: all of them (`table`) or piec
 larger than memory. Making a `Result` finds nothing. Whoever runs a query begins it (`begin_result`): the first rows are
 found then, so that most results are whole, and what is wrong with a query shows where it was run, not where it is first looked at.
 
+How many rows there are, and what a few of them look like, is told without building them (`engine/unbuilt.py`).
+
 Cost: `batches` finds all rows anew and holds one piece at a time; `table` holds everything, once.
 Invariant: `truncated` is set exactly when rows are missing.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from importlib import import_module
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     import altair
     import pandas as pd
     import polars as pl
+
+    from seqube.engine.unbuilt import Unbuilt
 
 SHOWN_ROWS = 20
 EAGER_ROWS = 1 << 16  # found where a query is run
@@ -52,13 +57,21 @@ class Result:
         1    2  A          1  B          2
     """
 
-    def __init__(self, find: Finder, rejected: Rejected, limits: Limits = NO_LIMITS, notes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        find: Finder,
+        rejected: Rejected,
+        limits: Limits = NO_LIMITS,
+        notes: tuple[str, ...] = (),
+        unbuilt: Unbuilt | None = None,
+    ) -> None:
         self.rejected = rejected
         self.notes = notes
         self.native = "pyarrow"
         self.truncated: str | None = None
         self._find = find
         self._limits = limits
+        self._unbuilt = unbuilt if limits.on_limit == "error" else None  # what is cut short has to be found to be known
         self._table: pa.Table | None = None
         self._taking = RLock()
         self._start()
@@ -134,8 +147,36 @@ class Result:
     def __reduce__(self) -> tuple[Callable[..., Result], tuple[pa.Table, Rejected, tuple[str, ...], str | None]]:
         return _restored, (self.table, self.rejected, self.notes, self.truncated)
 
-    def __len__(self) -> int:
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are, however many: `len` of what leaves 64 bits. Matches are counted without building them."""
+        if self._table is None and self._unbuilt is not None:
+            return self._unbuilt.n_rows
         return int(self.table.num_rows)
+
+    def __len__(self) -> int:
+        n_rows = self.n_rows
+        if n_rows > sys.maxsize:
+            raise OverflowError(f"there are {n_rows:,} rows, more than len() can say: ask for .n_rows")
+        return n_rows
+
+    def head(self, n: int = SHOWN_ROWS) -> pa.Table:
+        """The first rows; no more are found than it takes."""
+        self._take(max(n, 1))
+        return (self._table if self._table is not None else pa.concat_tables(self._held)).slice(0, max(n, 0))
+
+    def sample(self, n: int, seed: int | None = None) -> pa.Table:
+        """So many rows, any of which is as likely as any other; all, where there are fewer. The same `seed` gives the same.
+
+        Matches of a sequence of single events are drawn without building the others; `explain` says what is.
+        """
+        if self._unbuilt is not None:
+            return self._unbuilt.sample(max(n, 0), seed)
+        import numpy as np
+
+        from seqube.engine.unbuilt import sample_rows
+
+        return sample_rows(iter([self.table]), max(n, 0), np.random.default_rng(seed))
 
     def to_pandas(self, *, flat: bool = True) -> pd.DataFrame:
         """All rows as a pandas DataFrame: a column for each attribute (`r_id`, `w_ts`), or, not `flat`, one for each variable."""
@@ -187,7 +228,8 @@ class Result:
         self._take(EAGER_ROWS)
         if self._table is None:
             known = pa.concat_tables(self._held)
-            return known.slice(0, SHOWN_ROWS), f"more than {len(known):,}"
+            is_counted = self._unbuilt is not None and self._unbuilt.is_counted
+            return known.slice(0, SHOWN_ROWS), f"{self.n_rows:,}" if is_counted else f"more than {len(known):,}"
         return self._table.slice(0, SHOWN_ROWS), f"{len(self._table):,}"
 
     def plot(self) -> altair.Chart:
@@ -209,9 +251,11 @@ class Result:
         return lines + [f"  note: {note}" for note in self.notes]
 
 
-def begin_result(find: Finder, rejected: Rejected, limits: Limits, notes: tuple[str, ...] = ()) -> Result:
+def begin_result(
+    find: Finder, rejected: Rejected, limits: Limits, notes: tuple[str, ...] = (), unbuilt: Unbuilt | None = None
+) -> Result:
     """A result whose first rows are found."""
-    result = Result(find, rejected, limits, notes)
+    result = Result(find, rejected, limits, notes, unbuilt)
     result._take(EAGER_ROWS)
     return result
 

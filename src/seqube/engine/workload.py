@@ -15,6 +15,7 @@ from seqube.engine.limits import Limits
 from seqube.engine.operator import open_plan
 from seqube.engine.results import Result, begin_result, whole_result
 from seqube.engine.slices import read_threads
+from seqube.engine.unbuilt import Unbuilt
 from seqube.errors import warn
 from seqube.events import Events, Hierarchy
 from seqube.language.tree import Query
@@ -22,6 +23,7 @@ from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan
 from seqube.plan.notes import notes_on
 from seqube.plan.optimizer import WorkloadPlan, expected_seconds, optimize
+from seqube.plan.physical import MatchPlan
 
 YEAR = 365 * 86_400.0  # seconds
 
@@ -47,7 +49,8 @@ def run_workload(workload: WorkloadPlan, events: Events, limits: Limits, threads
         if name in tables:
             results[name] = whole_result(tables[name], *about)
         else:
-            results[name] = begin_result(partial(open_plan(plan, limits).pieces, events, threads=threads), *about)
+            unbuilt = Unbuilt(plan, events, limits, threads) if isinstance(plan, MatchPlan) else None
+            results[name] = begin_result(partial(open_plan(plan, limits).pieces, events, threads=threads), *about, unbuilt)
         results[name].native = events.native
     return results
 

@@ -40,6 +40,7 @@ from seqube.plan.physical import (
 )
 from seqube.plan.sharing import SharingPlan, SlotPattern
 from seqube.plan.slices import cut_of
+from seqube.plan.unbuilt import how_told
 
 if TYPE_CHECKING:
     import altair
@@ -235,7 +236,8 @@ def explain_plan(plan: Plan, statistics: Statistics | None = None, unit: str | N
     if (why := why_replayed(plan)) is not None:
         step = replace(step, notes=(*step.notes, f"on a stream, the window is evaluated again at every step: {why}"))
     if statistics is not None and unit is not None and (told := str(cut_of(plan, unit, statistics))):
-        step = replace(step, notes=(*step.notes, told))
+        looked_at = [f"without building: {how_told(plan)}"] if isinstance(plan, MatchPlan) else []
+        step = replace(step, notes=(*step.notes, told, *looked_at))
     return Explanation(step)
 
 
