@@ -28,7 +28,7 @@ def drawn_of_few() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(results, "EAGER_ROWS", 1)
         patch.setattr(unbuilt, "FEW_TIMES", 1)
-        patch.setattr(unbuilt, "TRIED", 256)
+        patch.setattr(unbuilt, "DRAWN_FIRST", 256)
         yield
 
 

@@ -41,10 +41,10 @@ from seqube.events import Events
 from seqube.events.schema import UNITS
 from seqube.language.tree import Emit, Window
 from seqube.plan.physical import MatchPlan, MatchSequence
-from seqube.plan.unbuilt import COUNT, counting_plan, why_walked, without_tests
+from seqube.plan.unbuilt import COUNT_COLUMN, counting_plan, why_walked, without_tests
 
 ENOUGH = 1_000  # draws of which one has to be a match
-TRIED = 1 << 14  # draws before that is asked
+DRAWN_FIRST = 1 << 14  # draws before that is asked
 FEW_TIMES = 4  # times as many matches as are asked for: so few are walked through
 ENDS_AT_ONCE = 1 << 6  # times that are drawn from between two looks at the clock
 
@@ -72,7 +72,7 @@ class Unbuilt:
         if plan.is_distinct:
             return sum(map(len, self._rows()))
         counts = self._counts(plan, Emit("total"))
-        n_matches = sum(map(len, self._walked())) if counts is None else int(counts.column(COUNT)[0].as_py())
+        n_matches = sum(map(len, self._walked())) if counts is None else int(counts.column(COUNT_COLUMN)[0].as_py())
         return n_matches if plan.limit is None else min(n_matches, plan.limit)
 
     def sample(self, n: int, seed: int | None) -> pa.Table:
@@ -116,10 +116,10 @@ class Unbuilt:
         n_drawn, n_held = 0, 0
         while matches.shape[1] < n:
             share = n_held / n_drawn if n_drawn else 1.0
-            if n_drawn > TRIED and (share * ENOUGH < 1 or share * total <= FEW_TIMES * n):
+            if n_drawn > DRAWN_FIRST and (share * ENOUGH < 1 or share * total <= FEW_TIMES * n):
                 return None
             share = share or 1 / ENOUGH
-            rows = walks.draw(min(4 * TRIED, int((n - matches.shape[1]) / share * 1.2) + 16), random)
+            rows = walks.draw(min(4 * DRAWN_FIRST, int((n - matches.shape[1]) / share * 1.2) + 16), random)
             held = asked.holds_of(walks.instances(rows))
             n_drawn, n_held = n_drawn + rows.shape[1], n_held + int(held.sum())
             matches = np.unique(np.concatenate([matches, rows[:, held]], axis=1)[::-1], axis=1)[::-1]
@@ -134,7 +134,7 @@ class Unbuilt:
         times = counts.column("ts")
         if not pa.types.is_integer(times.type):
             times = times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64())
-        return times.to_numpy(), counts.column(COUNT).cast(pa.float64(), safe=False).to_numpy()
+        return times.to_numpy(), counts.column(COUNT_COLUMN).cast(pa.float64(), safe=False).to_numpy()
 
 
 def sample_rows(pieces: Iterator[pa.Table], n: int, random: np.random.Generator) -> pa.Table:

@@ -11,7 +11,7 @@ from seqube.language.tree import Aggregate, Emit, Output
 from seqube.plan.aggregates import AggregatePlan, chain_of
 from seqube.plan.physical import MatchPlan, MatchSequence, Scan
 
-COUNT = "n"  # the column with the count
+COUNT_COLUMN = "n"  # the column with the count
 
 
 def counting_plan(plan: MatchPlan, emit: Emit) -> AggregatePlan | str:
@@ -19,7 +19,7 @@ def counting_plan(plan: MatchPlan, emit: Emit) -> AggregatePlan | str:
     if plan.keeps_partial:
         return "runs are kept, as far as they got"
     matches = replace(plan, returns=(), is_flat=False, is_distinct=False, limit=None, ways=())
-    found = AggregatePlan(matches, emit, (Output(Aggregate("COUNT", None), COUNT),), strategy="window-product")
+    found = AggregatePlan(matches, emit, (Output(Aggregate("COUNT", None), COUNT_COLUMN),), strategy="window-product")
     chain = chain_of(found)
     return chain if isinstance(chain, str) else found
 
