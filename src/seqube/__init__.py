@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from seqube.predict.mining import mine
     from seqube.predict.rules import Rule, Rules
     from seqube.query import explain, run
-    from seqube.sql import sql
+    from seqube.statements import sql
     from seqube.stream import Stream
 
     __version__: str
@@ -79,7 +79,7 @@ _HOMES = {
     "mine": "seqube.predict.mining",
     "parse": "seqube.language",
     "run": "seqube.query",
-    "sql": "seqube.sql",
+    "sql": "seqube.statements",
 }
 
 

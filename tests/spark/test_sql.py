@@ -68,7 +68,7 @@ def test_pyspark_is_inside_as_functions_over_arrow_need_it() -> None:
     from pyspark.sql.functions import arrow_udtf, udtf
     from pyspark.util import PythonEvalType
 
-    from seqube.spark.sql import _function
+    from seqube.spark.table_functions import _function
 
     function = udtf(_function(True, case_sensitive=False, zone="UTC"))
     see = "see seqube.spark.sql.register"

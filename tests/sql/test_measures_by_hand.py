@@ -19,14 +19,21 @@ import pyarrow as pa
 import pytest
 
 import seqube as sq
+from seqube.engine.rows.clause import match_rows
+from seqube.events.schema import kind_of
+from seqube.language.rows.binder import bind_clause
+from seqube.plan.rows import plan_rows
 
 TABLE = pa.table({"n": [1, 2, 3, 4, 5, 6], "c": list("AABBCA"), "x": pa.array([10, 20, 30, None, 50, 60], pa.int64())})
 REST = "PATTERN (A+ B+ C) SUBSET S = (A, B) DEFINE A AS c = 'A', B AS c = 'B', C AS c = 'C'"
 
 
+def given(clause: str, table: pa.Table = TABLE) -> pa.Table:
+    return match_rows(plan_rows(bind_clause(clause, {field.name: kind_of(field.type) for field in table.schema})), table)
+
+
 def measured(value: str, rows: str = "ONE ROW") -> list[Any]:
-    text = f"SELECT m FROM t MATCH_RECOGNIZE (ORDER BY n MEASURES {value} AS m {rows} PER MATCH {REST})"
-    return list(sq.sql(text, t=TABLE)["m"].to_pylist())
+    return list(given(f"ORDER BY n MEASURES {value} AS m {rows} PER MATCH {REST}")["m"].to_pylist())
 
 
 ONE = [
@@ -111,8 +118,7 @@ def test_all_rows(value: str, expected: list[Any]) -> None:
 
 
 def rows_of(clause: str, table: pa.Table = TABLE) -> list[tuple[Any, ...]]:
-    found = sq.sql(f"SELECT * FROM t MATCH_RECOGNIZE ({clause})", t=table)
-    return [tuple(row.values()) for row in found.to_pylist()]
+    return [tuple(row.values()) for row in given(clause, table).to_pylist()]
 
 
 OPTIONS = [
@@ -172,6 +178,12 @@ def test_times_and_intervals() -> None:
     assert rows_of("ORDER BY t MEASURES x AS k PATTERN (a) DEFINE a AS t = TIMESTAMP '2026-03-01 08:20:00'", table) == [(4,)]
     assert rows_of("ORDER BY t MEASURES x AS k PATTERN (a) DEFINE a AS t > '2026-03-01 08:20:00'", table) == [(5,)]
     assert rows_of("ORDER BY t MEASURES x AS k PATTERN (a) DEFINE a AS EXTRACT(MINUTE FROM t) = 9", table) == [(3,)]
+
+
+def test_durations_go_through_duckdb() -> None:
+    table = pa.table({"n": [1, 2, 3], "d": pa.array([1, None, 3], pa.duration("us"))})
+    text = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY n MEASURES SUM(d) AS s, LAST(d) AS l PATTERN (a+) DEFINE a AS d IS NULL OR d < INTERVAL '1' DAY)"
+    assert sq.sql(text, t=table).to_pylist() == [{"s": timedelta(microseconds=4), "l": timedelta(microseconds=3)}]
 
 
 def test_null_keys_are_a_partition_of_their_own() -> None:

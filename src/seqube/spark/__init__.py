@@ -32,7 +32,20 @@ if TYPE_CHECKING:
 
 need("spark")
 
-__all__ = ["Cube", "Workload", "explain", "forecast", "funnel", "mine", "quarantine", "register", "run", "run_pipeline", "session"]
+__all__ = [
+    "Cube",
+    "Workload",
+    "explain",
+    "forecast",
+    "funnel",
+    "mine",
+    "quarantine",
+    "register",
+    "run",
+    "run_pipeline",
+    "session",
+    "sql",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -376,6 +389,25 @@ def register(spark: SparkSession) -> None:
     >>> spark.sql("SELECT start, end FROM seqube(TABLE(letters), 'SEQ(A a, B b) WITHIN 5')").collect()
     [Row(start=1, end=2)]
     """
-    from seqube.spark import sql
+    from seqube.spark import table_functions
 
-    sql.register(spark)
+    table_functions.register(spark)
+
+
+@checked
+def sql(text: str, *, limits: Limits | None = None) -> DataFrame:
+    """Run a SQL statement with MATCH_RECOGNIZE clauses, or queries of our own, over the tables and views of the session.
+
+    - `text`: the statement, as for `seqube.sql`; whatever stands around clauses is Spark's own SQL.
+    - `limits`: what each task of a clause may use.
+
+    >>> spark.createDataFrame([(1, 12), (2, 9), (3, 7), (4, 11)], "ts int, price int").createOrReplaceTempView("trades")
+    >>> sqs.sql('''
+    ...     SELECT low, ended FROM trades MATCH_RECOGNIZE (
+    ...       ORDER BY ts MEASURES LAST(down.price) AS low, LAST(up.ts) AS ended
+    ...       PATTERN (strt down+ up+) DEFINE down AS price < PREV(price), up AS price > PREV(price))''').collect()
+    [Row(low=7, ended=4)]
+    """
+    from seqube.spark.row_patterns import run_statement
+
+    return run_statement(text, limits)
