@@ -91,6 +91,31 @@ def test_reports_at_regular_times_and_matches_by_one_stream(spark: SparkSession,
         sqs.run(queries, spark.createDataFrame(table.slice(0, 1))).foreach_batch(keep)
 
 
+def test_related_queries_by_one_stream_share_its_events(spark: SparkSession, tmp_path: Path) -> None:
+    table = generate("hospital", 1_000, seed=6)
+    write(tmp_path / "in", 0, table.slice(0, 500))
+    write(tmp_path / "in", 1, table.slice(500))
+    queries = {
+        "washed": "SEQ(Recycle r, Wash w, [id]) WITHIN 30 min",
+        "used": "SEQ(Recycle r, Wash w, Operate o, [id]) WITHIN 30 min RETURN r.id AS tool, o.ts AS at",
+        "counted": "SEQ(Recycle r, Wash w) AGG COUNT(*) WITHIN 5 min",
+    }
+    found = sqs.run(queries, read(spark, table, tmp_path / "in"), lateness="1 minute", strategy="chase", ids=True)
+    with pytest.raises(sq.PlanError, match="queries share in one stream"):
+        found["washed"]
+
+    def keep(rows: Mapping[str, DataFrame], number: int) -> None:
+        for name, frame in rows.items():
+            frame.write.parquet(str(tmp_path / "out" / name / f"batch={number}"))
+
+    writer = found.foreach_batch(keep).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    for name, query in queries.items():
+        rows = rows_of(spark.read.parquet(str(tmp_path / "out" / name)).drop("batch", "match_id").toArrow())
+        assert len(rows) > 10, name
+        assert rows <= rows_of(sq.run(query, table).table), name  # what the watermark has not passed is still to come
+
+
 def test_a_total_has_no_end(spark: SparkSession) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("'A' AS type", "timestamp AS ts", "value AS id")
     with pytest.raises(sq.PlanError, match="EMIT TOTAL"):

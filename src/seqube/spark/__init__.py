@@ -145,6 +145,7 @@ def run(
     """
     from seqube.spark import batch, ingest, planning
     from seqube.spark.streaming import stream
+    from seqube.spark.streaming.together import FixedWorkload
     from seqube.spark.streaming.workloads import Workload
 
     limits = read_limits(limits, named)
@@ -158,12 +159,16 @@ def run(
     queries = query if isinstance(query, Mapping) else {"": query}
     bound = ingest.bind_all(queries, source, params)
     if events.isStreaming:
-        plans = ingest.plan_all_over(bound, source, hierarchy, strategy)
-        watched = {
-            name: stream.watch_stream({name: plan}, source, lateness, with_ids=ids, limits=limits) for name, plan in plans.items()
+        shares = strategy in planning.SHARED and strategy != "independent"
+        plans = planning.plan_stream(bound, hierarchy, strategy)
+        alone = {} if shares else plans  # what is shared is shared by the queries of one stream
+        frames = {
+            name: stream.watch_stream({name: plan}, source, lateness, with_ids=ids, limits=limits).matches(name)
+            for name, plan in alone.items()
         }
-        together = partial(stream.write_together, plans, source, lateness, with_ids=ids, limits=limits)
-        tables = batch.ResultFrames({name: each.matches(name) for name, each in watched.items()}, together=together)
+        fixed = FixedWorkload(bound, hierarchy, strategy)
+        together = partial(stream.write_together, plans, source, lateness, with_ids=ids, limits=limits, fixed=fixed)
+        tables = batch.ResultFrames(frames, together=together)
         return tables if isinstance(query, Mapping) else tables[""]
     planned = planning.plan_batch(bound, source, hierarchy, strategy, warns=True)
     tables = batch.find(planned, source, with_ids=ids, slices=slices, limits=limits)

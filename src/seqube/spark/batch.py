@@ -210,6 +210,8 @@ class ResultFrames(Mapping[str, "DataFrame"]):
         self._together = together
 
     def __getitem__(self, name: str) -> DataFrame:
+        if self._together is not None and not self._frames:
+            raise PlanError("by this strategy queries share in one stream\n  hint: foreach_batch is one for all; 'auto' has more")
         return self._frames[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -42,6 +42,14 @@ class BatchPlan:
         return share_among(together, self.hierarchy, self.measured, self.workload)
 
 
+def plan_stream(queries: Mapping[str, Query], hierarchy: Hierarchy | None, strategy: str) -> Mapping[str, Plan]:
+    """The plans of queries for events that are still to come; by a strategy by which queries share, if one is asked for."""
+    if strategy not in SHARED:
+        return plan_apart(queries, hierarchy, None, strategy).plans
+    plan_apart(queries, hierarchy, UNSEEN, strategy)  # says where it does not apply
+    return plan_apart(queries, hierarchy, None).plans
+
+
 def plan_batch(
     queries: Mapping[str, str | Query],
     source: ingest.EventFrame,

@@ -17,7 +17,7 @@ from seqube.errors import DataError, PlanError
 from seqube.events import Events
 from seqube.events.schema import Schema
 from seqube.events.sources import one_chunk
-from seqube.language.tree import Attribute, Output
+from seqube.language.tree import Attribute, Output, Query
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan
 from seqube.plan.physical import MatchPlan
@@ -120,8 +120,18 @@ def _of_lists(hashes: pa.ListArray) -> Ints:
 
 
 def _returning_ids(plan: MatchPlan) -> MatchPlan:
-    more = tuple(Output(Attribute(name, IDENTITY), f"{IDENTITY}.{name}") for name in plan.variables)
-    return replace(plan, returns=(*plan.returns, *more))
+    return replace(plan, returns=(*plan.returns, *_ids(plan)))
+
+
+def _ids(plan: MatchPlan) -> tuple[Output, ...]:
+    return tuple(Output(Attribute(name, IDENTITY), f"{IDENTITY}.{name}") for name in plan.variables)
+
+
+def asking_ids(query: Query, wanted: ShippedQuery) -> Query:
+    """A query that returns what `wanted.rows` makes the user's rows of."""
+    if not wanted.with_ids or not query.returns:
+        return replace(query, returns_all=False)
+    return replace(query, returns=(*query.returns, *_ids(wanted.plan.matches)))
 
 
 def refuse_in_streams(plan: Plan) -> None:

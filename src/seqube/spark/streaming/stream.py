@@ -36,6 +36,7 @@ from seqube.spark.ingest import IDENTITY, INPUT_ORDER, KEY, REASON, TEXT, EventF
 from seqube.spark.rows import refuse_in_streams, ship_query
 from seqube.spark.streaming.foresight import RULES, Predictions, RuleWatch
 from seqube.spark.streaming.sightings import count_types
+from seqube.spark.streaming.together import FixedWorkload, WatchTogether
 from seqube.spark.streaming.watch import FIRST_TAKER, Held, Watch, adapt, own_columns
 from seqube.spark.streaming.workloads import ChangingWatches, Workload, as_json, row_schema
 from seqube.spark.transport.blobs import PIECE_ROWS, gather_batches, read_blobs, write_blob
@@ -206,9 +207,10 @@ class Buckets(StatefulProcessor):
             # A timer goes off when the watermark is past it, and may not lie behind the watermark.
             wake = min(max(ms_of(outcome.wake, unit) - 1, watermark_ms + 1), 2**53)
         self._set(wake, timer, None if outcome.held is None else (watch.fingerprint, outcome.held))
-        for kind, table in ((MATCH_ROW, outcome.matches), (LATE_ROW, outcome.late)):
-            if table is not None:
-                yield from (_row(kind, query, table.slice(start, PIECE_ROWS)) for start in range(0, table.num_rows, PIECE_ROWS))
+        out = [] if outcome.matches is None else [(MATCH_ROW, *found) for found in watch.by_query(outcome.matches)]
+        out += [] if outcome.late is None else [(LATE_ROW, query, outcome.late)]
+        for kind, name, table in out:
+            yield from (_row(kind, name, table.slice(start, PIECE_ROWS)) for start in range(0, table.num_rows, PIECE_ROWS))
         rows, size = (outcome.held.n_rows, outcome.held.n_bytes) if outcome.held is not None else (0, 0)
         yield Row(kind=PROGRESS_ROW, query=query, n=0, state_rows=rows, state_bytes=size, blob=None)
 
@@ -248,7 +250,8 @@ class WatchedStream:
     raw: pa.Schema  # and these as they came
 
     def matches(self, name: str, out: DataFrame | None = None) -> DataFrame:
-        return self._read(out, MATCH_ROW, self.watches[name].wanted.schema, [name])
+        schemas = {query: schema for watch in self.watches.values() for query, schema in watch.schemas.items()}
+        return self._read(out, MATCH_ROW, schemas[name], [name])
 
     def forecasts(self, out: DataFrame | None = None) -> DataFrame:
         names = [name for name in self.watches if name.startswith(RULES)]
@@ -294,8 +297,11 @@ def watch_stream(
     generations: Callable[[Mapping[str, str]], Mapping[str, int]] | None = None,
     counted: Mapping[str, Column] | None = None,
     end: str | None = None,
+    fixed: FixedWorkload | None = None,
 ) -> WatchedStream:
     """Put queries and rules on a streaming DataFrame. `whole_rows`: late and rejected rows come out with all their columns.
+
+    Queries of a `fixed` workload are watched together, those of each key.
 
     `generations` knows, from what each query asks, which of them have been there in every run since their state began. `counted`
     are kinds of rows whose number is told with that of all rows, `seqube_rows`. A file in the folder `end` ends the stream.
@@ -304,7 +310,7 @@ def watch_stream(
 
     schema = source.schema
     _demand_rocksdb(source.frame.sparkSession)
-    watches, wanted = _place_watches(plans, shares, source, with_ids, whole_rows, limits)
+    watches, wanted = _place_watches(plans, shares, source, with_ids, whole_rows, limits, fixed)
     if generations is not None:
         known = generations({name: watch.asks for name, watch in watches.items()})
         watches = {name: replace(watch, generation=known[name]) for name, watch in watches.items()}
@@ -363,10 +369,17 @@ def _end_row(folder: str, source: EventFrame) -> DataFrame:
 
 
 def write_together(
-    plans: Mapping[str, Plan], source: EventFrame, lateness: str, write: WriteBatch, *, with_ids: bool, limits: Limits
+    plans: Mapping[str, Plan],
+    source: EventFrame,
+    lateness: str,
+    write: WriteBatch,
+    *,
+    with_ids: bool,
+    limits: Limits,
+    fixed: FixedWorkload | None = None,
 ) -> DataStreamWriter:
     """One stream for a workload, whose micro-batches are handed to `write`, the rows of every query by its name."""
-    stream = watch_stream(plans, source, lateness, with_ids=with_ids, limits=limits)
+    stream = watch_stream(plans, source, lateness, with_ids=with_ids, limits=limits, fixed=fixed)
 
     def each(out: DataFrame, number: int) -> None:
         out = out.persist()
@@ -400,7 +413,13 @@ def watch_changing(workload: Workload, source: EventFrame, hierarchy: Hierarchy 
 
 
 def _place_watches(
-    plans: Mapping[str, Plan], shares: Sequence[Share], source: EventFrame, with_ids: bool, whole_rows: bool, limits: Limits
+    plans: Mapping[str, Plan],
+    shares: Sequence[Share],
+    source: EventFrame,
+    with_ids: bool,
+    whole_rows: bool,
+    limits: Limits,
+    fixed: FixedWorkload | None,
 ) -> tuple[dict[str, Watch], dict[str, tuple[Sequence[str], Column]]]:
     """A watch for each query and each group of rules; and the key that splits its events, and which those are."""
     schema = source.schema
@@ -411,17 +430,27 @@ def _place_watches(
         first = [FIRST_TAKER] if len(plans) + len(shares) > 1 else []
         return Columns(schema if whole_rows else keeping.schema, (*keeping.hidden, *first))
 
-    for name, plan in plans.items():
+    for plan in plans.values():
         if isinstance(plan, AggregatePlan) and plan.emit.when == "total":
             raise PlanError(
                 "EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT PER 1 hour, or a batch"
             )
         refuse_in_streams(plan)
-        needs = needs_of(plan, schema.unit)
-        own = own_columns(needs, with_ids and not isinstance(plan, AggregatePlan))
-        keeping = Columns(needed_schema([plan], schema), own)
-        watches[name] = Watch(name, ship_query(plan, schema, with_ids, limits), arriving(keeping), keeping)
-        wanted[name] = needs.key, ingest.relevant([plan], source)
+    shipped = {name: ship_query(plan, schema, with_ids, limits) for name, plan in plans.items()}
+    groups = {} if fixed is None else fixed.groups(shipped, schema, limits)
+    together = {name for answers in groups.values() for name in answers.queries}
+    for name, answers in groups.items():
+        own = [plans[query] for query in answers.queries]
+        key = needs_of(own[0], schema.unit).key
+        hidden = {KEY: bool(key), IDENTITY: any(each.with_ids for each in answers.queries.values())}
+        keeping = Columns(needed_schema(own, schema), tuple(column for column, is_wanted in hidden.items() if is_wanted))
+        watches[name] = WatchTogether(name, answers, arriving(keeping), keeping)
+        wanted[name] = key, ingest.relevant(own, source)
+    for name in (name for name in plans if name not in together):
+        needs = needs_of(plans[name], schema.unit)
+        keeping = Columns(needed_schema([plans[name]], schema), own_columns(needs, shipped[name].with_ids))
+        watches[name] = Watch(name, shipped[name], arriving(keeping), keeping)
+        wanted[name] = needs.key, ingest.relevant([plans[name]], source)
     for share in shares:
         name = " ".join((RULES, *share.key))  # the same while the partition is, so that other rules do not lose their state
         keeping = Columns(share.schema, (KEY,) if share.key else ())

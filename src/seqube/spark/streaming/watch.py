@@ -31,7 +31,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -242,6 +242,15 @@ class Watch:
     called = "query"  # where a limit stops it
 
     @property
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The columns of its rows, by query."""
+        return {self.name: self.wanted.schema}
+
+    def by_query(self, found: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+        """Rows that came out, by query."""
+        yield self.name, found
+
+    @property
     def fingerprint(self) -> str:
         """What state is marked with: that of another query, or of a time when this one was not always there, is not continued."""
         return f"{self.asks}.{self.generation}" if self.generation else self.asks
@@ -249,7 +258,8 @@ class Watch:
     @cached_property
     def asks(self) -> str:
         """Changes when the query does."""
-        return hashlib.sha256(repr(_plain((self.wanted.plan, self.wanted.with_ids, self.keeping.schema.unit))).encode()).hexdigest()
+        asked = (self.wanted.plan, self.wanted.with_ids, self.keeping.schema.unit)
+        return hashlib.sha256(repr(plain_plan(asked)).encode()).hexdigest()
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -569,10 +579,10 @@ def adapt(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _plain(part: Any) -> Any:
+def plain_plan(part: Any) -> Any:
     """A plan as nested lists that print the same in every process."""
     if is_dataclass(part):
-        return [type(part).__name__, *(_plain(getattr(part, field.name)) for field in fields(part) if field.compare)]
+        return [type(part).__name__, *(plain_plan(getattr(part, field.name)) for field in fields(part) if field.compare)]
     if isinstance(part, (tuple, list)):
-        return [_plain(item) for item in part]
+        return [plain_plan(item) for item in part]
     return sorted(part) if isinstance(part, frozenset) else part
