@@ -12,6 +12,10 @@ from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
+from aggregate_queries import assert_same_rows
+from seqube.engine.aggregates import chop_connect, per_start, prefix_tree, two_step, window_product
+from seqube.engine.aggregates.chop_connect import Pieces
+from seqube.engine.aggregates.prefix_tree import Prefixes
 from seqube.engine.aggregates.sharing import SharedAggregator
 from seqube.events import Events, Statistics
 from seqube.language import parse
@@ -32,6 +36,8 @@ from seqube.plan.sharing import (
     greedy,
 )
 from strategies import cuts, streams, table
+
+WAYS = ["prefix-tree", "pre-tree", "chop-connect"]
 
 
 def pattern(letters: str) -> SlotPattern:
@@ -54,7 +60,7 @@ def workloads(draw: st.DrawFn) -> dict[str, str]:
     return queries
 
 
-@pytest.mark.parametrize("strategy", ["auto", "prefix-tree", "chop-connect", "exhaustive"])
+@pytest.mark.parametrize("strategy", ["auto", *WAYS, "exhaustive"])
 @given(workload=workloads(), events=streams(max_size=20, max_time=14))
 def test_shared_equals_unshared(strategy: str, workload: dict[str, str], events: list[oracle.Event]) -> None:
     note(str(workload))
@@ -64,7 +70,7 @@ def test_shared_equals_unshared(strategy: str, workload: dict[str, str], events:
         assert results[name].table.to_pylist() == oracle.aggregates(parse(text), events), name
 
 
-@pytest.mark.parametrize("strategy", ["independent", "prefix-tree", "chop-connect"])
+@pytest.mark.parametrize("strategy", ["independent", *WAYS])
 @given(data=st.data(), workload=workloads(), events=streams(max_size=20, max_time=14), watermarks=st.booleans())
 def test_any_cutting_equals_whole(
     strategy: str, data: st.DataObject, workload: dict[str, str], events: list[oracle.Event], watermarks: bool
@@ -94,6 +100,87 @@ def test_any_cutting_equals_whole(
     assert found == {name: oracle.aggregates(parse(text), events) for name, text in workload.items()}
 
 
+def shareable(text: str) -> Counted | str:
+    plan = plan_aggregates(parse(text))
+    return counted(plan, chain_of(plan), "ms")
+
+
+@st.composite
+def families(draw: st.DrawFn) -> dict[str, str]:
+    """Queries of every shape that is shared, most of them in common lanes: keys, groups, negations, sums, extremes, any EMIT."""
+    queries: dict[str, str] = {}
+    key = draw(st.sampled_from(["", "[id]", "[s]"]))
+    partition = draw(st.sampled_from(["", "", " PARTITION BY k"]))
+    window = draw(st.sampled_from([3, 6]))
+    every = draw(st.sampled_from(["EVERY 1", "EVERY 3"]))
+    for number in range(draw(st.integers(2, 4))):
+        names = draw(st.lists(st.sampled_from("ABC"), min_size=2 if key else 1, max_size=4))
+        parts = [f"{name} v{i}" for i, name in enumerate(names)]
+        for place in sorted(draw(st.sets(st.integers(1, len(names)), max_size=2)), reverse=True):
+            if place < len(names) or draw(st.booleans()):
+                parts.insert(place, f"!{draw(st.sampled_from('ABC'))} n{place}")
+        where = draw(st.sampled_from(["", "", f" WHERE v{len(names) - 1}.x > 0", " WHERE v0.f"]))
+        variables = [f"v{i}" for i in range(len(names))]
+        argument = st.builds("{}.{}".format, st.sampled_from(variables), st.sampled_from(["x", "y", "w", "u", "c", "ts", "d"]))
+        asked = draw(
+            st.lists(st.builds("{}({})".format, st.sampled_from(["SUM", "AVG", "MIN", "MAX"]), argument), max_size=2, unique=True)
+        )
+        emit = draw(st.sampled_from(["ON TRIGGER", "ON TRIGGER", "TOTAL", every, "PER 4"]))
+        group = [f"v0.{key[1:-1]}", f"v{len(names) - 1}.{key[1:-1]}"] if key else []
+        group += ["k"] if partition else []
+        by = draw(st.sampled_from(["", *(f" GROUP BY {each}" for each in group)]))
+        aggregates = ", ".join(["COUNT(*) AS n", *(f"{each} AS a{i}" for i, each in enumerate(asked))])
+        keyed = f", {key}" if key else ""
+        text = f"SEQ({', '.join(parts)}{keyed}){where}{partition}{by} WITHIN {window} AGG {aggregates} EMIT {emit}"
+        if isinstance(shareable(text), Counted):
+            queries[f"q{number}"] = text
+    return queries
+
+
+@pytest.mark.parametrize("strategy", WAYS)
+@given(workload=families(), events=streams(max_size=20, max_time=14))
+def test_every_shape_equals_the_oracle(strategy: str, workload: dict[str, str], events: list[oracle.Event]) -> None:
+    note("\n".join(workload.values()))
+    note(" ".join(f"{event.type}{event.ts}" for event in events))
+    if not workload:
+        return
+    results = sq.run(workload, table(events), strategy=strategy)
+    for name, text in workload.items():
+        assert_same_rows(results[name].table.to_pylist(), oracle.aggregates(parse(text), events))
+
+
+@pytest.mark.parametrize("strategy", WAYS)
+@given(data=st.data(), workload=families(), events=streams(max_size=20, max_time=14), watermarks=st.booleans(), saved=st.booleans())
+def test_every_shape_however_it_is_cut(
+    strategy: str, data: st.DataObject, workload: dict[str, str], events: list[oracle.Event], watermarks: bool, saved: bool
+) -> None:
+    note("\n".join(workload.values()))
+    note(" ".join(f"{event.type}{event.ts}" for event in events))
+    if not workload:
+        return
+    stream = Events(table(events))
+    plans = {name: plan_aggregates(parse(text)) for name, text in workload.items()}
+    queries = {name: query for name, text in workload.items() if isinstance(query := shareable(text), Counted)}
+    aggregator = SharedAggregator(share_counts(queries, Measurements(stream.statistics), strategy), plans)
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in workload}
+    state = aggregator.start()
+    for start, stop in data.draw(cuts(len(events))):
+        state, report = aggregator.step(state, stream.slice(start, stop))
+        reports = [report]
+        if watermarks and stop < len(events):
+            state, more = aggregator.step(state, None, int(stream.times[stop]))
+            reports.append(more)
+        for rows in reports:
+            for name, each in (rows or {}).items():
+                found[name] += each.to_pylist()
+        if saved:
+            state = aggregator.restore(state.to_bytes())
+    for name, rest in (aggregator.finish(state)[1] or {}).items():
+        found[name] += rest.to_pylist()
+    for name, text in workload.items():
+        assert_same_rows(found[name], oracle.aggregates(parse(text), events))
+
+
 def test_many_pieces_over_a_longer_stream() -> None:
     """Three pieces and more (multi-connect), against every query by itself."""
     random = np.random.default_rng(4)
@@ -110,7 +197,7 @@ def test_many_pieces_over_a_longer_stream() -> None:
         ]
     }
     alone = {name: sq.run(text, stream, strategy="window-product").table for name, text in workload.items()}
-    for strategy in ("prefix-tree", "chop-connect"):
+    for strategy in WAYS:
         together = sq.run(workload, stream, strategy=strategy)
         assert all(together[name].table.equals(alone[name]) for name in workload)
 
@@ -120,13 +207,13 @@ def test_what_cannot_be_shared_runs_by_itself() -> None:
     workload = {
         "count": "SEQ(A, B) WITHIN 9 AGG COUNT(*)",
         "again": "SEQ(A, B) WITHIN 9 AGG COUNT(*) HAVING COUNT(*) > 1",
-        "keyed": "SEQ(A, B, [id]) WITHIN 9 AGG COUNT(*)",
+        "repeated": "SEQ(A, B+) WITHIN 9 AGG COUNT(*)",
         "matches": "SEQ(A a, B b) WITHIN 9 RETURN a.ts, b.ts",
     }
     results = sq.run(workload, stream)
     assert results["count"].table.to_pylist() == [{"ts": 2, "count": 1}, {"ts": 4, "count": 3}]
     assert results["again"].table.to_pylist() == [{"ts": 4, "count": 3}]
-    assert results["keyed"].table.to_pylist() == [{"ts": 2, "count": 1}, {"ts": 4, "count": 2}]
+    assert results["repeated"].table.to_pylist() == [{"ts": 2, "count": 1}, {"ts": 4, "count": 4}]
     assert len(results["matches"]) == 3
 
 
@@ -213,6 +300,53 @@ def test_chopping_leaves_what_stands_between() -> None:
     assert chop(pattern("ABC"), []) == (pattern("ABC"),)
 
 
+def test_a_piece_is_a_prefix_of_others_trees() -> None:
+    """The thesis' Q5: four queries begin with the common piece; only the fifth is chopped, its piece a node of their tree."""
+    texts = {"q1": "KBC", "q2": "KBD", "q3": "KBCE", "q4": "KBCF", "q5": "PFKB"}
+    statistics = Statistics(1_000, 0, 1_000, dict.fromkeys("KBCDEFP", 100))
+    plan = share_counts({name: query(text) for name, text in texts.items()}, Measurements(statistics), "chop-connect")
+    assert {name: len(pieces) for name, pieces in plan.pieces.items()} == {"q1": 1, "q2": 1, "q3": 1, "q4": 1, "q5": 2}
+    prefixes = Prefixes([piece for pieces in plan.pieces.values() for piece in pieces])
+    assert len(prefixes.order) == 1 + len(["K", "KB", "KBC", "KBD", "KBCE", "KBCF", "P", "PF"])
+    assert plan.pieces["q5"][1] in prefixes.numbers
+
+
+KERNELS = {"prefix-tree": "slide_tree", "pre-tree": "connect", "chop-connect": "connect", "exhaustive": "connect"}
+
+
+@pytest.mark.parametrize("strategy", [*KERNELS, "independent"])
+def test_a_strategy_runs_what_it_says(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spies on the kernels: the strategy's own runs, and no other way of counting; pieces are chopped by those that say so."""
+    called: list[str] = []
+
+    def spied(module: Any, name: str) -> None:
+        inner = getattr(module, name)
+
+        def spy(*arguments: Any) -> Any:
+            pieces = next((each for each in arguments if isinstance(each, Pieces)), None)
+            called.append(name if pieces is None or not len(pieces.nexts) else f"{name} with snapshots")
+            return inner(*arguments)
+
+        monkeypatch.setattr(module, name, spy)
+
+    spied(prefix_tree, "slide_tree")
+    spied(chop_connect, "connect")
+    spied(window_product, "slide")
+    spied(per_start, "count_per_start")
+    spied(two_step, "aggregate_matches")
+    stream = table([oracle.Event(name, i, {"id": 1, "x": i}, i) for i, name in enumerate("DABCDABC")])
+    workload = {
+        "q1": "SEQ(D d, A a, B b, [id]) WITHIN 9 AGG COUNT(*), SUM(b.x)",
+        "q2": "SEQ(C c, A a, B b, [id]) WITHIN 9 AGG COUNT(*), SUM(b.x)",
+    }
+    sq.run(workload, stream, strategy=strategy)
+    if strategy == "independent":  # each by its own cheapest
+        assert set(called) <= {"slide", "count_per_start", "aggregate_matches"}
+    else:
+        chopped = strategy in ("chop-connect", "exhaustive")
+        assert set(called) == {f"{KERNELS[strategy]} with snapshots" if chopped else KERNELS[strategy]}
+
+
 def test_explain_names_candidates_benefits_and_conflicts() -> None:
     stream = Events(pa.table({"type": list("ABCDABCD"), "ts": list(range(8))}))
     workload = {"q1": "SEQ(A, B, C) WITHIN 9 AGG COUNT(*)", "q2": "SEQ(D, A, B, C) WITHIN 9 AGG COUNT(*)"}
@@ -222,22 +356,31 @@ def test_explain_names_candidates_benefits_and_conflicts() -> None:
     assert "independent, about" in text
 
 
-def test_only_plain_counts_are_shared() -> None:
-    plan = plan_aggregates(parse("SEQ(A, B) WITHIN 9 AGG COUNT(*)"))
-    assert counted(plan, chain_of(plan), "ms") == query("AB", 9)
+def test_what_is_shared_and_why_not() -> None:
+    assert shareable("SEQ(A, B) WITHIN 9 AGG COUNT(*)") == query("AB", 9)
+    shared = [
+        "SEQ(A a, !C c, B b, [id]) WITHIN 9 GROUP BY b.id AGG COUNT(*)",
+        "SEQ(A, B, !C) WITHIN 9 AGG COUNT(*)",
+        "SEQ(A a, B b) WITHIN 9 PARTITION BY id AGG AVG(a.x), MAX(b.x) EMIT TOTAL",
+        "SEQ(A, B) WITHIN 9 AGG COUNT(*) EMIT EVERY 3",
+        "SEQ(A, B) WITHIN 9 AGG COUNT(*) EMIT PER 3",
+    ]
+    assert [text for text in shared if isinstance(shareable(text), str)] == []
     reasons = {
-        "SEQ(A, !C, B) WITHIN 9 AGG COUNT(*)": "it has a negation",
-        "SEQ(A a, B b, [id]) WITHIN 9 AGG COUNT(*)": "it counts by a key",
-        "SEQ(A, B) WITHIN 9 PARTITION BY id AGG COUNT(*)": "it counts by a key",
-        "SEQ(A a, B b) WITHIN 9 AGG COUNT(*) GROUP BY a.id": "it counts by groups",
-        "SEQ(A a, B b) WITHIN 9 AGG SUM(a.x)": "it asks for more than COUNT(*)",
-        "SEQ(A, B) WITHIN 9 AGG COUNT(*) EMIT TOTAL": "it does not report ON TRIGGER",
+        "SEQ(!C, A, B) WITHIN 9 AGG COUNT(*)": "it begins with a negation, which looks back from the end of every match",
+        "SEQ(A, B, !C) WITHIN 9 AGG COUNT(*) EMIT TOTAL": (
+            "it ends with a negation, and its matches count when nothing can cancel them any more"
+        ),
+        "SEQ(A a, !C c, B b, a.id = b.id) WITHIN 9 AGG COUNT(*)": "it has a negation that events of any key meet",
+        "SEQ(A a, B b, a.id = b.x) WITHIN 9 AGG COUNT(*)": "its events are tied by different columns",
+        "SEQ(A a, B b) WITHIN 9 AGG COUNT(*) GROUP BY a.id": "it counts by groups of more than its key",
+        "SEQ(A a, B b) WITHIN 9 AGG SUM(a.x * 2)": "it measures, or groups by, an expression",
+        "SEQ(A a, B b) WITHIN 9 AGG STDDEV(a.x)": "it asks for more than counts, sums and extremes: SQUARES of a.x",
+        "SEQ(A a, B+ b) WITHIN 9 AGG COUNT(*)": "it has repeated parts",
         "SEQ(A, B) WITHIN 9 EVENTS AGG COUNT(*)": "its window counts events",
         "AND(A, B) WITHIN 9 AGG COUNT(*)": "the pattern is not a SEQ",
     }
-    for text, reason in reasons.items():
-        plan = plan_aggregates(parse(text))
-        assert counted(plan, chain_of(plan), "ms") == reason, text
+    assert {text: shareable(text) for text in reasons} == reasons
 
 
 def test_sharing_plan_takes_the_cheapest() -> None:

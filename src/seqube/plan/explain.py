@@ -5,7 +5,7 @@ The text is for people; `graph` has the same nodes and edges as plain data, for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, assert_never
@@ -38,7 +38,7 @@ from seqube.plan.physical import (
     Way,
     milliseconds,
 )
-from seqube.plan.sharing import SharingPlan, SlotPattern
+from seqube.plan.sharing import Counted, SharingPlan, SlotPattern
 from seqube.plan.slices import cut_of
 from seqube.plan.unbuilt import how_told
 
@@ -216,15 +216,25 @@ def _explain_shared_counts(plan: SharingPlan) -> Explanation:
             f"benefit {milliseconds(candidate.benefit)}{conflict}"
         )
     steps = tuple(
-        Step(f"query {name}", (" + ".join(_piece(piece) for piece in plan.pieces[name]), f"window {query.window:,} ticks"))
+        Step(f"query {name}", (*(_chopped(plan.pieces[path]) for path in query.paths(name)), *_lanes(query)))
         for name, query in plan.queries.items()
     )
     how = "each by itself" if plan.strategy == "independent" else f"together by {plan.strategy}"
     return Explanation(Step(f"count {len(plan.queries)} sequences {how}", tuple(notes), steps, plan.options))
 
 
+def _chopped(pieces: Sequence[SlotPattern]) -> str:
+    return " + ".join(map(_piece, pieces))
+
+
 def _piece(piece: SlotPattern) -> str:
-    return f"({', '.join(label.name for label in piece)})"
+    return f"({', '.join(map(str, piece))})"
+
+
+def _lanes(query: Counted) -> Iterable[str]:
+    yield f"window {query.window:,} ticks"
+    if query.key:
+        yield f"a lane for each {', '.join(query.key)}"
 
 
 # ---------------------------------------------------------------- one query

@@ -334,7 +334,7 @@ def share_matches(
 def share_counts(queries: Mapping[str, Counted], measured: Measurements, strategy: str = AUTO) -> SharingPlan:
     """The cheapest way to count these queries together, or the one asked for."""
     tries_all = strategy == "exhaustive"
-    workload = Counting(queries, measured.statistics, must_chop=strategy in CHOPPED, tries_all=tries_all)
+    workload = Counting(queries, measured, must_chop=strategy in CHOPPED, tries_all=tries_all)
     idle = {"chop-connect": workload.why_not_chopped()} if strategy == AUTO else {}
     rows = [row for row in COUNTING if row.name not in CHOPPED or (row.name == "exhaustive") == tries_all]  # one way to chop
     options = [Option(row.name, row.cost(workload), idle.get(row.name, "")) for row in rows]

@@ -12,7 +12,7 @@ seconds on one core and takes the numbers of its kind: of a sub-query (`Weighed`
     Paper                                                          | Here
     NEEL: nested queries over event streams                        | iterative
     continuous sliding views for nested queries                    | aggressive, passive, balanced
-    A-Seq: dynamic prefix counters, prefix tree, Chop-Connect      | per-start, prefix-tree, chop-connect, exhaustive
+    A-Seq: dynamic prefix counters, PreTree, Chop-Connect          | per-start, prefix-tree, pre-tree, chop-connect, exhaustive
     E-Cube: top-down and bottom-up reuse, Chase                    | top-down, bottom-up, chase
 """
 
@@ -261,6 +261,7 @@ SHARING: tuple[Strategy[MatchSharing], ...] = (
 COUNTING: tuple[Strategy[Counting], ...] = (
     Strategy("independent", "shared counts", None, _always, Counting.independent),
     Strategy("prefix-tree", "shared counts", A_SEQ, _counted_together, Counting.by_tree),
+    Strategy("pre-tree", "shared counts", A_SEQ, _counted_together, Counting.by_starts),
     Strategy("chop-connect", "shared counts", A_SEQ, _counted_together, Counting.by_pieces),
     Strategy("exhaustive", "shared counts", A_SEQ, _counted_together, Counting.by_pieces),
 )

@@ -45,7 +45,7 @@ from seqube.events.schema import UNITS, Schema
 from seqube.language.functions import aggregate_function
 from seqube.language.tree import Aggregate, Attribute, Literal, Value
 from seqube.language.writer import write_value
-from seqube.plan.aggregates import MATCHES, AggregatePlan, Measure
+from seqube.plan.aggregates import AggregatePlan, Measure
 from seqube.plan.needs import Needs, needs_of
 from seqube.plan.physical import Scan
 from seqube.plan.slices import cut_of
@@ -140,7 +140,7 @@ class Aggregator(Reporter[pa.Table]):
         part = make()
         reported = max(part.after, whole.reported)
         state = State(part.events, part.numbers, reported, reported, whole.last)
-        task = self._task(state, part.upto, is_last, budget)
+        task = self.task(state, part.upto, is_last, budget)
         answer = strategy(self.plan.strategy)(task)
         yield task, measured(task, answer) if self.plan.emit.counts_once else write(task, answer)
 
@@ -187,7 +187,7 @@ class Aggregator(Reporter[pa.Table]):
             assert not isinstance(course, str), course
             return course.decide(state, upto, final)
         assert state.events is not None
-        task = self._task(state, upto, final)
+        task = self.task(state, upto, final)
         answer = strategy(self.plan.strategy)(task)
         if not self.plan.emit.counts_once:
             table = write(task, answer)
@@ -195,13 +195,9 @@ class Aggregator(Reporter[pa.Table]):
                 return State(state.events.slice(0, 0), decided=upto, reported=upto, last=state.last), table
             reported = task.due if self.plan.emit.when == "every" else upto
             return self._purge(replace(state, decided=upto, reported=reported), task), table
-        partial = measured(task, answer)
-        totals = partial if state.totals is None else merge_totals([state.totals, partial], self.plan)
+        totals, rows = add_totals(task, state.totals, measured(task, answer))
         if final:
-            return State(state.events.slice(0, 0), decided=upto, reported=upto, last=state.last), _named(task, totals)
-        rows = _named(task, partial).slice(0, 0)
-        if self.plan.emit.when == "per":
-            rows, totals = _whole_buckets(task, totals)
+            return State(state.events.slice(0, 0), decided=upto, reported=upto, last=state.last), rows
         return self._purge(replace(state, decided=upto, reported=upto, totals=totals), task), rows
 
     def within(
@@ -226,19 +222,14 @@ class Aggregator(Reporter[pa.Table]):
         state = super().take(State(), with_columns(events, self.plan.computed))
         if after > LOWEST:
             state = replace(state, decided=after, reported=after)
-        return self._task(replace(state, last=state.last if upto == HIGHEST else max(state.last, upto)), upto, upto == HIGHEST)
+        return self.task(replace(state, last=state.last if upto == HIGHEST else max(state.last, upto)), upto, upto == HIGHEST)
 
     def merge_slices(self, totals: Sequence[pa.Table], nothing: Events) -> pa.Table:
         """The rows of a stream, of the totals of its slices in the order of time."""
-        task = self._task(super().take(State(), with_columns(nothing, self.plan.computed)), HIGHEST, final=True)
+        task = self.task(super().take(State(), with_columns(nothing, self.plan.computed)), HIGHEST, final=True)
         return _named(task, merge_totals(list(totals), self.plan))
 
-    def report_counts(self, state: State, upto: int, final: bool, counts: Ints) -> pa.Table:
-        """What `decide` gives for COUNT(*), where another has counted already: a number for every moment that is due."""
-        task = self._task(state, upto, final)
-        return write(task, Answer(task.given, {MATCHES: pa.array(counts)}))
-
-    def _task(self, state: State, upto: int, final: bool, budget: Budget | None = None) -> Task:
+    def task(self, state: State, upto: int, final: bool, budget: Budget | None = None) -> Task:
         assert state.events is not None
         events, matches = state.events, self.plan.matches
         clocks = events.times if state.numbers is None or not matches.window.counts_events else state.numbers
@@ -462,6 +453,17 @@ def measured(task: Task, answer: Answer) -> pa.Table:
         keys = [pa.array(task.moments[answer.cells.moments]), *keys]
     names = [*total_keys(task.plan), *(f"#measure{i}" for i in range(len(task.plan.measures)))]
     return pa.table([*keys, *(answer.measures[measure] for measure in task.plan.measures)], names=names)
+
+
+def add_totals(task: Task, before: pa.Table | None, partial: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Totals with those of one more piece of the stream, and the rows that are due."""
+    totals = partial if before is None else merge_totals([before, partial], task.plan)
+    if task.final:
+        return totals, _named(task, totals)
+    if task.plan.emit.when == "per":
+        rows, totals = _whole_buckets(task, totals)
+        return totals, rows
+    return totals, _named(task, partial).slice(0, 0)
 
 
 def _whole_buckets(task: Task, totals: pa.Table) -> tuple[pa.Table, pa.Table]:

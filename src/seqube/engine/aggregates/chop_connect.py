@@ -1,275 +1,403 @@
-"""Counting patterns together by common pieces, connected by snapshots (Chop-Connect).
+"""Counting patterns together by counters for every live start: trees of prefixes (PreTree), connected by snapshots (Chop-Connect).
 
-A piece has prefix counters per start, as in `per_start`, whoever uses it. When a piece begins (a CNET event d), every query in
-which it follows other pieces takes a snapshot for d: how many matches of the pieces before it each live first event has. A query's
-count is then, over the starts d of its last piece, the count on d times the snapshot's entries that have not expired.
+Patterns lie in pieces. All pieces share a tree of prefixes, and every start (an event that begins a piece) has a row of counters
+over the nodes below it. When a piece begins (a CNET event d), every pattern in which it follows other pieces takes a snapshot for
+d: how many matches of the pieces before it each live first event has. A pattern's count is then, over the starts d of its last
+piece, the count on d times the snapshot's entries that have not expired. A pattern in one piece is read off its starts: that is the
+thesis' PreTree.
 
-    Paper (A-Seq)              | Here
-    CNET                       | rank 0 of a piece that is not the first
-    SnapShot, its table rows   | snapshots[connection, d, a]
-    expiration in a snapshot   | only a's whose time is inside the query's own window are added
-    multi-connect              | connections[c] reads connections[c - 1] and the counters of the piece between
+    Paper (A-Seq)                  | Here
+    PreTree, a PreTreeCntr         | `Prefixes`; counters[lane, :, start]
+    CNET                           | a first node of a piece that is not the first piece
+    SnapShot, its table rows       | snapshots[lane, connection, d, a]
+    expiration in a snapshot       | only a's that are alive are added
+    multi-connect                  | connections[c] reads connections[c - 1] and the counters of the piece between
+    Q5, a prefix of others' trees  | a piece ends at an inner node
 
-Counters and snapshots go on from call to call.
+Counters and snapshots go on from call to call, lane by lane.
 
-Cost: per event, the live starts of the pieces it is in; per CNET event, the live first events (times the live starts of the piece
-between); per trigger, both.
+Cost: per event, the live starts of its lane and the nodes it fills; per CNET event, the live first events (times the live starts of
+the piece between); where a pattern is read, both. Memory: as many starts for every lane as the busiest has alive, and their
+squares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from seqube.engine.aggregates.aggregation import Floats
-from seqube.engine.aggregates.labels import Labelled, Labels, lists
+from seqube.engine.aggregates.labels import Layout, Maps
+from seqube.engine.aggregates.prefix_tree import FEW, Prefixes, Tree
+from seqube.engine.aggregates.readings import (
+    N_COLUMNS,
+    Arithmetic,
+    Changes,
+    Clock,
+    Path,
+    Reads,
+    Weights,
+    met,
+    more_changes,
+    weighed,
+    write_change,
+)
 from seqube.engine.jit import inner_kernel, kernel
 from seqube.engine.limits import Budget
-from seqube.engine.predicates import Ints
+from seqube.engine.predicates import Ints, Mask
+from seqube.engine.sequence import HIGHEST
 from seqube.errors import PlanError
-from seqube.plan.sharing import SharingPlan, SlotLabel, SlotPattern
+from seqube.plan.sharing import SlotPattern, Weight
+
+Numbers = npt.NDArray[Any]
 
 LARGEST_SNAPSHOTS = 1 << 26  # numbers in all snapshots
+HEAD, TAIL = range(2)  # the first live start, and the next one
 
 
 class Pieces(NamedTuple):
-    """Pieces, how they are connected, and the queries made of them. A connection is a query's pieces up to and with `next`."""
+    """How pieces are connected. A connection is a pattern's pieces up to and with the one whose first node is `nexts`."""
 
-    lengths: Ints
-    windows: Ints  # the longest of the queries that use the piece
-    at: Ints  # where each label's places begin in `places`
-    places: Ints  # (piece, slot) of each label, the last slots first
-    firsts: Ints  # connection: the query's first piece
-    befores: Ints  # connection: the piece before `next`
-    nexts: Ints
+    starts: Ints  # the first nodes
+    start_of: Ints  # of every node, the number of its first node
+    firsts: Ints  # connection: the start of the pattern's first piece
+    befores: Ints  # connection: the node that ends the piece before
+    nexts: Ints  # connection: the start of the last piece
     earlier: Ints  # connection: the one that ends with the piece before, -1 if that is the first piece
-    last_pieces: Ints  # query
-    connections: Ints  # query: the one that ends with its last piece, -1 if it is in one piece
-    first_pieces: Ints  # query
-    query_windows: Ints
-    ends_at: Ints  # where each label's queries begin in `queries`
-    queries: Ints
-
-
-def make_pieces(sharing: SharingPlan, label_numbers: Mapping[SlotLabel, int]) -> Pieces:
-    numbers: dict[SlotPattern, int] = {}
-    windows: list[int] = []
-    connections: dict[tuple[SlotPattern, ...], int] = {}
-    rows: list[tuple[int, int, int, int]] = []
-    of_queries: list[tuple[int, int, int, int]] = []
-    for name, query in sharing.queries.items():
-        pieces = sharing.pieces[name]
-        for piece in pieces:
-            if piece not in numbers:
-                numbers[piece] = len(numbers)
-                windows.append(0)
-            windows[numbers[piece]] = max(windows[numbers[piece]], query.window)
-        for k in range(1, len(pieces)):
-            if pieces[: k + 1] not in connections:
-                connections[pieces[: k + 1]] = len(connections)
-                earlier = connections[pieces[:k]] if k > 1 else -1
-                rows.append((numbers[pieces[0]], numbers[pieces[k - 1]], numbers[pieces[k]], earlier))
-        last = connections[tuple(pieces)] if len(pieces) > 1 else -1
-        of_queries.append((numbers[pieces[-1]], last, numbers[pieces[0]], query.window))
-    by_label: list[list[tuple[int, int]]] = [[] for _ in label_numbers]
-    for piece, number in numbers.items():
-        for slot, label in enumerate(piece):
-            by_label[label_numbers[label]].append((number, slot))
-    at, _ = lists([[0] * len(places) for places in by_label])
-    places = [place for found in by_label for place in sorted(found, key=lambda place: -place[1])]
-    ends_at, queries = lists(
-        [[q for q, query in enumerate(sharing.queries.values()) if query.pattern[-1] == label] for label in label_numbers]
-    )
-    firsts, befores, nexts, earlier_ = np.array(rows, np.int64).reshape(-1, 4).T.copy()
-    last_pieces, last_connections, first_pieces, query_windows = np.array(of_queries, np.int64).reshape(-1, 4).T.copy()
-    return Pieces(
-        np.array([len(piece) for piece in numbers], np.int64),
-        np.array(windows, np.int64),
-        at,
-        np.array(places, np.int64).reshape(-1, 2),
-        firsts,
-        befores,
-        nexts,
-        earlier_,
-        last_pieces,
-        last_connections,
-        first_pieces,
-        query_windows,
-        ends_at,
-        queries,
-    )
+    of_paths: Ints  # path: its connection, -1 if it is in one piece
 
 
 class Pool(NamedTuple):
     """Counters and snapshots of live starts, in rings: the number of a start, modulo the capacity, is its place."""
 
-    counters: Floats  # (piece, slot, start)
-    started: Ints  # (piece, start): when
-    heads: Ints  # the first live start of every piece
-    tails: Ints  # the next one
-    snapshots: Floats  # (connection, start of the next piece, first event)
-    limits: Ints  # (connection, start of the next piece): first events that came before it
+    counters: Numbers  # (lane, node, start)
+    started: Ints  # (lane, first node, start): when
+    ends: Ints  # (lane, first node, HEAD or TAIL)
+    snapshots: Numbers  # (lane, connection, start of the next piece, first event)
+    limits: Ints  # (lane, connection, start of the next piece): first events that came before it
+    values: Numbers  # (lane, path): as they were read last
 
 
-def empty_pool(pieces: Pieces, capacity: int) -> Pool:
-    n_pieces, n_connections, ends = len(pieces.lengths), len(pieces.nexts), np.zeros(len(pieces.lengths), np.int64)
-    return Pool(
-        np.zeros((n_pieces, pieces.lengths.max(), capacity)),
-        np.zeros((n_pieces, capacity), np.int64),
-        ends,
-        ends.copy(),
-        np.zeros((n_connections, capacity, capacity)),
-        np.zeros((n_connections, capacity), np.int64),
-    )
+def make_pieces(paths: Sequence[Path], prefixes: Prefixes) -> Pieces:
+    starts = [i for i, prefix in enumerate(prefixes.order) if len(prefix) == 1]
+    number = {prefixes.order[node]: i for i, node in enumerate(starts)}
+    start_of = np.array([number[prefix[:1]] if prefix else -1 for prefix in prefixes.order], np.int64)
+    connections: dict[tuple[SlotPattern, ...], int] = {}
+    rows: list[tuple[int, int, int, int]] = []
+    for path in paths:
+        for k in range(1, len(path.pieces)):
+            if path.pieces[: k + 1] not in connections:
+                connections[path.pieces[: k + 1]] = len(connections)
+                before, following = path.pieces[k - 1], path.pieces[k]
+                earlier = connections[path.pieces[:k]] if k > 1 else -1
+                rows.append((number[path.pieces[0][:1]], prefixes.numbers[before], number[following[:1]], earlier))
+    of_paths = [connections[path.pieces] if len(path.pieces) > 1 else -1 for path in paths]
+    firsts, befores, nexts, earlier_ones = np.array(rows, np.int64).reshape(-1, 4).T.copy()
+    return Pieces(np.array(starts, np.int64), start_of, firsts, befores, nexts, earlier_ones, np.array(of_paths, np.int64))
 
 
 class Connected:
-    """The counters of a workload, piece by piece, and the snapshots that connect them."""
+    """The counters of a family's patterns, start by start, and the snapshots that connect their pieces."""
 
-    def __init__(self, sharing: SharingPlan, numbers: Mapping[SlotLabel, int]) -> None:
-        self._pieces = make_pieces(sharing, numbers)
-        self._firsts = list(dict.fromkeys(piece for name in sharing.queries for piece in sharing.pieces[name]))
-        self._patterns = {name: query.pattern for name, query in sharing.queries.items()}
-        self._longest = max(query.window for query in sharing.queries.values())
-        self._pool = empty_pool(self._pieces, 2)
+    def __init__(self, paths: Sequence[Path], layout: Layout, weights: Sequence[Weight], arithmetic: Arithmetic) -> None:
+        self._arithmetic, self._n_paths = arithmetic, len(paths)
+        prefixes = Prefixes([piece for path in paths for piece in path.pieces])
+        self._tree = prefixes.tree(layout, weights)
+        self._pieces = make_pieces(paths, prefixes)
+        self._reads = prefixes.reads(paths, [path.pieces[-1] for path in paths])
+        held = self._reads.held.copy()
+        held[self._pieces.befores] = True
+        held[self._pieces.starts] = True
+        self._reads = self._reads._replace(held=held)
+        self._is_watched = bool(self._reads.watches.any())
+        labels = [layout.filling[prefixes.order[node][0].kind] for node in self._pieces.starts]
+        self._start_labels = np.array(labels, np.int64)
+        self._pool = self._empty(0, 2)
+
+    def _empty(self, n_lanes: int, capacity: int) -> Pool:
+        zero = self._arithmetic.zero
+        kind, n_starts, n_connections = np.array(zero).dtype, len(self._pieces.starts), len(self._pieces.nexts)
+        return Pool(
+            np.full((n_lanes, len(self._tree.parents), capacity), zero, kind),
+            np.zeros((n_lanes, n_starts, capacity), np.int64),
+            np.zeros((n_lanes, n_starts, 2), np.int64),
+            np.full((n_lanes, n_connections, capacity, capacity), zero, kind),
+            np.zeros((n_lanes, n_connections, capacity), np.int64),
+            np.full((n_lanes, self._n_paths), zero, kind),
+        )
 
     @property
     def n_bytes(self) -> int:
         return sum(column.nbytes for column in self._pool)
 
-    def count(self, labels: Labels, budget: Budget) -> dict[str, Floats]:
-        """The counts of every query at the moments of its last label, when these events have come."""
-        self._reserve(labels)
-        offsets = labels.offsets(self._patterns.values())
-        out = np.zeros(offsets[-1])
+    def take(self, maps: Maps, n_lanes: int, weights: Weights, clock: Clock, budget: Budget) -> Changes:
+        """The changes of all patterns when these events have come."""
+        clock = clock._replace(is_watched=self._is_watched)
+        self._reserve(maps, 1 if clock.is_last else n_lanes, clock)
+        if not clock.is_last:
+            busy = np.zeros(n_lanes, np.bool_)
+            busy[maps.lanes[np.diff(maps.offsets) > 0]] = True
+            if self._is_watched:
+                busy |= self._leaves(clock)[:n_lanes]
+            maps = maps.over(np.flatnonzero(busy))
+        out = np.empty((FEW, N_COLUMNS), np.int64), np.empty(FEW, self._pool.values.dtype)
         with budget.bell() as bell:
-            connect(labels.events, self._pieces, self._pool, offsets, bell, out)
-        return {name: out[offsets[i] : offsets[i + 1]] for i, name in enumerate(self._patterns)}
-
-    def _reserve(self, labels: Labels) -> None:
-        """Room for all starts that will be alive at once: rings of twice the size or more, in which each start has a new place."""
-        pool, capacity = self._pool, self._pool.started.shape[1]
-        live = [np.arange(head, tail) for head, tail in zip(pool.heads, pool.tails, strict=True)]
-        most = max(
-            labels.most(piece[0], self._longest, pool.started[number, live[number] % capacity])
-            for number, piece in enumerate(self._firsts)
-        )
-        if most < capacity:
-            return
-        wanted, n_connections = 1 << int(most + 1).bit_length(), len(self._pieces.nexts)
-        if n_connections * wanted * wanted > LARGEST_SNAPSHOTS:
-            raise PlanError(
-                f"chop-connect would keep snapshots of {wanted:,} by {wanted:,} starts for {n_connections} connections\n"
-                "  hint: take prefix-tree or independent, or shorten the window"
+            facts, values, n = connect(
+                maps, self._tree, self._reads, self._pieces, self._pool, weights, self._arithmetic, clock, bell, *out
             )
-        wider = empty_pool(self._pieces, wanted)._replace(heads=pool.heads, tails=pool.tails)
-        for piece, starts in enumerate(live):
-            wider.counters[piece][:, starts % wanted] = pool.counters[piece][:, starts % capacity]
-            wider.started[piece, starts % wanted] = pool.started[piece, starts % capacity]
-        for number, (first, following) in enumerate(zip(self._pieces.firsts, self._pieces.nexts, strict=True)):
-            starts, firsts = live[following], live[first]
-            old, new = (np.ix_(starts % size, firsts % size) for size in (capacity, wanted))
-            wider.snapshots[number][new] = pool.snapshots[number][old]
-            wider.limits[number, starts % wanted] = pool.limits[number, starts % capacity]
+        return Changes(facts[:n], values[:n])
+
+    def _leaves(self, clock: Clock) -> Mask:
+        """Whether a start of a lane leaves by now."""
+        pool, heads = self._pool, self._pool.ends[:, :, HEAD]
+        places = heads[:, :, None] % pool.started.shape[2]
+        since = np.take_along_axis(pool.started, places, 2)[:, :, 0]
+        return np.asarray(((heads < pool.ends[:, :, TAIL]) & (since <= clock.upto - clock.window)).any(1))
+
+    def _reserve(self, maps: Maps, n_lanes: int, clock: Clock) -> None:
+        """Room for all starts that will be alive at once: rings of twice the size or more, in which each start has a new place."""
+        pool, capacity = self._pool, self._pool.started.shape[2]
+        live = 0 if clock.is_last else int((pool.ends[:, :, TAIL] - pool.ends[:, :, HEAD]).max(initial=0))
+        most = live + max(most_alive(maps, label, clock.window) for label in self._start_labels)
+        wanted = capacity if most < capacity else 1 << int(most + 1).bit_length()
+        lanes = len(pool.ends) if n_lanes <= len(pool.ends) else max(n_lanes, 2 * len(pool.ends))
+        if (lanes, wanted) == (len(pool.ends), capacity):
+            return
+        n_connections = len(self._pieces.nexts)
+        if lanes * n_connections * wanted * wanted > LARGEST_SNAPSHOTS:
+            raise PlanError(
+                f"chop-connect would keep snapshots of {wanted:,} by {wanted:,} starts for {n_connections} connections"
+                f"{f' of {lanes:,} keys' if lanes > 1 else ''}\n  hint: take prefix-tree or independent, or shorten the window"
+            )
+        wider = self._empty(lanes, wanted)
+        wider.ends[: len(pool.ends)], wider.values[: len(pool.ends)] = pool.ends, pool.values
+        widen(self._pieces, pool, wider)
         self._pool = wider
 
 
-@inner_kernel
-def _snapshot(
-    pieces: Pieces, connection: int, start: int, counters: Floats, heads: Ints, tails: Ints, snapshots: Floats, limits: Ints
-) -> None:
-    """What `start` (of the next piece) can be connected with: for every live first event, the matches before it."""
-    mask = counters.shape[2] - 1
-    first, before, earlier = pieces.firsts[connection], pieces.befores[connection], pieces.earlier[connection]
-    d = start & mask
-    limits[connection, d] = tails[first]
-    last = pieces.lengths[before] - 1
-    if earlier < 0:
-        for a in range(heads[first], tails[first]):
-            snapshots[connection, d, a & mask] = counters[first, last, a & mask]
-        return
-    for a in range(heads[first], tails[first]):
-        snapshots[connection, d, a & mask] = 0.0
-    for c in range(heads[before], tails[before]):
-        count = counters[before, last, c & mask]
-        if count > 0.0:
-            for a in range(heads[first], limits[earlier, c & mask]):
-                snapshots[connection, d, a & mask] += snapshots[earlier, c & mask, a & mask] * count
+# ---------------------------------------------------------------- the loops
 
 
 @kernel
-def connect(arrived: Labelled, pieces: Pieces, pool: Pool, offsets: Ints, bell: Ints, out: Floats) -> None:
-    """The counts of all queries at their triggers, until the `bell` rings; those of query q begin at `offsets[q]`."""
-    times, types, table, masks = arrived
-    counters, started, heads, tails, snapshots, limits = pool
-    n_pieces, n_connections, width = len(pieces.lengths), len(pieces.nexts), table.shape[1]
-    mask = started.shape[1] - 1
-    longest = pieces.lengths.max()
-    masked = masks.shape[1] > 0
-    written = offsets.copy()
-    fresh = np.zeros(n_pieces, np.int64)
-    hit = np.zeros(len(pieces.ends_at) - 1, np.bool_)
-    row, n_rows = 0, len(times)
-    while row < n_rows and bell[0] == 0:
-        time = times[row]
-        end = row + 1
-        while end < n_rows and times[end] == time:
-            end += 1
-        for p in range(n_pieces):
-            while heads[p] < tails[p] and started[p, heads[p] & mask] <= time - pieces.windows[p]:
-                heads[p] += 1
-            fresh[p] = 0
-        # In this order events of one time do not see each other: snapshots, then updates from the last slot on, then starts.
-        for stage in range(longest, -1, -1):
-            for r in range(row, end):
-                for i in range(width):
-                    label = table[types[r], i]
-                    if label < 0:
-                        break
-                    if masked and not masks[label, r]:
-                        continue
-                    hit[label] = True
-                    for at in range(pieces.at[label], pieces.at[label + 1]):
-                        p, slot = pieces.places[at, 0], pieces.places[at, 1]
-                        if stage == longest:
-                            if slot == 0:
-                                for c in range(n_connections):
-                                    if pieces.nexts[c] == p:
-                                        _snapshot(pieces, c, tails[p] + fresh[p], counters, heads, tails, snapshots, limits)
-                                fresh[p] += 1
-                        elif slot == stage and slot > 0:
-                            for c in range(heads[p], tails[p]):
-                                counters[p, slot, c & mask] += counters[p, slot - 1, c & mask]
-                        elif slot == stage:
-                            new = tails[p] & mask
-                            for k in range(longest):
-                                counters[p, k, new] = 0.0
-                            counters[p, 0, new] = 1.0
-                            started[p, new] = time
-                            tails[p] += 1
-        for label in range(len(hit)):
-            if not hit[label]:
-                continue
-            hit[label] = False
-            for at in range(pieces.ends_at[label], pieces.ends_at[label + 1]):
-                q = pieces.queries[at]
-                p, connection, first = pieces.last_pieces[q], pieces.connections[q], pieces.first_pieces[q]
-                last = pieces.lengths[p] - 1
-                alive = heads[first]
-                while alive < tails[first] and started[first, alive & mask] <= time - pieces.query_windows[q]:
-                    alive += 1
-                value = 0.0
-                for d in range(alive if connection < 0 else heads[p], tails[p]):
-                    count = counters[p, last, d & mask]
-                    if connection < 0:
-                        value += count
-                    elif count > 0.0:
-                        matches = 0.0
-                        for a in range(alive, limits[connection, d & mask]):
-                            matches += snapshots[connection, d & mask, a & mask]
-                        value += count * matches
-                out[written[q]] = value
-                written[q] += 1
-        row = end
+def most_alive(maps: Maps, label: int, window: int) -> int:
+    """The most events of a label that are in a window of a lane at once."""
+    most = 0
+    times = np.empty(len(maps.times), np.int64)
+    for number in range(len(maps.lanes)):
+        first, n = 0, 0
+        for m in range(maps.offsets[number], maps.offsets[number + 1]):
+            if maps.labels[m] == label:
+                times[n] = maps.times[m]
+                n += 1
+                while times[first] <= maps.times[m] - window:
+                    first += 1
+                most = max(most, n - first)
+    return most
+
+
+@kernel
+def widen(pieces: Pieces, pool: Pool, wider: Pool) -> None:
+    """Every live start to its place in larger rings."""
+    old, new = pool.started.shape[2] - 1, wider.started.shape[2] - 1
+    for lane in range(len(pool.ends)):
+        for node in range(pool.counters.shape[1]):
+            start = pieces.start_of[node]
+            if start >= 0:
+                for c in range(pool.ends[lane, start, HEAD], pool.ends[lane, start, TAIL]):
+                    wider.counters[lane, node, c & new] = pool.counters[lane, node, c & old]
+                    wider.started[lane, start, c & new] = pool.started[lane, start, c & old]
+        for n in range(len(pieces.nexts)):
+            first, following = pieces.firsts[n], pieces.nexts[n]
+            for d in range(pool.ends[lane, following, HEAD], pool.ends[lane, following, TAIL]):
+                wider.limits[lane, n, d & new] = pool.limits[lane, n, d & old]
+                for a in range(pool.ends[lane, first, HEAD], pool.ends[lane, first, TAIL]):
+                    wider.snapshots[lane, n, d & new, a & new] = pool.snapshots[lane, n, d & old, a & old]
+
+
+@inner_kernel
+def _snapshot(pieces: Pieces, pool: Pool, lane: int, n: int, d: int, arithmetic: Arithmetic) -> None:
+    """What the start `d` (of the next piece) can be connected with: for every live first event, the matches before it."""
+    mask, least = pool.started.shape[2] - 1, arithmetic.least
+    first, before, earlier = pieces.firsts[n], pieces.befores[n], pieces.earlier[n]
+    head, tail = pool.ends[lane, first, HEAD], pool.ends[lane, first, TAIL]
+    pool.limits[lane, n, d & mask] = tail
+    row = pool.snapshots[lane, n, d & mask]
+    if earlier < 0:
+        for a in range(head, tail):
+            row[a & mask] = pool.counters[lane, before, a & mask]
+        return
+    for a in range(head, tail):
+        row[a & mask] = arithmetic.zero
+    start = pieces.start_of[before]
+    for c in range(pool.ends[lane, start, HEAD], pool.ends[lane, start, TAIL]):
+        count = pool.counters[lane, before, c & mask]
+        if count != arithmetic.zero:
+            for a in range(head, pool.limits[lane, earlier, c & mask]):
+                row[a & mask] = met(row[a & mask], weighed(pool.snapshots[lane, earlier, c & mask, a & mask], count, least), least)
+
+
+@inner_kernel
+def _before(pieces: Pieces, pool: Pool, lane: int, n: int, d: int, arithmetic: Arithmetic) -> Any:
+    """What comes before a start: the live entries of its snapshot; without a connection, nothing has to."""
+    one, zero, least = arithmetic
+    if n < 0:
+        return one
+    mask, value = pool.started.shape[2] - 1, zero
+    for a in range(pool.ends[lane, pieces.firsts[n], HEAD], pool.limits[lane, n, d & mask]):
+        value = met(value, pool.snapshots[lane, n, d & mask, a & mask], least)
+    return value
+
+
+@inner_kernel
+def _read(pieces: Pieces, pool: Pool, lane: int, n: int, node: int, arithmetic: Arithmetic) -> Any:
+    """What there is at a node now, over all starts, with all that comes before them."""
+    _, zero, least = arithmetic
+    mask, value, start = pool.started.shape[2] - 1, zero, pieces.start_of[node]
+    for c in range(pool.ends[lane, start, HEAD], pool.ends[lane, start, TAIL]):
+        count = pool.counters[lane, node, c & mask]
+        if count != zero:
+            value = met(value, weighed(count, _before(pieces, pool, lane, n, c, arithmetic), least), least)
+    return value
+
+
+@inner_kernel
+def _begin(tree: Tree, pieces: Pieces, pool: Pool, lane: int, node: int, moment: int, weight: Any, arithmetic: Arithmetic) -> None:
+    """A new start, with nothing behind it yet."""
+    start = pieces.start_of[node]
+    place = pool.ends[lane, start, TAIL] & (pool.started.shape[2] - 1)
+    for below in range(node, node + tree.sizes[node]):
+        pool.counters[lane, below, place] = arithmetic.zero
+    pool.counters[lane, node, place] = weight
+    pool.started[lane, start, place] = moment
+    pool.ends[lane, start, TAIL] += 1
+
+
+@kernel
+def connect(
+    maps: Maps,
+    tree: Tree,
+    reads: Reads,
+    pieces: Pieces,
+    pool: Pool,
+    weights: Weights,
+    arithmetic: Arithmetic,
+    clock: Clock,
+    bell: Ints,
+    facts: Ints,
+    values: Numbers,
+) -> tuple[Ints, Numbers, int]:
+    """The changes of all patterns, until the `bell` rings, and how many there are."""
+    one, zero, least = arithmetic
+    window, upto, is_watched, is_last = clock
+    n_paths, n_starts, n_connections = len(reads.nodes), len(pieces.starts), len(pieces.nexts)
+    deepest, mask = tree.paths.shape[1] - 1, pool.started.shape[2] - 1
+    hit, fresh = np.zeros(n_paths, np.bool_), np.zeros(n_paths, np.bool_)
+    news, bucket, coming = np.full(n_paths, zero, values.dtype), np.zeros(n_paths, np.int64), np.zeros(n_starts, np.int64)
+    n = 0
+    for number in range(len(maps.lanes)):
+        lane = 0 if is_last else maps.lanes[number]
+        k, end = maps.offsets[number], maps.offsets[number + 1]
+        ends, counters = pool.ends[lane], pool.counters[lane]
+        while bell[0] == 0:
+            moment = maps.times[k] if k < end else HIGHEST
+            if is_watched:
+                for f in range(n_starts):
+                    if ends[f, HEAD] < ends[f, TAIL]:
+                        since = pool.started[lane, f, ends[f, HEAD] & mask]
+                        moment = min(moment, since + window if since <= HIGHEST - window else HIGHEST)
+            if moment > upto or moment == HIGHEST:
+                break
+            gone = False
+            for f in range(n_starts):
+                coming[f] = 0
+                while ends[f, HEAD] < ends[f, TAIL] and pool.started[lane, f, ends[f, HEAD] & mask] <= moment - window:
+                    ends[f, HEAD] += 1
+                    gone = True
+            upto_k = k
+            while upto_k < end and maps.times[upto_k] == moment:
+                upto_k += 1
+            tied = upto_k > k + 1
+            facts, values = more_changes(facts, values, n, 2 * n_paths)
+            # In this order events of one time do not see each other: snapshots, then from the last slot on what is cancelled and
+            # what is filled, then starts.
+            for m in range(k, upto_k if n_connections else k):
+                for at in range(tree.at[maps.labels[m]], tree.at[maps.labels[m] + 1]):
+                    node = tree.nodes[at]
+                    if tree.depths[node] == 1:
+                        f = pieces.start_of[node]
+                        for c in range(n_connections):
+                            if pieces.nexts[c] == f:
+                                _snapshot(pieces, pool, lane, c, ends[f, TAIL] + coming[f], arithmetic)
+                        coming[f] += 1
+            for depth in range(deepest if tied else 1, 0, -1):
+                for m in range(k, upto_k):
+                    label = maps.labels[m]
+                    for at in range(tree.cuts_at[label], tree.cuts_at[label + 1]):
+                        node = tree.cuts[at]
+                        if tied and tree.depths[node] != depth:
+                            continue
+                        f = pieces.start_of[node]
+                        for c in range(ends[f, HEAD], ends[f, TAIL]):
+                            counters[node, c & mask] = zero
+                        for e in range(reads.ends_at[node], reads.ends_at[node + 1]):
+                            hit[reads.ends[e]] = True
+                for m in range(k, upto_k):
+                    label = maps.labels[m]
+                    for at in range(tree.at[label], tree.at[label + 1]):
+                        node = tree.nodes[at]
+                        if tied and tree.depths[node] != depth:
+                            continue
+                        parent, weight, f = tree.parents[node], one, pieces.start_of[node]
+                        if tree.weights[node] >= 0:
+                            weight = weights.numbers[tree.weights[node], maps.rows[m]]
+                        for e in range(reads.ends_at[node], reads.ends_at[node + 1]):
+                            path = reads.ends[e]
+                            kind, c = reads.buckets[path], pieces.of_paths[path]
+                            if kind < 0 and not reads.fresh[path]:
+                                hit[path] = True
+                                continue
+                            value = zero
+                            if parent == 0:
+                                value = weighed(_before(pieces, pool, lane, c, ends[f, TAIL], arithmetic), weight, least)
+                            else:
+                                value = weighed(_read(pieces, pool, lane, c, parent, arithmetic), weight, least)
+                            if kind < 0:
+                                hit[path] = True
+                                fresh[path] = fresh[path] or value != zero
+                                continue
+                            now = weights.buckets[kind, maps.rows[m]]
+                            if news[path] != zero and now != bucket[path]:
+                                facts, values = more_changes(facts, values, n, 2 * n_paths)
+                                n = write_change(facts, values, n, bucket[path], path, maps.lanes[number], True, news[path])
+                                news[path] = zero
+                            bucket[path] = now
+                            news[path] = met(news[path], value, least)
+                        if not reads.held[node]:
+                            continue
+                        if parent == 0:
+                            _begin(tree, pieces, pool, lane, node, moment, weight, arithmetic)
+                            continue
+                        for c in range(ends[f, HEAD], ends[f, TAIL]):
+                            more = weighed(counters[parent, c & mask], weight, least)
+                            counters[node, c & mask] = met(counters[node, c & mask], more, least)
+            for path in range(n_paths):
+                if hit[path] or (gone and reads.watches[path]):
+                    value = _read(pieces, pool, lane, pieces.of_paths[path], reads.nodes[path], arithmetic)
+                    if value != pool.values[lane, path] or fresh[path]:
+                        n = write_change(facts, values, n, moment, path, maps.lanes[number], fresh[path], value)
+                        pool.values[lane, path] = value
+                    hit[path] = fresh[path] = False
+            k = upto_k
+        facts, values = more_changes(facts, values, n, n_paths)
+        for path in range(n_paths):
+            if news[path] != zero:
+                n = write_change(facts, values, n, bucket[path], path, maps.lanes[number], True, news[path])
+                news[path] = zero
+            if is_last:
+                pool.values[lane, path] = zero
+        if is_last:
+            for f in range(n_starts):
+                ends[f, HEAD] = ends[f, TAIL] = 0
+    return facts, values, n

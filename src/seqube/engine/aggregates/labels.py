@@ -1,86 +1,149 @@
-"""What an event must be to fill a slot, for a workload: labels as numbers, and the events that bear them, found once for all."""
+"""What an event must be to fill a slot, for patterns that lie in the same lanes: events as maps, laid out once for all of them.
+
+A map is an event that bears a label: one that fills slots, or one that must not come. An event of several labels is several maps. A
+lane has the events of one key, in the order of time; without a key there is one lane for all.
+
+Cost: a pass over the events and, with a key, one more to put them in lanes: linear, whatever the number of patterns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from seqube.engine.aggregates.aggregation import distinct
-from seqube.engine.predicates import Evaluator, Ints
+from seqube.engine.jit import kernel
+from seqube.engine.partitions import KeyCodes
+from seqube.engine.predicates import Evaluator, Ints, Mask
 from seqube.events import Events
 from seqube.events.batch import Codes
 from seqube.events.schema import is_of
-from seqube.plan.sharing import SharingPlan, SlotLabel, SlotPattern
+from seqube.plan.sharing import SlotPattern
 
 
-class Labelled(NamedTuple):
-    """Events as loops see them: when they come, the labels of every type, and which events bear those that ask for more."""
+class Maps(NamedTuple):
+    """Maps by (lane, time): those of `lanes[i]` begin at `offsets[i]`."""
 
+    lanes: Ints
+    offsets: Ints
     times: Ints
-    types: Codes
-    table: Ints
-    masks: npt.NDArray[np.bool_]
+    labels: Ints
+    rows: Ints
+
+    def only(self, chosen: Mask) -> Maps:
+        """Those of some labels, in all lanes."""
+        kept = chosen[self.labels]
+        if kept.all():
+            return self
+        offsets = np.concatenate(([0], np.cumsum(kept)))[self.offsets]
+        return Maps(self.lanes, offsets, self.times[kept], self.labels[kept], self.rows[kept])
+
+    def over(self, lanes: Ints) -> Maps:
+        """The same with these lanes, which ascend and hold all that have maps."""
+        sizes, own = np.zeros(len(lanes), np.int64), np.diff(self.offsets)
+        sizes[np.searchsorted(lanes, self.lanes[own > 0])] = own[own > 0]
+        return self._replace(lanes=lanes, offsets=np.concatenate(([0], np.cumsum(sizes))).astype(np.int64))
 
 
-def label_numbers(sharing: SharingPlan) -> dict[SlotLabel, int]:
-    """All labels of a workload, numbered."""
-    labels = (label for query in sharing.queries.values() for label in query.pattern)
-    return {label: number for number, label in enumerate(dict.fromkeys(labels))}
+class Layout:
+    """The labels of patterns as numbers, and the keys of their lanes, which go on from batch to batch."""
 
+    def __init__(self, patterns: Iterable[SlotPattern], key: tuple[str, ...]) -> None:
+        labels = [label for pattern in patterns for label in pattern]
+        self.filling = {kind: i for i, kind in enumerate(dict.fromkeys(label.kind for label in labels))}
+        absent = dict.fromkeys(kind for label in labels for kind in sorted(label.absent, key=str))
+        self.cancelling = {kind: len(self.filling) + i for i, kind in enumerate(absent)}
+        self._labels = [*self.filling, *self.cancelling]
+        self._types = frozenset().union(*(label.types for label in self._labels))
+        self.keys = KeyCodes(key) if key else None
+        self.lane_of = np.empty(0, np.int64)  # of the rows that were laid out last
 
-class Labels:
-    """The labels of a workload as numbers, and which events bear them."""
+    @property
+    def n_labels(self) -> int:
+        return len(self._labels)
 
-    def __init__(self, numbers: Mapping[SlotLabel, int], events: Events) -> None:
-        self.numbers = numbers
+    @property
+    def n_lanes(self) -> int:
+        return 1 if self.keys is None else len(self.keys)
+
+    def lay_out(self, events: Events) -> Maps:
+        """The maps of new events."""
+        rows, labels = bear_labels(events.types, *self._table(events))
+        if self.keys is None:
+            return Maps(np.zeros(1, np.int64), np.array([0, len(rows)]), events.times[rows], labels, rows)
+        keyed = events.rows_of(self._types)
+        self.lane_of = np.full(len(events), -1, np.int64)
+        self.lane_of[keyed] = self.keys.code([events.column(name).take(pa.array(keyed)) for name in self.keys.names])
+        order, offsets = by_lane(self.lane_of[rows], self.n_lanes)
+        lanes = np.flatnonzero(np.diff(offsets))
+        rows = rows[order]
+        return Maps(lanes, np.append(offsets[lanes], offsets[-1]), events.times[rows], labels[order], rows)
+
+    def _table(self, events: Events) -> tuple[Ints, Mask]:
+        """The labels of every type, and which events bear those that ask for more."""
         evaluator = Evaluator(events)
-        self._times, self._types = events.times, events.types
-        self._moments: dict[SlotLabel, Ints] = {}
-        self._rows: list[Ints] = []
-        for label in self.numbers:
-            rows = events.rows_of(label.types)
-            self._rows.append(rows[evaluator.true(label.filters, {"": rows}, len(rows))] if label.filters else rows)
-        # Labels of every event, one behind the other: plain ones by its type, those with predicates by its row.
-        self.masks = np.zeros((len(self.numbers), len(events) if any(label.filters for label in self.numbers) else 0), np.bool_)
+        filtered = any(label.filters for label in self._labels)
+        masks = np.ones((self.n_labels, len(events) if filtered else 0), np.bool_)
         of_type: list[list[int]] = [[] for _ in events.type_names]
-        for label, number in self.numbers.items():
+        for number, label in enumerate(self._labels):
             for code, name in enumerate(events.type_names):
                 if is_of(name, label.types):
                     of_type[code].append(number)
-            if self.masks.shape[1]:
-                self.masks[number, self._rows[number]] = True
-        width = max(map(len, of_type), default=0)
-        self.table = np.full((len(of_type), max(width, 1)), -1, np.int64)
+            if label.filters:
+                rows = events.rows_of(label.types)
+                masks[number] = False
+                masks[number, rows[evaluator.true(label.filters, {"": rows}, len(rows))]] = True
+        table = np.full((len(of_type), max(map(len, of_type), default=0) + 1), -1, np.int64)
         for code, found in enumerate(of_type):
-            self.table[code, : len(found)] = found
-
-    @property
-    def events(self) -> Labelled:
-        return Labelled(self._times, self._types, self.table, self.masks)
-
-    def moments(self, label: SlotLabel) -> Ints:
-        """The distinct times at which events of a label come."""
-        if label not in self._moments:
-            self._moments[label] = distinct(self._times[self._rows[self.numbers[label]]])
-        return self._moments[label]
-
-    def offsets(self, patterns: Iterable[SlotPattern]) -> Ints:
-        """Where the counts of each pattern begin, one for every moment of its last label, and where they all end."""
-        sizes = [len(self.moments(pattern[-1])) for pattern in patterns]
-        return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-
-    def most(self, label: SlotLabel, window: int, before: Ints) -> int:
-        """The most events of a label that are inside a window at once, with those of one more timestamp; `before` came before."""
-        times = np.concatenate([before, self._times[self._rows[self.numbers[label]]]])
-        if not len(times):
-            return 0
-        return int((np.searchsorted(times, times, "right") - np.searchsorted(times, times - window, "left")).max())
+            table[code, : len(found)] = found
+        return table, masks
 
 
-def lists(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+@kernel
+def bear_labels(types: Codes, table: Ints, masks: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Rows with each of their labels, in the order of rows."""
+    masked = masks.shape[1] > 0
+    size = 0
+    for row in range(len(types)):
+        i = 0
+        while table[types[row], i] >= 0:
+            i += 1
+        size += i
+    rows, labels = np.empty(size, np.int64), np.empty(size, np.int64)
+    n = 0
+    for row in range(len(types)):
+        i = 0
+        while table[types[row], i] >= 0:
+            label = table[types[row], i]
+            i += 1
+            if not masked or masks[label, row]:
+                rows[n], labels[n] = row, label
+                n += 1
+    return rows[:n], labels[:n]
+
+
+@kernel
+def by_lane(lanes: Ints, n_lanes: int) -> tuple[Ints, Ints]:
+    """Places by lane, each lane's in their order, without those in no lane; and where each lane begins."""
+    offsets = np.zeros(n_lanes + 1, np.int64)
+    for lane in lanes:
+        if lane >= 0:
+            offsets[lane + 1] += 1
+    for lane in range(n_lanes):
+        offsets[lane + 1] += offsets[lane]
+    order, filled = np.empty(offsets[n_lanes], np.int64), offsets[:n_lanes].copy()
+    for i in range(len(lanes)):
+        if lanes[i] >= 0:
+            order[filled[lanes[i]]] = i
+            filled[lanes[i]] += 1
+    return order, offsets
+
+
+def lists(lists: Iterable[Iterable[int]]) -> tuple[Ints, Ints]:
     """Lists behind each other, and where each begins."""
-    offsets = np.concatenate(([0], np.cumsum([len(items) for items in lists]))).astype(np.int64)
-    return offsets, np.array([item for items in lists for item in items], np.int64)
+    found = [list(items) for items in lists]
+    offsets = np.concatenate(([0], np.cumsum([len(items) for items in found]))).astype(np.int64)
+    return offsets, np.array([item for items in found for item in items], np.int64)

@@ -318,7 +318,7 @@ class Course:
         if self.plan.group_by:
             order = np.lexsort((groups, times))
             times, values = times[order], values[order]
-            columns = self._group_columns(state, task.batch.events, groups[order])
+            columns = group_columns(self.plan, state.groups, task.batch.events, groups[order])
         measures = self._weighing.measures(values, state.ledger)
         return result_rows(task, [shown_times(task, times)], columns, measures, len(times))
 
@@ -330,7 +330,7 @@ class Course:
             groups = np.arange(int(ledger.at[N_GROUPS]))
             if self.plan.group_by:
                 groups = groups[ledger.columns.totals[groups, 0] != 0]
-        columns = self._group_columns(state, task.batch.events, groups) if self.plan.group_by else []
+        columns = group_columns(self.plan, state.groups, task.batch.events, groups) if self.plan.group_by else []
         return result_rows(task, [], columns, self._weighing.measures(ledger.columns.totals[groups], ledger), len(groups))
 
     def _leave(self, ledger: Ledger) -> None:
@@ -345,13 +345,15 @@ class Course:
         while not leave(ledger.columns, lanes, HIGHEST, self.how, ledger.exact, *ledger.counting):
             ledger.widen()
 
-    def _group_columns(self, state: LiveCounts, events: Events, codes: Ints) -> list[pa.Array]:
-        values, columns = state.groups.values(codes), []
-        for i, key in enumerate(self.plan.group_by):
-            kind = shown(events.column(key.name).slice(0, 0)).type
-            missing, found = (values[2 * i], values[2 * i + 1]) if len(codes) else (pa.array([], pa.bool_()), pa.nulls(0, kind))
-            columns.append(pc.if_else(missing, pa.scalar(None, found.type), found).cast(kind))
-        return columns
+
+def group_columns(plan: AggregatePlan, groups: KeyCodes, events: Events, codes: Ints) -> list[pa.Array]:
+    """The values of GROUP BY for these codes, which were given to columns that are `told_apart`."""
+    values, columns = groups.values(codes), []
+    for i, key in enumerate(plan.group_by):
+        kind = shown(events.column(key.name).slice(0, 0)).type
+        missing, found = (values[2 * i], values[2 * i + 1]) if len(codes) else (pa.array([], pa.bool_()), pa.nulls(0, kind))
+        columns.append(pc.if_else(missing, pa.scalar(None, found.type), found).cast(kind))
+    return columns
 
 
 def _first(sampled: Sampled, n: int) -> Sampled:

@@ -1,228 +1,487 @@
-"""Counting patterns together by a tree of their prefixes (PreTree).
+"""Counting patterns together by a tree of their prefixes, as products over the window.
 
-All patterns of one window share a tree; its nodes are prefixes. The row of counters of `window_product` gets an entry per node, an
-event adds the entry of every parent to that of the child it fills, and the queue of two stacks works as before: the back keeps for
-every node a column over its own path, the front a row over all nodes per start. Nodes are numbered in preorder, so that what lies
-below a node is a range. Both stacks go on from call to call.
+All patterns of one family that begin alike share a tree; its nodes are prefixes. The row of counters of `window_product` gets an
+entry per node, an event adds the entry of every parent, times what it weighs there, to that of the child it fills, and a negated
+one sets entries to zero. The queue of two stacks works as before, one for every lane: the back keeps for every node a column over
+its own path, the front a row over all nodes per start. Nodes are numbered in preorder, so that what lies below a node is a range.
+Steps and rows are nodes of two pools, linked, so that lanes go on from call to call.
 
-Cost: per event, the nodes it fills times their depth, amortised. Memory: a row per start in the window, a step per map of the back.
+Cost: per event, the nodes it fills times their depth, amortised. Memory: a row per start in the window, a step per node filled
+since the last turn, and for every lane the back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from seqube.engine.aggregates.aggregation import Floats
-from seqube.engine.aggregates.labels import Labelled, Labels, lists
-from seqube.engine.jit import inner_kernel, kernel
+from seqube.engine.aggregates.labels import Layout, Maps, lists
+from seqube.engine.aggregates.readings import (
+    N_COLUMNS,
+    Arithmetic,
+    Changes,
+    Clock,
+    Path,
+    Reads,
+    Weights,
+    joined_changes,
+    met,
+    more_changes,
+    weighed,
+    write_change,
+)
+from seqube.engine.jit import inner_kernel, kernel, kernel_part
 from seqube.engine.limits import Budget
-from seqube.engine.predicates import Ints
+from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST
-from seqube.plan.sharing import SharingPlan, SlotLabel, SlotPattern
+from seqube.plan.sharing import SlotLabel, SlotPattern, Weight
+
+Numbers = npt.NDArray[Any]
+
+FIRST_ROW, LAST_STEP, N_STARTS, OLDEST = range(4)  # columns of lanes: OLDEST is when the first start of the back leaves
+LEAVES_AT, LINK, NODE = range(3)  # columns of rows and steps; a step that sets to zero has the node's number less one, negated
+FEW = 64
 
 
 class Tree(NamedTuple):
-    """Prefixes in preorder; node 0 is the empty one."""
+    """Prefixes in preorder; node 0 is the empty one. Nodes of a label come deepest first."""
 
     parents: Ints
     depths: Ints
     sizes: Ints  # of the subtree
     paths: Ints  # (nodes, depth + 1): from the empty prefix to the node
+    weights: Ints  # which row of the weights a node's event has, -1: it counts as one
+    plain: Mask  # whether all events of the prefix count as one, so that nothing comes of nothing
     at: Ints  # where each label's nodes begin in `nodes`
-    nodes: Ints  # nodes of each label, the deepest first
-    ends_at: Ints  # where each node's queries begin in `queries`
-    queries: Ints
+    nodes: Ints
+    cuts_at: Ints  # where the nodes begin in `cuts` that each label sets to zero
+    cuts: Ints
 
 
-class TreeStacks(NamedTuple):
-    """The queue of two stacks over a tree. `sizes`: steps and starts of the back, rows of the front, when its first leaves."""
+class Prefixes:
+    """The prefixes of some patterns: a tree, and where each pattern ends in it."""
 
-    back: Floats
-    steps: Ints  # nodes, as they were filled since the last turn
-    untils: Ints  # of the steps
-    rows: Floats
-    row_untils: Ints
-    sizes: Ints
+    def __init__(self, patterns: Sequence[SlotPattern]) -> None:
+        children: dict[SlotPattern, dict[SlotPattern, None]] = {}
+        for pattern in patterns:
+            for i in range(len(pattern)):
+                children.setdefault(pattern[:i], {})[pattern[: i + 1]] = None
+        self.order: list[SlotPattern] = []
+        waiting: list[SlotPattern] = [()]
+        while waiting:
+            prefix = waiting.pop()
+            self.order.append(prefix)
+            waiting += reversed(children.get(prefix, {}))
+        self.numbers = {prefix: i for i, prefix in enumerate(self.order)}
+        self._parents = set(children)
+
+    def tree(self, layout: Layout, weights: Sequence[Weight]) -> Tree:
+        n, deepest = len(self.order), max(map(len, self.order))
+        paths, sizes = np.zeros((n, deepest + 1), np.int64), np.ones(n, np.int64)
+        filling: list[list[int]] = [[] for _ in range(layout.n_labels)]
+        cutting: list[list[int]] = [[] for _ in range(layout.n_labels)]
+        of_weights = np.full(n, -1, np.int64)
+        for i, prefix in enumerate(self.order):
+            paths[i, : len(prefix) + 1] = [self.numbers[prefix[:k]] for k in range(len(prefix) + 1)]
+            for k in range(len(prefix)):
+                sizes[self.numbers[prefix[:k]]] += 1
+            if prefix:
+                label: SlotLabel = prefix[-1]
+                filling[layout.filling[label.kind]].append(i)
+                for absent in label.absent:
+                    cutting[layout.cancelling[absent]].append(i)
+                of_weights[i] = weights.index(label.weight) if label.weight is not None else -1
+        at, nodes = lists(sorted(found, key=lambda i: -len(self.order[i])) for found in filling)
+        cuts_at, cuts = lists(sorted(found, key=lambda i: -len(self.order[i])) for found in cutting)
+        parents = np.array([self.numbers[prefix[:-1]] if prefix else -1 for prefix in self.order], np.int64)
+        depths = np.array([len(prefix) for prefix in self.order], np.int64)
+        plain = np.array([all(label.weight is None for label in prefix) for prefix in self.order], np.bool_)
+        return Tree(parents, depths, sizes, paths, of_weights, plain, at, nodes, cuts_at, cuts)
+
+    def reads(self, paths: Sequence[Path], ends: Sequence[SlotPattern]) -> Reads:
+        """What is read of paths, each of which ends with one of these patterns."""
+        nodes = np.array([self.numbers[end] for end in ends], np.int64)
+        ends_at, at_nodes = lists([p for p in range(len(paths)) if nodes[p] == i] for i in range(len(self.order)))
+        held = np.array([prefix in self._parents for prefix in self.order], np.bool_)
+        held[[node for node, path in zip(nodes, paths, strict=True) if path.bucket < 0]] = True
+        return Reads(
+            nodes,
+            np.array([path.watches for path in paths], np.bool_),
+            np.array([path.bucket for path in paths], np.int64),
+            np.array([path.fresh for path in paths], np.bool_),
+            ends_at,
+            at_nodes,
+            held,
+        )
 
 
-def empty_stacks(tree: Tree) -> TreeStacks:
-    n_nodes, none = len(tree.parents), np.empty(64, np.int64)
-    back = np.zeros((n_nodes, tree.paths.shape[1]))
-    back[np.arange(n_nodes), tree.depths] = 1.0
-    return TreeStacks(back, none, none.copy(), np.empty((64, n_nodes)), none.copy(), np.array([0, 0, 0, HIGHEST]))
+class Stacks(NamedTuple):
+    """The queues of two stacks of all lanes. `free`: how many rows and steps are."""
+
+    lanes: Ints
+    back: Numbers  # (lane, node, place on its path)
+    rows: Ints
+    entries: Numbers  # (row, node)
+    free_rows: Ints
+    steps: Ints
+    step_weights: Numbers
+    free_steps: Ints
+    values: Numbers  # (lane, path): as they were read last
+    free: Ints
 
 
-def make_tree(patterns: Sequence[SlotPattern], numbers: Mapping[SlotLabel, int]) -> Tree:
-    children: dict[SlotPattern, list[SlotPattern]] = {}
-    for pattern in patterns:
-        for i in range(len(pattern)):
-            siblings = children.setdefault(pattern[:i], [])
-            if pattern[: i + 1] not in siblings:
-                siblings.append(pattern[: i + 1])
-    order: list[SlotPattern] = []
+class PrefixTree:
+    """The counters of patterns that begin alike."""
 
-    def visit(prefix: SlotPattern) -> None:
-        order.append(prefix)
-        for child in children.get(prefix, []):
-            visit(child)
+    def __init__(
+        self, numbers: Sequence[int], paths: Sequence[Path], layout: Layout, weights: Sequence[Weight], arithmetic: Arithmetic
+    ) -> None:
+        self._numbers, self._arithmetic = np.array(numbers, np.int64), arithmetic
+        prefixes = Prefixes([path.pattern for path in paths])
+        self._tree = prefixes.tree(layout, weights)
+        self._reads = prefixes.reads(paths, [path.pattern for path in paths])
+        self._fills, self._cuts = np.diff(self._tree.at), np.diff(self._tree.cuts_at)
+        self._starts = np.array(
+            [(self._tree.parents[nodes] == 0).sum() for nodes in np.split(self._tree.nodes, self._tree.at[1:-1])]
+        )
+        self._is_watched = bool(self._reads.watches.any())
+        self._stacks = self._empty(0)
 
-    visit(())
-    number = {prefix: i for i, prefix in enumerate(order)}
-    deepest = max(map(len, order))
-    paths = np.zeros((len(order), deepest + 1), np.int64)
-    sizes = np.ones(len(order), np.int64)
-    for i, prefix in enumerate(order):
-        paths[i, : len(prefix) + 1] = [number[prefix[:k]] for k in range(len(prefix) + 1)]
-        for k in range(len(prefix)):
-            sizes[number[prefix[:k]]] += 1
-    depths = np.array([len(prefix) for prefix in order], np.int64)
-    parents = np.array([number[prefix[:-1]] if prefix else -1 for prefix in order], np.int64)
-    by_label: list[list[int]] = [[] for _ in numbers]
-    for i, prefix in enumerate(order):
-        if prefix:
-            by_label[numbers[prefix[-1]]].append(i)
-    at, nodes = lists([sorted(found, key=lambda i: -len(order[i])) for found in by_label])
-    ends_at, queries = lists([[q for q, pattern in enumerate(patterns) if number[pattern] == i] for i in range(len(order))])
-    return Tree(parents, depths, sizes, paths, at, nodes, ends_at, queries)
-
-
-class PrefixTrees:
-    """The counters of a workload, a tree for every window."""
-
-    def __init__(self, sharing: SharingPlan, numbers: Mapping[SlotLabel, int]) -> None:
-        self._patterns = {name: query.pattern for name, query in sharing.queries.items()}
-        self._names: dict[int, list[str]] = {}
-        for name, query in sharing.queries.items():
-            self._names.setdefault(query.window, []).append(name)
-        self._trees = {
-            window: make_tree([self._patterns[name] for name in names], numbers) for window, names in self._names.items()
-        }
-        self._stacks = {window: empty_stacks(tree) for window, tree in self._trees.items()}
+    def _empty(self, n_lanes: int) -> Stacks:
+        n_nodes, width = self._tree.paths.shape
+        kind = np.array(self._arithmetic.zero).dtype
+        lanes = np.tile(np.array([-1, -1, 0, HIGHEST]), (n_lanes, 1))
+        back = np.full((n_lanes, n_nodes, width), self._arithmetic.zero, kind)
+        back[:, np.arange(n_nodes), self._tree.depths] = self._arithmetic.one
+        values = np.full((n_lanes, len(self._numbers)), self._arithmetic.zero, kind)
+        none, nothing = np.empty(0, np.int64), np.empty(0, kind)
+        rows = np.empty((0, 2), np.int64), np.empty((0, n_nodes), kind), none
+        return Stacks(lanes, back, *rows, np.empty((0, 3), np.int64), nothing, none, values, np.zeros(2, np.int64))
 
     @property
     def n_bytes(self) -> int:
-        return sum(column.nbytes for stacks in self._stacks.values() for column in stacks)
+        return sum(column.nbytes for column in self._stacks)
 
-    def count(self, labels: Labels, budget: Budget) -> dict[str, Floats]:
-        """The counts of every query at the moments of its last label, when these events have come."""
-        counts: dict[str, Floats] = {}
-        for window, names in self._names.items():
-            offsets = labels.offsets(self._patterns[name] for name in names)
-            out = np.zeros(offsets[-1])
-            with budget.bell() as bell:
-                self._stacks[window] = slide_tree(
-                    labels.events, self._trees[window], self._stacks[window], window, offsets, bell, out
-                )
-            counts |= {name: out[offsets[i] : offsets[i + 1]] for i, name in enumerate(names)}
-        return counts
+    def take(self, maps: Maps, n_lanes: int, weights: Weights, clock: Clock, budget: Budget) -> Changes:
+        """The changes of all patterns when these events have come."""
+        maps = maps.only((self._fills > 0) | (self._cuts > 0))
+        clock = clock._replace(is_watched=self._is_watched)
+        self._reserve(maps, 1 if clock.is_last else n_lanes, clock)
+        if not clock.is_last:
+            busy = np.zeros(n_lanes, np.bool_)
+            busy[maps.lanes[np.diff(maps.offsets) > 0]] = True
+            if self._is_watched:
+                busy |= self._leaving()[:n_lanes] <= clock.upto
+            maps = maps.over(np.flatnonzero(busy))
+        kind = np.array(self._arithmetic.zero).dtype
+        out = np.empty((FEW, N_COLUMNS), np.int64), np.empty(FEW, kind)
+        with budget.bell() as bell:
+            facts, values, n = slide_tree(
+                maps, self._tree, self._reads, self._stacks, weights, self._arithmetic, clock, self._numbers, bell, *out
+            )
+        return Changes(facts[:n], values[:n])
+
+    def _leaving(self) -> Ints:
+        """When the next start of every lane leaves."""
+        leaves, rows = self._stacks.lanes[:, OLDEST].copy(), self._stacks.lanes[:, FIRST_ROW]
+        leaves[rows >= 0] = self._stacks.rows[rows[rows >= 0], LEAVES_AT]
+        return leaves
+
+    def _reserve(self, maps: Maps, n_lanes: int, clock: Clock) -> None:
+        """Lanes, and as many steps and rows as there can be."""
+        stacks = self._stacks
+        if n_lanes > len(stacks.lanes):
+            more = self._empty(max(n_lanes, 2 * len(stacks.lanes)) - len(stacks.lanes))
+            stacks = stacks._replace(
+                lanes=np.concatenate([stacks.lanes, more.lanes]),
+                back=np.concatenate([stacks.back, more.back]),
+                values=np.concatenate([stacks.values, more.values]),
+            )
+        starts, steps = self._starts[maps.labels], (self._fills + self._cuts)[maps.labels]
+        if clock.is_last:
+            n_starts, n_steps = (_most(each, maps.offsets) for each in (starts, steps))
+        else:  # a start of the back becomes a row
+            n_starts, n_steps = int(starts.sum()) + int(stacks.lanes[:, N_STARTS].sum()), int(steps.sum())
+        if (missing := n_starts - stacks.free[0]) > 0:
+            missing += len(stacks.rows)
+            rows, entries, free = (_longer(each, missing) for each in (stacks.rows, stacks.entries, stacks.free_rows))
+            _set_free(free, stacks.free, 0, len(stacks.rows), missing)
+            stacks = stacks._replace(rows=rows, entries=entries, free_rows=free)
+        if (missing := n_steps - stacks.free[1]) > 0:
+            missing += len(stacks.steps)
+            steps, numbers, free = (_longer(each, missing) for each in (stacks.steps, stacks.step_weights, stacks.free_steps))
+            _set_free(free, stacks.free, 1, len(stacks.steps), missing)
+            stacks = stacks._replace(steps=steps, step_weights=numbers, free_steps=free)
+        self._stacks = stacks
+
+
+def _most(of_maps: Ints, offsets: Ints) -> int:
+    """The most that a lane has."""
+    sums = np.concatenate(([0], np.cumsum(of_maps)))[offsets]
+    return int(np.diff(sums).max(initial=0))
+
+
+def _longer(array: Numbers, more: int) -> Numbers:
+    return np.concatenate([array, np.empty((more, *array.shape[1:]), array.dtype)])
+
+
+def _set_free(free: Ints, n_free: Ints, which: int, first: int, more: int) -> None:
+    free[n_free[which] : n_free[which] + more] = np.arange(first, first + more)
+    n_free[which] += more
+
+
+class PrefixTrees:
+    """The counters of a family's patterns, a tree for all that begin alike."""
+
+    def __init__(self, paths: Sequence[Path], layout: Layout, weights: Sequence[Weight], arithmetic: Arithmetic) -> None:
+        self._arithmetic = arithmetic
+        alike: dict[SlotLabel, list[int]] = {}
+        for number, path in enumerate(paths):
+            alike.setdefault(path.pattern[0].kind, []).append(number)
+        self._trees = [
+            PrefixTree(numbers, [paths[number] for number in numbers], layout, weights, arithmetic) for numbers in alike.values()
+        ]
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(tree.n_bytes for tree in self._trees)
+
+    def take(self, maps: Maps, n_lanes: int, weights: Weights, clock: Clock, budget: Budget) -> Changes:
+        return joined_changes([tree.take(maps, n_lanes, weights, clock, budget) for tree in self._trees], self._arithmetic)
+
+
+# ---------------------------------------------------------------- the loop
+
+
+@kernel_part
+def _read(tree: Tree, entries: Numbers, row: int, back: Numbers, node: int, arithmetic: Arithmetic) -> Any:
+    """What there is at a node of a lane now."""
+    _, zero, least = arithmetic
+    if row < 0:
+        return back[node, 0]
+    value = zero
+    for k in range(tree.depths[node] + 1):
+        value = met(value, weighed(entries[row, tree.paths[node, k]], back[node, k], least), least)
+    return value
 
 
 @inner_kernel
-def _turn_tree(tree: Tree, steps: Ints, untils: Ints, moment: int, rows: Floats, entry_untils: Ints, product: Floats) -> int:
-    """Multiply steps (nodes) up from their end; keep the rows of starts that live at `moment`, and count them."""
+def _turn_tree(tree: Tree, s: Stacks, lane: int, moment: int, product: Numbers, arithmetic: Arithmetic) -> None:
+    """Multiply steps up from their end; keep the rows of starts that live at `moment`, and no step."""
+    one, zero, least = arithmetic
     n_nodes = len(tree.parents)
-    product[:, :] = 0.0
     for i in range(n_nodes):
-        product[i, i] = 1.0
-    top = 0
-    for k in range(len(steps) - 1, -1, -1):
-        node = steps[k]
-        parent = tree.parents[node]
-        if parent == 0 and untils[k] <= moment:
-            break
-        for x in range(node, node + tree.sizes[node]):
-            product[parent, x] += product[node, x]
-        if parent == 0:
-            for x in range(n_nodes):
-                rows[top, x] = product[0, x]
-            entry_untils[top] = untils[k]
-            top += 1
-    return top
+        for x in range(i, i + tree.sizes[i]):
+            product[i, x] = zero
+        product[i, i] = one
+    first, step, lives = -1, s.lanes[lane, LAST_STEP], True
+    while step >= 0:
+        node = s.steps[step, NODE]
+        if not lives:
+            pass
+        elif node < 0:
+            node = -node - 1
+            for x in range(node, node + tree.sizes[node]):
+                product[node, x] = zero
+        elif tree.parents[node] == 0 and s.steps[step, LEAVES_AT] <= moment:
+            lives = False  # this start has left, and so have all before it
+        else:
+            parent, weight = tree.parents[node], s.step_weights[step]
+            for x in range(node, node + tree.sizes[node]):
+                product[parent, x] = met(product[parent, x], weighed(product[node, x], weight, least), least)
+            before = s.steps[step, LINK]
+            if parent == 0 and not (before >= 0 and _is_start_of(tree, s, before, s.steps[step, LEAVES_AT])):
+                s.free[0] -= 1
+                row = s.free_rows[s.free[0]]
+                for x in range(n_nodes):
+                    s.entries[row, x] = product[0, x]
+                s.rows[row, LEAVES_AT], s.rows[row, LINK] = s.steps[step, LEAVES_AT], first
+                first = row
+        s.free_steps[s.free[1]] = step
+        s.free[1] += 1
+        step = s.steps[step, LINK]
+    s.lanes[lane, FIRST_ROW], s.lanes[lane, LAST_STEP] = first, -1
+    s.lanes[lane, N_STARTS], s.lanes[lane, OLDEST] = 0, HIGHEST
+    _empty_back(tree, s.back[lane], arithmetic)
+
+
+@kernel_part
+def _is_start_of(tree: Tree, s: Stacks, step: int, until: int) -> bool:
+    """Whether a step begins matches at the same time as another: they leave together, in one row."""
+    node = s.steps[step, NODE]
+    return bool(node >= 0 and tree.parents[node] == 0 and s.steps[step, LEAVES_AT] == until)
+
+
+@inner_kernel
+def _empty_back(tree: Tree, back: Numbers, arithmetic: Arithmetic) -> None:
+    one, zero, _ = arithmetic
+    for i in range(len(tree.parents)):
+        for k in range(tree.depths[i]):
+            back[i, k] = zero
+        back[i, tree.depths[i]] = one
+
+
+@inner_kernel
+def _drop_row(s: Stacks, lane: int) -> None:
+    row = s.lanes[lane, FIRST_ROW]
+    s.lanes[lane, FIRST_ROW] = s.rows[row, LINK]
+    s.free_rows[s.free[0]] = row
+    s.free[0] += 1
+
+
+@inner_kernel
+def _push_step(s: Stacks, lane: int, node: int, until: int, weight: Any) -> None:
+    s.free[1] -= 1
+    step = s.free_steps[s.free[1]]
+    s.steps[step, NODE], s.steps[step, LEAVES_AT], s.steps[step, LINK] = node, until, s.lanes[lane, LAST_STEP]
+    s.step_weights[step] = weight
+    s.lanes[lane, LAST_STEP] = step
+
+
+@inner_kernel
+def _forget_lane(tree: Tree, s: Stacks, lane: int, arithmetic: Arithmetic) -> None:
+    """Begin a lane anew."""
+    while s.lanes[lane, FIRST_ROW] >= 0:
+        _drop_row(s, lane)
+    step, n_steps = s.lanes[lane, LAST_STEP], 0
+    while step >= 0:
+        s.free_steps[s.free[1]] = step
+        s.free[1] += 1
+        n_steps += 1
+        step = s.steps[step, LINK]
+    s.lanes[lane, LAST_STEP], s.lanes[lane, N_STARTS], s.lanes[lane, OLDEST] = -1, 0, HIGHEST
+    if n_steps > 0:
+        _empty_back(tree, s.back[lane], arithmetic)
+    for path in range(s.values.shape[1]):
+        s.values[lane, path] = arithmetic.zero
 
 
 @kernel
 def slide_tree(
-    arrived: Labelled, tree: Tree, stacks: TreeStacks, window: int, offsets: Ints, bell: Ints, out: Floats
-) -> TreeStacks:
-    """The counts of all queries of a tree at their triggers, until the `bell` rings; those of query q begin at `offsets[q]`."""
-    times, types, table, masks = arrived
-    n_nodes, width = len(tree.parents), table.shape[1]
-    masked = masks.shape[1] > 0
+    maps: Maps,
+    tree: Tree,
+    reads: Reads,
+    s: Stacks,
+    weights: Weights,
+    arithmetic: Arithmetic,
+    clock: Clock,
+    numbers: Ints,
+    bell: Ints,
+    facts: Ints,
+    values: Numbers,
+) -> tuple[Ints, Numbers, int]:
+    """The changes of all patterns of a tree, which have these `numbers`, until the `bell` rings; and how many there are."""
+    one, zero, least = arithmetic
+    window, upto, is_watched, is_last = clock
+    n_nodes, n_paths = len(tree.parents), len(numbers)
     deepest = tree.paths.shape[1] - 1
-    written = offsets.copy()
-    back, steps, step_untils, rows, entry_untils, sizes = stacks
-    product = np.empty((n_nodes, n_nodes))
-    hit = np.zeros(n_nodes, np.bool_)
-    hits = np.empty(n_nodes, np.int64)
-    n_steps, n_starts, top, oldest = sizes
-    row, n_rows = 0, len(times)
-    while row < n_rows and bell[0] == 0:
-        time = times[row]
-        end = row + 1
-        while end < n_rows and times[end] == time:
-            end += 1
-        n_hits = 0
-        # Deeper nodes first, so that events of one time do not see each other; those of one label are in that order already.
-        tied = end > row + 1 or (width > 1 and table[types[row], 1] >= 0)
-        for depth in range(deepest if tied else 1, 0, -1):
-            for r in range(row, end):
-                for i in range(width):
-                    label = table[types[r], i]
-                    if label < 0:
+    product = np.empty((n_nodes, n_nodes), values.dtype)
+    hit, fresh = np.zeros(n_paths, np.bool_), np.zeros(n_paths, np.bool_)
+    news, bucket = np.full(n_paths, zero, values.dtype), np.zeros(n_paths, np.int64)
+    n = 0
+    for number in range(len(maps.lanes)):
+        lane = 0 if is_last else maps.lanes[number]
+        k, end = maps.offsets[number], maps.offsets[number + 1]
+        back = s.back[lane]
+        while bell[0] == 0:
+            moment = maps.times[k] if k < end else HIGHEST
+            if is_watched:
+                row = s.lanes[lane, FIRST_ROW]
+                moment = min(moment, s.rows[row, LEAVES_AT] if row >= 0 else s.lanes[lane, OLDEST])
+            if moment > upto or moment == HIGHEST:
+                break
+            gone = False
+            while True:
+                row = s.lanes[lane, FIRST_ROW]
+                if row >= 0:
+                    if s.rows[row, LEAVES_AT] > moment:
                         break
-                    if masked and not masks[label, r]:
-                        continue
+                    _drop_row(s, lane)
+                elif s.lanes[lane, OLDEST] <= moment:
+                    _turn_tree(tree, s, lane, moment, product, arithmetic)
+                else:
+                    break
+                gone = True
+            upto_k = k
+            while upto_k < end and maps.times[upto_k] == moment:
+                upto_k += 1
+            tied = upto_k > k + 1
+            until = moment + window if moment <= HIGHEST - window else HIGHEST
+            begun = s.lanes[lane, FIRST_ROW] >= 0 or s.lanes[lane, N_STARTS] > 0
+            facts, values = more_changes(facts, values, n, 2 * n_paths)
+            # Deeper nodes first, and what is cancelled before what is filled, so that events of one time do not see each other.
+            for depth in range(deepest if tied else 1, 0, -1):
+                for m in range(k, upto_k):
+                    label = maps.labels[m]
+                    for at in range(tree.cuts_at[label], tree.cuts_at[label + 1]):
+                        node = tree.cuts[at]
+                        if not begun or (tied and tree.depths[node] != depth):
+                            continue
+                        for j in range(tree.depths[node] + 1):
+                            back[node, j] = zero
+                        _push_step(s, lane, -node - 1, until, one)
+                        for e in range(reads.ends_at[node], reads.ends_at[node + 1]):
+                            hit[reads.ends[e]] = True
+                for m in range(k, upto_k):
+                    label = maps.labels[m]
                     for at in range(tree.at[label], tree.at[label + 1]):
                         node = tree.nodes[at]
                         if tied and tree.depths[node] != depth:
                             continue
-                        parent = tree.parents[node]
-                        for k in range(tree.depths[node]):
-                            back[node, k] += back[parent, k]
-                        if n_steps == len(steps):
-                            more, more_untils = np.empty(2 * n_steps, np.int64), np.empty(2 * n_steps, np.int64)
-                            for k in range(n_steps):
-                                more[k], more_untils[k] = steps[k], step_untils[k]
-                            steps, step_untils = more, more_untils
-                        until = time + window if time <= HIGHEST - window else HIGHEST
-                        steps[n_steps], step_untils[n_steps] = node, until
-                        n_steps += 1
+                        parent, weight = tree.parents[node], one
+                        if parent != 0 and not begun:  # what has left since it was read is gone
+                            for e in range(reads.ends_at[node], reads.ends_at[node + 1]):
+                                hit[reads.ends[e]] = reads.buckets[reads.ends[e]] < 0
+                            continue
+                        if tree.weights[node] >= 0:
+                            weight = weights.numbers[tree.weights[node], maps.rows[m]]
+                        for e in range(reads.ends_at[node], reads.ends_at[node + 1]):
+                            path = reads.ends[e]
+                            kind = reads.buckets[path]
+                            if kind < 0 and not reads.fresh[path]:
+                                hit[path] = True
+                                continue
+                            row = s.lanes[lane, FIRST_ROW]
+                            value = weighed(_read(tree, s.entries, row, back, parent, arithmetic), weight, least)
+                            if kind < 0:
+                                hit[path] = True
+                                fresh[path] = fresh[path] or value != zero
+                                continue
+                            now = weights.buckets[kind, maps.rows[m]]
+                            if news[path] != zero and now != bucket[path]:
+                                facts, values = more_changes(facts, values, n, 2 * n_paths)
+                                lane_of = maps.lanes[number]
+                                n = write_change(facts, values, n, bucket[path], numbers[path], lane_of, True, news[path])
+                                news[path] = zero
+                            bucket[path] = now
+                            news[path] = met(news[path], value, least)
+                        if not reads.held[node]:
+                            continue
+                        row = s.lanes[lane, FIRST_ROW]
+                        if parent != 0 and tree.plain[parent] and _read(tree, s.entries, row, back, parent, arithmetic) == zero:
+                            continue
+                        for j in range(tree.depths[node]):
+                            back[node, j] = met(back[node, j], weighed(back[parent, j], weight, least), least)
+                        _push_step(s, lane, node, until, weight)
                         if parent == 0:
-                            oldest = min(oldest, until)
-                            n_starts += 1
-                        if tree.ends_at[node + 1] > tree.ends_at[node] and not hit[node]:
-                            hit[node] = True
-                            hits[n_hits] = node
-                            n_hits += 1
-        while True:
-            if top > 0:
-                if entry_untils[top - 1] > time:
-                    break
-                top -= 1
-            elif n_starts > 0 and oldest <= time:
-                if n_starts > len(entry_untils):
-                    rows, entry_untils = np.empty((2 * n_starts, n_nodes)), np.empty(2 * n_starts, np.int64)
-                top = _turn_tree(tree, steps[:n_steps], step_untils, time, rows, entry_untils, product)
-                for i in range(n_nodes):
-                    for k in range(tree.depths[i]):
-                        back[i, k] = 0.0
-                n_steps, n_starts, oldest = 0, 0, HIGHEST
-            else:
-                break
-        for h in range(n_hits):
-            node = hits[h]
-            hit[node] = False
-            value = back[node, 0]
-            if top > 0:
-                value = 0.0
-                for k in range(tree.depths[node] + 1):
-                    value += rows[top - 1, tree.paths[node, k]] * back[node, k]
-            for q in range(tree.ends_at[node], tree.ends_at[node + 1]):
-                query = tree.queries[q]
-                out[written[query]] = value
-                written[query] += 1
-        row = end
-    return TreeStacks(back, steps, step_untils, rows, entry_untils, np.array([n_steps, n_starts, top, oldest]))
+                            s.lanes[lane, OLDEST] = min(s.lanes[lane, OLDEST], until)
+                            s.lanes[lane, N_STARTS] += 1
+            for path in range(n_paths):
+                if hit[path] or (gone and reads.watches[path]):
+                    value = _read(tree, s.entries, s.lanes[lane, FIRST_ROW], back, reads.nodes[path], arithmetic)
+                    if value != s.values[lane, path] or fresh[path]:
+                        n = write_change(facts, values, n, moment, numbers[path], maps.lanes[number], fresh[path], value)
+                        s.values[lane, path] = value
+                    hit[path] = fresh[path] = False
+            k = upto_k
+        facts, values = more_changes(facts, values, n, n_paths)
+        for path in range(n_paths):
+            if news[path] != zero:
+                n = write_change(facts, values, n, bucket[path], numbers[path], maps.lanes[number], True, news[path])
+                news[path] = zero
+        if is_last:
+            _forget_lane(tree, s, lane, arithmetic)
+    return facts, values, n

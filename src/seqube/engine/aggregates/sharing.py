@@ -1,44 +1,160 @@
-"""A workload counted together over a stream: one store of events for all queries, one pass over what is new for all counts.
+"""A workload counted together over a stream: one store of events for all queries, one pass over what is new for all of a family.
 
-The counters of a way to share go on from step to step. Counts are doubles; of a query whose counts reach 2^53 the window is counted
-again by itself, exactly. So the events of the window are kept, and only looked at then, and when a state that was written goes on:
-counters are made of them anew.
+The counters of a way to share go on from step to step. Numbers are doubles; of a query whose counts or sums reach 2^53 the window
+is counted again by itself, exactly. So the events of the window are kept, and only looked at then, and when a state that was
+written goes on: counters are made of them anew.
 
-Cost: that of the way the plan chose (`prefix_tree`, `chop_connect`, or every query by itself) for the new events.
+Cost: that of the way the plan chose (`prefix_tree`, `chop_connect`, or every query by itself) for the new events, and of the rows.
 Invariant: counters have seen the events up to `decided`, each once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.aggregates.aggregation import Aggregator
+from seqube.engine.aggregates.aggregation import Aggregator, Task
+from seqube.engine.aggregates.buckets import TimeBuckets
 from seqube.engine.aggregates.chop_connect import Connected
-from seqube.engine.aggregates.labels import Labels, label_numbers
-from seqube.engine.aggregates.lanes import EXACT
+from seqube.engine.aggregates.labels import Layout, by_lane
+from seqube.engine.aggregates.measured import Measured
 from seqube.engine.aggregates.prefix_tree import PrefixTrees
+from seqube.engine.aggregates.readings import OF_PATH, Arithmetic, Changes, Clock, Path, Weights, arithmetic_of
+from seqube.engine.aggregates.shared_rows import SharedRows, Sizes, Told, watches
 from seqube.engine.aggregates.state import Pending, State
-from seqube.engine.instances import minus
+from seqube.engine.aggregates.tracks import order_bits
+from seqube.engine.instances import Batch, minus
 from seqube.engine.kept import Kept
-from seqube.engine.limits import NO_LIMITS, Limits
+from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.operator import Operator
 from seqube.engine.sequence import LOWEST
 from seqube.engine.snapshots import bundle, read_state, unbundle, write_state
 from seqube.errors import DataError
 from seqube.events import Events
 from seqube.plan.aggregates import AggregatePlan
-from seqube.plan.sharing import SharingPlan
+from seqube.plan.needs import needs_of
+from seqube.plan.sharing import EXTREMES, Counted, SharingPlan, Weight
 
-_WAYS: dict[str, type[PrefixTrees] | type[Connected]] = {
+Way = type[PrefixTrees] | type[Connected]
+
+_WAYS: dict[str, Way] = {
     "prefix-tree": PrefixTrees,
+    "pre-tree": Connected,
     "chop-connect": Connected,
     "exhaustive": Connected,
 }
+FEWEST_LANES = 1_024  # that are not worth forgetting
+_TOTALS = "#totals "  # before the name of the query, in a state
+
+
+# ---------------------------------------------------------------- queries that lie in the same lanes
+
+
+class Board:
+    """Patterns of a family that are counted by one arithmetic."""
+
+    def __init__(self, way: Way, paths: Sequence[Path], layout: Layout, arithmetic: Arithmetic) -> None:
+        self.arithmetic, self.n_paths = arithmetic, len(paths)
+        labels = (label for path in paths for label in path.pattern)
+        self._weights = list(dict.fromkeys(label.weight for label in labels if label.weight is not None))
+        self.counters = way(paths, layout, self._weights, arithmetic)
+
+    def weigh(self, events: Events) -> Any:
+        """What events weigh, a row for each measure."""
+        kind = np.array(self.arithmetic.zero).dtype
+        rows = [_weigh(weight, events).astype(kind, copy=False) for weight in self._weights]
+        return np.stack(rows) if rows else np.empty((0, len(events)), kind)
+
+    def by_path(self, changes: Changes) -> list[Changes]:
+        order, offsets = by_lane(changes.facts[:, OF_PATH].copy(), self.n_paths)
+        found = [order[offsets[path] : offsets[path + 1]] for path in range(self.n_paths)]
+        return [Changes(changes.facts[rows], changes.values[rows]) for rows in found]
+
+
+def _weigh(weight: Weight, events: Events) -> Any:
+    column = Measured.of(events.column(weight.column), weight.column)
+    if weight.function in EXTREMES:
+        return order_bits(column, 1.0 if weight.function == "MIN" else -1.0)
+    return column.valid if weight.function == "COUNT" else np.where(column.valid, column.numbers, 0)
+
+
+class Family:
+    """The queries of a workload that lie in the same lanes, and their counters."""
+
+    def __init__(self, sharing: SharingPlan, plans: Mapping[str, AggregatePlan], names: Sequence[str]) -> None:
+        self._queries = {name: sharing.queries[name] for name in names}
+        one = next(iter(self._queries.values()))
+        self.window, self.key = one.window, one.key
+        self._lengths = [None, *dict.fromkeys(plans[name].emit.period for name in names if plans[name].emit.when == "per")]
+        self._plans, self._pieces, self._way = plans, sharing.pieces, _WAYS[sharing.strategy]
+        self.n_alive = 0  # lanes when the dead were last forgotten
+        self.begin()
+
+    def begin(self) -> None:
+        """Counters that have seen nothing."""
+        paths = {path: counted for name, query in self._queries.items() for path, counted in query.paths(name).items()}
+        self.layout = Layout([counted.pattern for counted in paths.values()], self.key)
+        found: dict[bool, dict[str, Path]] = {}
+        for name, query in self._queries.items():
+            for number, (path, counted) in enumerate(query.paths(name).items()):
+                found.setdefault(counted.family[3], {})[path] = self._path(name, query, path, number == 0)
+        self._boards = [Board(self._way, list(of.values()), self.layout, arithmetic_of(extreme)) for extreme, of in found.items()]
+        self.places = {
+            name: [
+                next((b, list(of).index(path)) for b, of in enumerate(found.values()) if path in of) for path in query.paths(name)
+            ]
+            for name, query in self._queries.items()
+        }
+        self.has_begun = False
+
+    def _path(self, name: str, query: Counted, path: str, is_count: bool) -> Path:
+        plan = self._plans[name]
+        bucket = -1
+        if plan.emit.counts_once:
+            bucket = self._lengths.index(plan.emit.period) if plan.emit.when == "per" else 0
+        fresh = is_count and plan.report == "new"
+        return Path(self._pieces[path], watches(plan, query), bucket, fresh)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(board.counters.n_bytes for board in self._boards)
+
+    def take(self, events: Events, upto: int, is_last: bool, budget: Budget) -> dict[str, list[Changes]]:
+        """The changes of every measure of every query when these events have come, and time has passed up to a moment."""
+        maps = self.layout.lay_out(events)
+        clock = Clock(self.window, upto, False, is_last and not self.has_begun)
+        self.has_begun = True
+        found = []
+        for board in self._boards:
+            weights = Weights(board.weigh(events), self._buckets(events))
+            found.append(board.by_path(board.counters.take(maps, self.layout.n_lanes, weights, clock, budget)))
+        return {name: [found[board][path] for board, path in places] for name, places in self.places.items()}
+
+    def _buckets(self, events: Events) -> Any:
+        rows = np.zeros((len(self._lengths), len(events)), np.int64)
+        for name, query in self._plans.items():
+            if name in self._queries and query.emit.when == "per":
+                bucket = needs_of(query, events.unit).bucket
+                assert bucket is not None
+                starts = TimeBuckets.of(bucket, events.column("ts").type).starts(events.times)
+                rows[self._lengths.index(query.emit.period)] = starts
+        return rows
+
+
+def families(sharing: SharingPlan) -> list[list[str]]:
+    """The names of queries that lie in the same lanes."""
+    found: dict[Any, list[str]] = {}
+    for name, query in sharing.queries.items():
+        found.setdefault(query.family[:3], []).append(name)
+    return list(found.values())
+
+
+# ---------------------------------------------------------------- the workload
 
 
 @dataclass(slots=True)
@@ -48,13 +164,18 @@ class Together:
     alone: dict[str, Any]  # the states of queries that are counted by themselves
     pending: Pending | None = None  # None before the first batch
     kept: Kept | None = None  # events of the window that were taken
-    counters: PrefixTrees | Connected | None = None
+    families: list[Family] = field(default_factory=list)
+    told: dict[str, Told] = field(default_factory=dict)
     decided: int = LOWEST
-    reported: int = LOWEST
 
     @property
     def has_begun(self) -> bool:
         return self.pending is not None
+
+    @property
+    def reported(self) -> int:
+        """What is out of every query."""
+        return min([told.reported for told in self.told.values()] + [own.reported for own in self.alone.values()], default=LOWEST)
 
     @property
     def n_kept(self) -> int:
@@ -62,7 +183,7 @@ class Together:
 
     @property
     def n_bytes(self) -> int:
-        parts = (self.pending, self.kept, self.counters, *self.alone.values())
+        parts = (self.pending, self.kept, *self.families, *self.told.values(), *self.alone.values())
         return sum(part.n_bytes for part in parts if part is not None)
 
     @property
@@ -77,9 +198,11 @@ class Together:
     def to_bytes(self) -> bytes:
         if self.pending is None:
             raise DataError("a stream that has not begun has no state to write")
-        about = {"decided": self.decided, "reported": self.reported, "last": self.pending.last}
-        states = {name: np.frombuffer(state.to_bytes(), np.uint8) for name, state in self.alone.items()}
-        return write_state(self._events, None, about, bundle(states) if states else None)
+        reports = {name: told.reported for name, told in self.told.items()}
+        about = {"decided": self.decided, "reported": self.reported, "last": self.pending.last, "reports": reports}
+        parts: dict[str, Any] = {name: np.frombuffer(state.to_bytes(), np.uint8) for name, state in self.alone.items()}
+        parts |= {_TOTALS + name: told.totals for name, told in self.told.items() if told.totals is not None}
+        return write_state(self._events, None, about, bundle(parts) if parts else None)
 
 
 class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
@@ -89,40 +212,64 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
     """
 
     def __init__(self, sharing: SharingPlan, plans: Mapping[str, AggregatePlan], limits: Limits = NO_LIMITS) -> None:
-        self._sharing, self._limits = sharing, limits
-        self._way = _WAYS.get(sharing.strategy)
+        self._sharing, self._limits, self._plans = sharing, limits, plans
+        self._shares = sharing.strategy in _WAYS
         self._aggregators = {name: Aggregator(plans[name], limits) for name in sharing.queries}
-        self._labels = label_numbers(sharing)
         self._types = frozenset().union(*(plans[name].matches.types for name in sharing.queries))
         self._window = max((query.window for query in sharing.queries.values()), default=0)
+        self._rows = {name: SharedRows(self._aggregators[name], query, name) for name, query in sharing.queries.items()}
 
     def start(self) -> Together:
-        alone = {} if self._way else {name: aggregator.start() for name, aggregator in self._aggregators.items()}
-        return Together(alone, counters=self._way(self._sharing, self._labels) if self._way else None)
+        if not self._shares:
+            return Together({name: aggregator.start() for name, aggregator in self._aggregators.items()})
+        found = [Family(self._sharing, self._plans, names) for names in families(self._sharing)]
+        return Together({}, families=found, told={name: rows.start() for name, rows in self._rows.items()})
 
     def restore(self, data: bytes) -> Together:
         events, _, about, beside = read_state(data)
+        parts = unbundle(beside) if beside is not None else {}
         state = self.resume(events, about["decided"], about["reported"], about["last"])
-        for name, written in (unbundle(beside) if beside is not None else {}).items():
-            state.alone[name] = self._aggregators[name].restore(written.tobytes())
+        for name, reported in about.get("reports", {}).items():
+            state.told[name].reported = reported
+            state.told[name].totals = parts.get(_TOTALS + name)
+        for name in state.alone:
+            state.alone[name] = self._aggregators[name].restore(parts[name].tobytes())
         return state
 
     def resume(self, events: Events, decided: int, reported: int, last: int) -> Together:
         state = self.start()
-        state.pending, state.decided, state.reported = Pending(events, last), decided, reported
-        if state.counters is not None:
-            self._count(state, state.pending.release(decided))
+        state.pending, state.decided = Pending(events, last), decided
+        for told in state.told.values():
+            told.reported = reported
+        if self._shares:
+            known = state.pending.release(decided)
+            for family in state.families:
+                self._count(state, family, known)
+            self._keep(state, known, decided)
+        else:
+            state.alone = {name: own.resume(events, decided, reported, last) for name, own in self._aggregators.items()}
         return state
 
-    def wake(self, state: Together) -> None:
-        """Reports are made at events."""
+    def goes_on(self, events: Events) -> bool:
+        return self._shares or all(aggregator.goes_on(events) for aggregator in self._aggregators.values())
+
+    def wake(self, state: Together) -> int | None:
+        """When the first of the queries has something to say."""
+        if state.pending is None:
+            return None
+        moments = [self._aggregators[name].wake(own) for name, own in state.alone.items()]
+        for name, told in state.told.items():
+            events, last = state.pending.events, state.pending.last
+            moments.append(self._aggregators[name].wake(State(events, None, state.decided, told.reported, last, told.totals)))
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def take(self, state: Together, batch: Events) -> Together:
         if state.pending is None:
             state.pending = Pending(batch.slice(0, 0))
         state.pending.take(batch)
-        if len(batch) and state.reported == LOWEST:
-            state.reported = int(batch.times[0]) - 1
+        for told in state.told.values():
+            if len(batch) and told.reported == LOWEST:
+                told.reported = int(batch.times[0]) - 1
         state.alone = {name: self._aggregators[name].take(own, batch) for name, own in state.alone.items()}
         return state
 
@@ -131,31 +278,52 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
         events, tables = state.pending.release(upto), {}
         for name, own in state.alone.items():
             state.alone[name], tables[name] = self._aggregators[name].decide(own, upto, final)
-        if state.counters is not None:
-            labels = Labels(self._labels, events)
-            counts = state.counters.count(labels, self._limits.budget())
-            seen = State(events, reported=state.reported, last=state.pending.last)
-            for name, aggregator in self._aggregators.items():
-                if (counts[name] < EXACT).all():
-                    tables[name] = aggregator.report_counts(seen, upto, final, counts[name].astype(np.int64))
-                else:
-                    tables[name] = aggregator.decide(self._whole(state, events), upto, final)[1]
-            if not final:
-                self._keep(state, events, upto)
-        state.decided = state.reported = upto
-        return state, tables
+        budget = self._limits.budget()
+        for family in state.families:
+            tables |= self._decide(state, family, events, upto, final, budget)
+        if self._shares and not final:
+            self._keep(state, events, upto)
+            self._forget(state)
+        state.decided = upto
+        return state, {name: tables[name] for name in self._sharing.queries}
 
-    def _whole(self, state: Together, events: Events) -> State:
+    def _decide(
+        self, state: Together, family: Family, events: Events, upto: int, final: bool, budget: Budget
+    ) -> dict[str, pa.Table]:
+        assert state.pending is not None
+        batch, last = Batch(events, family.window, events.times, budget=budget), state.pending.last
+        tasks = {name: Task(self._plans[name], batch, state.told[name].reported, upto, last, final) for name in family.places}
+        changes = family.take(events, self._clock(events, list(tasks.values())), final, budget)
+        tables, sizes = {}, Sizes(events)
+        for name, task in tasks.items():
+            told, rows = state.told[name], self._rows[name]
+            rows.meet(told, family.layout.keys, sizes)
+            whole = partial(self._whole, state, events, told)
+            tables[name] = rows.decide(told, task, changes[name], family.layout.lane_of, whole)
+            told.reported = task.due if task.plan.emit.when == "every" and not final else upto
+        return tables
+
+    def _clock(self, events: Events, tasks: Sequence[Task]) -> int:
+        """The last moment at which anything is due: time that has passed since is not looked at, so that later rows can be."""
+        moments = [int(events.times[-1])] if len(events) else []
+        moments += [int(task.moments[-1]) for task in tasks if task.plan.emit.when == "every" and len(task.moments)]
+        return max(moments, default=LOWEST)
+
+    def _whole(self, state: Together, events: Events, told: Told) -> State:
         """The window with its new events."""
         assert state.pending is not None
-        kept = [] if state.kept is None else [state.kept.events]
-        return State(Events.concat([*kept, events]), reported=state.reported, last=state.pending.last)
+        whole = events if state.kept is None else Events.concat([state.kept.events, events])
+        return State(whole, reported=told.reported, last=state.pending.last)
 
-    def _count(self, state: Together, events: Events) -> None:
+    def _count(self, state: Together, family: Family, events: Events) -> None:
         """Take events that were reported."""
-        assert state.counters is not None
-        state.counters.count(Labels(self._labels, events), self._limits.budget())
-        self._keep(state, events, state.decided)
+        upto = max([int(events.times[-1])] if len(events) else [LOWEST])
+        upto = max([upto, *(state.told[name].reported for name in family.places if self._plans[name].emit.when == "every")])
+        changes = family.take(events, min(upto, state.decided), False, self._limits.budget())
+        sizes = Sizes(events)
+        for name in family.places:
+            self._rows[name].meet(state.told[name], family.layout.keys, sizes)
+            self._rows[name].forget(state.told[name], changes[name])
 
     def _keep(self, state: Together, events: Events, upto: int) -> None:
         assert state.pending is not None
@@ -163,3 +331,15 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
             state.kept = Kept(state.pending.template)
         state.kept.append(events, events.times, events.rows_of(self._types))
         state.kept.drop_upto(int(minus(np.array([upto]), self._window)[0]), True)
+
+    def _forget(self, state: Together) -> None:
+        """Begin a family anew with the events that are kept, where most of its lanes may have nothing alive."""
+        assert state.kept is not None
+        for family in state.families:
+            if family.layout.n_lanes > 2 * family.n_alive + FEWEST_LANES:
+                family.begin()
+                for name in family.places:
+                    told = self._rows[name].start()
+                    state.told[name] = replace(told, reported=state.told[name].reported, totals=state.told[name].totals)
+                self._count(state, family, state.kept.events)
+                family.n_alive = family.layout.n_lanes

@@ -54,7 +54,7 @@ def why_not(measures: Sequence[Measure], events: Events) -> str | None:
         column, row = _column(argument, events), means(measure.function)
         if isinstance(row, Sum) and row.moved is not None and not column.is_whole:
             return f"the spread of {argument.name!r}, a column of doubles, is that of all its values at hand"
-        if isinstance(row, Extreme) and _is_wide(column.column.type):
+        if isinstance(row, Extreme) and is_wide(column.column.type):
             return f"values of {argument.name!r} need more than 64 bits to be compared"
     return None
 
@@ -63,7 +63,8 @@ def _column(argument: Attribute, events: Events) -> Measured:
     return Measured.of(events.column(argument.name).slice(0, 0), argument.name)
 
 
-def _is_wide(kind: pa.DataType) -> bool:
+def is_wide(kind: pa.DataType) -> bool:
+    """Whether values of a type need more than 64 bits to be compared."""
     return bool(pat.is_uint64(kind) or (pat.is_decimal(kind) and kind.precision > SAFE_DIGITS))
 
 
@@ -177,7 +178,7 @@ class Weighing:
             weights[here, ledger.place(number)] = part.numbers[rows[here]]
         for number, low in enumerate(self._low, len(self._real)):
             here = self._places(low.argument.variable, ranks)
-            weights[here, ledger.place(number)] = _ordered(columns[low.argument], low.row.sign)[rows[here]]
+            weights[here, ledger.place(number)] = order_bits(columns[low.argument], low.row.sign).view(np.float64)[rows[here]]
         return weights
 
     def _places(self, variable: str | None, ranks: Ints) -> Ints:
@@ -214,7 +215,7 @@ class Weighing:
             case Extreme(sign=sign):
                 found = numbers[:, ledger.place(len(self._real) + self._low.index(_Comparing(argument, row)))]
                 none = np.asarray(counts.cast(pa.float64(), safe=False)) == 0.0
-                return _value(found, none, sign, self._columns[argument].column.type)
+                return value_of_bits(np.ascontiguousarray(found).view(np.int64), none, sign, self._columns[argument].column.type)
             case Collected():
                 raise AssertionError("the plan builds matches for this")
             case _:
@@ -245,17 +246,17 @@ def _ones(column: pa.Array, valid: Mask) -> Measured:
 # ---------------------------------------------------------------- bits whose smallest stands for a value
 
 
-def _ordered(column: Measured, sign: float) -> Floats:
-    """Doubles whose bits, as whole numbers, are in the order of the values or, with sign -1, against it; HIGHEST for null."""
+def order_bits(column: Measured, sign: float) -> Ints:
+    """Whole numbers in the order of a column's values or, with sign -1, against it; HIGHEST for null."""
     numbers: Ints = column.numbers  # type: ignore[assignment]
     if not column.is_whole:  # positive doubles order like their bits, negative ones the other way round
         bits = (column.numbers + 0.0).view(np.int64)
         numbers = np.where(bits < 0, bits ^ np.int64(HIGHEST), bits)
-    return np.where(column.valid, numbers if sign > 0 else ~numbers, HIGHEST).view(np.float64)
+    return np.where(column.valid, numbers if sign > 0 else ~numbers, HIGHEST)
 
 
-def _value(found: Floats, none: Mask, sign: float, kind: pa.DataType) -> pa.Array:
-    bits = np.ascontiguousarray(found).view(np.int64)
+def value_of_bits(bits: Ints, none: Mask, sign: float, kind: pa.DataType) -> pa.Array:
+    """The values that such numbers stand for; null where there are none."""
     numbers = bits if sign > 0 else ~bits
     if pat.is_floating(kind):
         return pa.array(np.where(numbers < 0, numbers ^ np.int64(HIGHEST), numbers).view(np.float64), mask=none)
