@@ -55,7 +55,7 @@ from seqube.plan.measured import Measurements
 from seqube.plan.physical import Option, Scan, ticks
 
 CHOPPED = ("chop-connect", "exhaustive")  # strategies that share pieces
-EXTREMES = ("MIN", "MAX")
+COMPARING = ("MIN", "MAX")
 SUMMED = ("COUNT", "SUM")
 # Seconds, measured on one core: an event in a lane of many, a node of a tree filled by an event, and a live counter of it.
 LAY_IN_LANES, FILL, TOUCH_NODE = 50e-9, 80e-9, 1.4e-9
@@ -130,7 +130,7 @@ class Counted:
 
 def is_extreme(pattern: SlotPattern) -> bool:
     """Whether a pattern is compared, not added up."""
-    return any(label.weight is not None and label.weight.function in EXTREMES for label in pattern)
+    return any(label.weight is not None and label.weight.function in COMPARING for label in pattern)
 
 
 def paths_of(queries: Mapping[str, Counted]) -> dict[str, Counted]:
@@ -227,7 +227,7 @@ def _label(slot: Scan) -> SlotLabel:
 def _weighed(measure: Measure, labels: Sequence[SlotLabel], variables: Sequence[str]) -> SlotPattern | str:
     """The pattern with what is measured at its slot, or why that cannot be."""
     argument = measure.argument
-    if measure.function not in (*SUMMED, *EXTREMES) or not isinstance(argument, Attribute):
+    if measure.function not in (*SUMMED, *COMPARING) or not isinstance(argument, Attribute):
         asked = "" if argument is None else f" of {write_value(argument)}"
         return f"it asks for more than counts, sums and extremes: {measure.function}{asked}"
     assert argument.variable is not None

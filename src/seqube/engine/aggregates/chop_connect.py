@@ -27,21 +27,21 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from seqube.engine.aggregates.labels import Layout, Maps
-from seqube.engine.aggregates.prefix_tree import FEW, Prefixes, Tree
+from seqube.engine.aggregates.labels import LabelLayout, LabelMaps
+from seqube.engine.aggregates.lanes import Numbers
+from seqube.engine.aggregates.prefix_tree import FIRST_ROOM, Prefixes, Tree
 from seqube.engine.aggregates.readings import (
     N_COLUMNS,
-    Arithmetic,
-    Changes,
-    Clock,
+    EventWeights,
+    Operations,
+    Passage,
     Path,
+    PathChanges,
     Reads,
-    Weights,
+    carried,
     met,
     more_changes,
-    weighed,
     write_change,
 )
 from seqube.engine.jit import inner_kernel, kernel
@@ -51,10 +51,8 @@ from seqube.engine.sequence import HIGHEST
 from seqube.errors import PlanError
 from seqube.plan.sharing import SlotPattern, Weight
 
-Numbers = npt.NDArray[Any]
-
 LARGEST_SNAPSHOTS = 1 << 26  # numbers in all snapshots
-HEAD, TAIL = range(2)  # the first live start, and the next one
+LIVE_FROM, LIVE_TO = range(2)  # the first live start, and the next one
 
 
 class Pieces(NamedTuple):
@@ -74,7 +72,7 @@ class Pool(NamedTuple):
 
     counters: Numbers  # (lane, node, start)
     started: Ints  # (lane, first node, start): when
-    ends: Ints  # (lane, first node, HEAD or TAIL)
+    ends: Ints  # (lane, first node, LIVE_FROM or LIVE_TO)
     snapshots: Numbers  # (lane, connection, start of the next piece, first event)
     limits: Ints  # (lane, connection, start of the next piece): first events that came before it
     values: Numbers  # (lane, path): as they were read last
@@ -101,7 +99,7 @@ def make_pieces(paths: Sequence[Path], prefixes: Prefixes) -> Pieces:
 class Connected:
     """The counters of a family's patterns, start by start, and the snapshots that connect their pieces."""
 
-    def __init__(self, paths: Sequence[Path], layout: Layout, weights: Sequence[Weight], arithmetic: Arithmetic) -> None:
+    def __init__(self, paths: Sequence[Path], layout: LabelLayout, weights: Sequence[Weight], arithmetic: Operations) -> None:
         self._arithmetic, self._n_paths = arithmetic, len(paths)
         prefixes = Prefixes([piece for path in paths for piece in path.pieces])
         self._tree = prefixes.tree(layout, weights)
@@ -132,7 +130,7 @@ class Connected:
     def n_bytes(self) -> int:
         return sum(column.nbytes for column in self._pool)
 
-    def take(self, maps: Maps, n_lanes: int, weights: Weights, clock: Clock, budget: Budget) -> Changes:
+    def take(self, maps: LabelMaps, n_lanes: int, weights: EventWeights, clock: Passage, budget: Budget) -> PathChanges:
         """The changes of all patterns when these events have come."""
         clock = clock._replace(is_watched=self._is_watched)
         self._reserve(maps, 1 if clock.is_last else n_lanes, clock)
@@ -142,24 +140,24 @@ class Connected:
             if self._is_watched:
                 busy |= self._leaves(clock)[:n_lanes]
             maps = maps.over(np.flatnonzero(busy))
-        out = np.empty((FEW, N_COLUMNS), np.int64), np.empty(FEW, self._pool.values.dtype)
+        out = np.empty((FIRST_ROOM, N_COLUMNS), np.int64), np.empty(FIRST_ROOM, self._pool.values.dtype)
         with budget.bell() as bell:
             facts, values, n = connect(
                 maps, self._tree, self._reads, self._pieces, self._pool, weights, self._arithmetic, clock, bell, *out
             )
-        return Changes(facts[:n], values[:n])
+        return PathChanges(facts[:n], values[:n])
 
-    def _leaves(self, clock: Clock) -> Mask:
+    def _leaves(self, clock: Passage) -> Mask:
         """Whether a start of a lane leaves by now."""
-        pool, heads = self._pool, self._pool.ends[:, :, HEAD]
+        pool, heads = self._pool, self._pool.ends[:, :, LIVE_FROM]
         places = heads[:, :, None] % pool.started.shape[2]
         since = np.take_along_axis(pool.started, places, 2)[:, :, 0]
-        return np.asarray(((heads < pool.ends[:, :, TAIL]) & (since <= clock.upto - clock.window)).any(1))
+        return np.asarray(((heads < pool.ends[:, :, LIVE_TO]) & (since <= clock.upto - clock.window)).any(1))
 
-    def _reserve(self, maps: Maps, n_lanes: int, clock: Clock) -> None:
+    def _reserve(self, maps: LabelMaps, n_lanes: int, clock: Passage) -> None:
         """Room for all starts that will be alive at once: rings of twice the size or more, in which each start has a new place."""
         pool, capacity = self._pool, self._pool.started.shape[2]
-        live = 0 if clock.is_last else int((pool.ends[:, :, TAIL] - pool.ends[:, :, HEAD]).max(initial=0))
+        live = 0 if clock.is_last else int((pool.ends[:, :, LIVE_TO] - pool.ends[:, :, LIVE_FROM]).max(initial=0))
         most = live + max(most_alive(maps, label, clock.window) for label in self._start_labels)
         wanted = capacity if most < capacity else 1 << int(most + 1).bit_length()
         lanes = len(pool.ends) if n_lanes <= len(pool.ends) else max(n_lanes, 2 * len(pool.ends))
@@ -173,7 +171,7 @@ class Connected:
             )
         wider = self._empty(lanes, wanted)
         wider.ends[: len(pool.ends)], wider.values[: len(pool.ends)] = pool.ends, pool.values
-        widen(self._pieces, pool, wider)
+        widen_pool(self._pieces, pool, wider)
         self._pool = wider
 
 
@@ -181,7 +179,7 @@ class Connected:
 
 
 @kernel
-def most_alive(maps: Maps, label: int, window: int) -> int:
+def most_alive(maps: LabelMaps, label: int, window: int) -> int:
     """The most events of a label that are in a window of a lane at once."""
     most = 0
     times = np.empty(len(maps.times), np.int64)
@@ -198,30 +196,30 @@ def most_alive(maps: Maps, label: int, window: int) -> int:
 
 
 @kernel
-def widen(pieces: Pieces, pool: Pool, wider: Pool) -> None:
+def widen_pool(pieces: Pieces, pool: Pool, wider: Pool) -> None:
     """Every live start to its place in larger rings."""
     old, new = pool.started.shape[2] - 1, wider.started.shape[2] - 1
     for lane in range(len(pool.ends)):
         for node in range(pool.counters.shape[1]):
             start = pieces.start_of[node]
             if start >= 0:
-                for c in range(pool.ends[lane, start, HEAD], pool.ends[lane, start, TAIL]):
+                for c in range(pool.ends[lane, start, LIVE_FROM], pool.ends[lane, start, LIVE_TO]):
                     wider.counters[lane, node, c & new] = pool.counters[lane, node, c & old]
                     wider.started[lane, start, c & new] = pool.started[lane, start, c & old]
         for n in range(len(pieces.nexts)):
             first, following = pieces.firsts[n], pieces.nexts[n]
-            for d in range(pool.ends[lane, following, HEAD], pool.ends[lane, following, TAIL]):
+            for d in range(pool.ends[lane, following, LIVE_FROM], pool.ends[lane, following, LIVE_TO]):
                 wider.limits[lane, n, d & new] = pool.limits[lane, n, d & old]
-                for a in range(pool.ends[lane, first, HEAD], pool.ends[lane, first, TAIL]):
+                for a in range(pool.ends[lane, first, LIVE_FROM], pool.ends[lane, first, LIVE_TO]):
                     wider.snapshots[lane, n, d & new, a & new] = pool.snapshots[lane, n, d & old, a & old]
 
 
 @inner_kernel
-def _snapshot(pieces: Pieces, pool: Pool, lane: int, n: int, d: int, arithmetic: Arithmetic) -> None:
+def _snapshot(pieces: Pieces, pool: Pool, lane: int, n: int, d: int, arithmetic: Operations) -> None:
     """What the start `d` (of the next piece) can be connected with: for every live first event, the matches before it."""
     mask, least = pool.started.shape[2] - 1, arithmetic.least
     first, before, earlier = pieces.firsts[n], pieces.befores[n], pieces.earlier[n]
-    head, tail = pool.ends[lane, first, HEAD], pool.ends[lane, first, TAIL]
+    head, tail = pool.ends[lane, first, LIVE_FROM], pool.ends[lane, first, LIVE_TO]
     pool.limits[lane, n, d & mask] = tail
     row = pool.snapshots[lane, n, d & mask]
     if earlier < 0:
@@ -231,59 +229,59 @@ def _snapshot(pieces: Pieces, pool: Pool, lane: int, n: int, d: int, arithmetic:
     for a in range(head, tail):
         row[a & mask] = arithmetic.zero
     start = pieces.start_of[before]
-    for c in range(pool.ends[lane, start, HEAD], pool.ends[lane, start, TAIL]):
+    for c in range(pool.ends[lane, start, LIVE_FROM], pool.ends[lane, start, LIVE_TO]):
         count = pool.counters[lane, before, c & mask]
         if count != arithmetic.zero:
             for a in range(head, pool.limits[lane, earlier, c & mask]):
-                row[a & mask] = met(row[a & mask], weighed(pool.snapshots[lane, earlier, c & mask, a & mask], count, least), least)
+                row[a & mask] = met(row[a & mask], carried(pool.snapshots[lane, earlier, c & mask, a & mask], count, least), least)
 
 
 @inner_kernel
-def _before(pieces: Pieces, pool: Pool, lane: int, n: int, d: int, arithmetic: Arithmetic) -> Any:
+def _before(pieces: Pieces, pool: Pool, lane: int, n: int, d: int, arithmetic: Operations) -> Any:
     """What comes before a start: the live entries of its snapshot; without a connection, nothing has to."""
     one, zero, least = arithmetic
     if n < 0:
         return one
     mask, value = pool.started.shape[2] - 1, zero
-    for a in range(pool.ends[lane, pieces.firsts[n], HEAD], pool.limits[lane, n, d & mask]):
+    for a in range(pool.ends[lane, pieces.firsts[n], LIVE_FROM], pool.limits[lane, n, d & mask]):
         value = met(value, pool.snapshots[lane, n, d & mask, a & mask], least)
     return value
 
 
 @inner_kernel
-def _read(pieces: Pieces, pool: Pool, lane: int, n: int, node: int, arithmetic: Arithmetic) -> Any:
+def _read(pieces: Pieces, pool: Pool, lane: int, n: int, node: int, arithmetic: Operations) -> Any:
     """What there is at a node now, over all starts, with all that comes before them."""
     _, zero, least = arithmetic
     mask, value, start = pool.started.shape[2] - 1, zero, pieces.start_of[node]
-    for c in range(pool.ends[lane, start, HEAD], pool.ends[lane, start, TAIL]):
+    for c in range(pool.ends[lane, start, LIVE_FROM], pool.ends[lane, start, LIVE_TO]):
         count = pool.counters[lane, node, c & mask]
         if count != zero:
-            value = met(value, weighed(count, _before(pieces, pool, lane, n, c, arithmetic), least), least)
+            value = met(value, carried(count, _before(pieces, pool, lane, n, c, arithmetic), least), least)
     return value
 
 
 @inner_kernel
-def _begin(tree: Tree, pieces: Pieces, pool: Pool, lane: int, node: int, moment: int, weight: Any, arithmetic: Arithmetic) -> None:
+def _begin(tree: Tree, pieces: Pieces, pool: Pool, lane: int, node: int, moment: int, weight: Any, arithmetic: Operations) -> None:
     """A new start, with nothing behind it yet."""
     start = pieces.start_of[node]
-    place = pool.ends[lane, start, TAIL] & (pool.started.shape[2] - 1)
+    place = pool.ends[lane, start, LIVE_TO] & (pool.started.shape[2] - 1)
     for below in range(node, node + tree.sizes[node]):
         pool.counters[lane, below, place] = arithmetic.zero
     pool.counters[lane, node, place] = weight
     pool.started[lane, start, place] = moment
-    pool.ends[lane, start, TAIL] += 1
+    pool.ends[lane, start, LIVE_TO] += 1
 
 
 @kernel
 def connect(
-    maps: Maps,
+    maps: LabelMaps,
     tree: Tree,
     reads: Reads,
     pieces: Pieces,
     pool: Pool,
-    weights: Weights,
-    arithmetic: Arithmetic,
-    clock: Clock,
+    weights: EventWeights,
+    arithmetic: Operations,
+    clock: Passage,
     bell: Ints,
     facts: Ints,
     values: Numbers,
@@ -304,16 +302,16 @@ def connect(
             moment = maps.times[k] if k < end else HIGHEST
             if is_watched:
                 for f in range(n_starts):
-                    if ends[f, HEAD] < ends[f, TAIL]:
-                        since = pool.started[lane, f, ends[f, HEAD] & mask]
+                    if ends[f, LIVE_FROM] < ends[f, LIVE_TO]:
+                        since = pool.started[lane, f, ends[f, LIVE_FROM] & mask]
                         moment = min(moment, since + window if since <= HIGHEST - window else HIGHEST)
             if moment > upto or moment == HIGHEST:
                 break
             gone = False
             for f in range(n_starts):
                 coming[f] = 0
-                while ends[f, HEAD] < ends[f, TAIL] and pool.started[lane, f, ends[f, HEAD] & mask] <= moment - window:
-                    ends[f, HEAD] += 1
+                while ends[f, LIVE_FROM] < ends[f, LIVE_TO] and pool.started[lane, f, ends[f, LIVE_FROM] & mask] <= moment - window:
+                    ends[f, LIVE_FROM] += 1
                     gone = True
             upto_k = k
             while upto_k < end and maps.times[upto_k] == moment:
@@ -329,7 +327,7 @@ def connect(
                         f = pieces.start_of[node]
                         for c in range(n_connections):
                             if pieces.nexts[c] == f:
-                                _snapshot(pieces, pool, lane, c, ends[f, TAIL] + coming[f], arithmetic)
+                                _snapshot(pieces, pool, lane, c, ends[f, LIVE_TO] + coming[f], arithmetic)
                         coming[f] += 1
             for depth in range(deepest if tied else 1, 0, -1):
                 for m in range(k, upto_k):
@@ -339,7 +337,7 @@ def connect(
                         if tied and tree.depths[node] != depth:
                             continue
                         f = pieces.start_of[node]
-                        for c in range(ends[f, HEAD], ends[f, TAIL]):
+                        for c in range(ends[f, LIVE_FROM], ends[f, LIVE_TO]):
                             counters[node, c & mask] = zero
                         for e in range(reads.ends_at[node], reads.ends_at[node + 1]):
                             hit[reads.ends[e]] = True
@@ -360,9 +358,9 @@ def connect(
                                 continue
                             value = zero
                             if parent == 0:
-                                value = weighed(_before(pieces, pool, lane, c, ends[f, TAIL], arithmetic), weight, least)
+                                value = carried(_before(pieces, pool, lane, c, ends[f, LIVE_TO], arithmetic), weight, least)
                             else:
-                                value = weighed(_read(pieces, pool, lane, c, parent, arithmetic), weight, least)
+                                value = carried(_read(pieces, pool, lane, c, parent, arithmetic), weight, least)
                             if kind < 0:
                                 hit[path] = True
                                 fresh[path] = fresh[path] or value != zero
@@ -379,8 +377,8 @@ def connect(
                         if parent == 0:
                             _begin(tree, pieces, pool, lane, node, moment, weight, arithmetic)
                             continue
-                        for c in range(ends[f, HEAD], ends[f, TAIL]):
-                            more = weighed(counters[parent, c & mask], weight, least)
+                        for c in range(ends[f, LIVE_FROM], ends[f, LIVE_TO]):
+                            more = carried(counters[parent, c & mask], weight, least)
                             counters[node, c & mask] = met(counters[node, c & mask], more, least)
             for path in range(n_paths):
                 if hit[path] or (gone and reads.watches[path]):
@@ -399,5 +397,5 @@ def connect(
                 pool.values[lane, path] = zero
         if is_last:
             for f in range(n_starts):
-                ends[f, HEAD] = ends[f, TAIL] = 0
+                ends[f, LIVE_FROM] = ends[f, LIVE_TO] = 0
     return facts, values, n

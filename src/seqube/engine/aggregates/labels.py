@@ -24,8 +24,8 @@ from seqube.events.schema import is_of
 from seqube.plan.sharing import SlotPattern
 
 
-class Maps(NamedTuple):
-    """Maps by (lane, time): those of `lanes[i]` begin at `offsets[i]`."""
+class LabelMaps(NamedTuple):
+    """LabelMaps by (lane, time): those of `lanes[i]` begin at `offsets[i]`."""
 
     lanes: Ints
     offsets: Ints
@@ -33,22 +33,22 @@ class Maps(NamedTuple):
     labels: Ints
     rows: Ints
 
-    def only(self, chosen: Mask) -> Maps:
+    def only(self, chosen: Mask) -> LabelMaps:
         """Those of some labels, in all lanes."""
         kept = chosen[self.labels]
         if kept.all():
             return self
         offsets = np.concatenate(([0], np.cumsum(kept)))[self.offsets]
-        return Maps(self.lanes, offsets, self.times[kept], self.labels[kept], self.rows[kept])
+        return LabelMaps(self.lanes, offsets, self.times[kept], self.labels[kept], self.rows[kept])
 
-    def over(self, lanes: Ints) -> Maps:
+    def over(self, lanes: Ints) -> LabelMaps:
         """The same with these lanes, which ascend and hold all that have maps."""
         sizes, own = np.zeros(len(lanes), np.int64), np.diff(self.offsets)
         sizes[np.searchsorted(lanes, self.lanes[own > 0])] = own[own > 0]
         return self._replace(lanes=lanes, offsets=np.concatenate(([0], np.cumsum(sizes))).astype(np.int64))
 
 
-class Layout:
+class LabelLayout:
     """The labels of patterns as numbers, and the keys of their lanes, which go on from batch to batch."""
 
     def __init__(self, patterns: Iterable[SlotPattern], key: tuple[str, ...]) -> None:
@@ -69,18 +69,18 @@ class Layout:
     def n_lanes(self) -> int:
         return 1 if self.keys is None else len(self.keys)
 
-    def lay_out(self, events: Events) -> Maps:
+    def lay_out(self, events: Events) -> LabelMaps:
         """The maps of new events."""
         rows, labels = bear_labels(events.types, *self._table(events))
         if self.keys is None:
-            return Maps(np.zeros(1, np.int64), np.array([0, len(rows)]), events.times[rows], labels, rows)
+            return LabelMaps(np.zeros(1, np.int64), np.array([0, len(rows)]), events.times[rows], labels, rows)
         keyed = events.rows_of(self._types)
         self.lane_of = np.full(len(events), -1, np.int64)
         self.lane_of[keyed] = self.keys.code([events.column(name).take(pa.array(keyed)) for name in self.keys.names])
         order, offsets = by_lane(self.lane_of[rows], self.n_lanes)
         lanes = np.flatnonzero(np.diff(offsets))
         rows = rows[order]
-        return Maps(lanes, np.append(offsets[lanes], offsets[-1]), events.times[rows], labels[order], rows)
+        return LabelMaps(lanes, np.append(offsets[lanes], offsets[-1]), events.times[rows], labels[order], rows)
 
     def _table(self, events: Events) -> tuple[Ints, Mask]:
         """The labels of every type, and which events bear those that ask for more."""

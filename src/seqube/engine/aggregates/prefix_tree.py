@@ -16,21 +16,21 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from seqube.engine.aggregates.labels import Layout, Maps, lists
+from seqube.engine.aggregates.labels import LabelLayout, LabelMaps, lists
+from seqube.engine.aggregates.lanes import Numbers
 from seqube.engine.aggregates.readings import (
     N_COLUMNS,
-    Arithmetic,
-    Changes,
-    Clock,
+    EventWeights,
+    Operations,
+    Passage,
     Path,
+    PathChanges,
     Reads,
-    Weights,
+    carried,
     joined_changes,
     met,
     more_changes,
-    weighed,
     write_change,
 )
 from seqube.engine.jit import inner_kernel, kernel, kernel_part
@@ -39,11 +39,9 @@ from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST
 from seqube.plan.sharing import SlotLabel, SlotPattern, Weight
 
-Numbers = npt.NDArray[Any]
-
-FIRST_ROW, LAST_STEP, N_STARTS, OLDEST = range(4)  # columns of lanes: OLDEST is when the first start of the back leaves
-LEAVES_AT, LINK, NODE = range(3)  # columns of rows and steps; a step that sets to zero has the node's number less one, negated
-FEW = 64
+TOP_ROW, LAST_STEP, N_BEGUN, NEXT_GONE = range(4)  # columns of lanes: NEXT_GONE is when the first start of the back leaves
+GOES_AT, NEXT_ONE, NODE = range(3)  # columns of rows and steps; a step that sets to zero has the node's number less one, negated
+FIRST_ROOM = 64
 
 
 class Tree(NamedTuple):
@@ -78,7 +76,7 @@ class Prefixes:
         self.numbers = {prefix: i for i, prefix in enumerate(self.order)}
         self._parents = set(children)
 
-    def tree(self, layout: Layout, weights: Sequence[Weight]) -> Tree:
+    def tree(self, layout: LabelLayout, weights: Sequence[Weight]) -> Tree:
         n, deepest = len(self.order), max(map(len, self.order))
         paths, sizes = np.zeros((n, deepest + 1), np.int64), np.ones(n, np.int64)
         filling: list[list[int]] = [[] for _ in range(layout.n_labels)]
@@ -118,7 +116,7 @@ class Prefixes:
         )
 
 
-class Stacks(NamedTuple):
+class TreeStacks(NamedTuple):
     """The queues of two stacks of all lanes. `free`: how many rows and steps are."""
 
     lanes: Ints
@@ -137,7 +135,7 @@ class PrefixTree:
     """The counters of patterns that begin alike."""
 
     def __init__(
-        self, numbers: Sequence[int], paths: Sequence[Path], layout: Layout, weights: Sequence[Weight], arithmetic: Arithmetic
+        self, numbers: Sequence[int], paths: Sequence[Path], layout: LabelLayout, weights: Sequence[Weight], arithmetic: Operations
     ) -> None:
         self._numbers, self._arithmetic = np.array(numbers, np.int64), arithmetic
         prefixes = Prefixes([path.pattern for path in paths])
@@ -150,7 +148,7 @@ class PrefixTree:
         self._is_watched = bool(self._reads.watches.any())
         self._stacks = self._empty(0)
 
-    def _empty(self, n_lanes: int) -> Stacks:
+    def _empty(self, n_lanes: int) -> TreeStacks:
         n_nodes, width = self._tree.paths.shape
         kind = np.array(self._arithmetic.zero).dtype
         lanes = np.tile(np.array([-1, -1, 0, HIGHEST]), (n_lanes, 1))
@@ -159,13 +157,13 @@ class PrefixTree:
         values = np.full((n_lanes, len(self._numbers)), self._arithmetic.zero, kind)
         none, nothing = np.empty(0, np.int64), np.empty(0, kind)
         rows = np.empty((0, 2), np.int64), np.empty((0, n_nodes), kind), none
-        return Stacks(lanes, back, *rows, np.empty((0, 3), np.int64), nothing, none, values, np.zeros(2, np.int64))
+        return TreeStacks(lanes, back, *rows, np.empty((0, 3), np.int64), nothing, none, values, np.zeros(2, np.int64))
 
     @property
     def n_bytes(self) -> int:
         return sum(column.nbytes for column in self._stacks)
 
-    def take(self, maps: Maps, n_lanes: int, weights: Weights, clock: Clock, budget: Budget) -> Changes:
+    def take(self, maps: LabelMaps, n_lanes: int, weights: EventWeights, clock: Passage, budget: Budget) -> PathChanges:
         """The changes of all patterns when these events have come."""
         maps = maps.only((self._fills > 0) | (self._cuts > 0))
         clock = clock._replace(is_watched=self._is_watched)
@@ -177,20 +175,20 @@ class PrefixTree:
                 busy |= self._leaving()[:n_lanes] <= clock.upto
             maps = maps.over(np.flatnonzero(busy))
         kind = np.array(self._arithmetic.zero).dtype
-        out = np.empty((FEW, N_COLUMNS), np.int64), np.empty(FEW, kind)
+        out = np.empty((FIRST_ROOM, N_COLUMNS), np.int64), np.empty(FIRST_ROOM, kind)
         with budget.bell() as bell:
             facts, values, n = slide_tree(
                 maps, self._tree, self._reads, self._stacks, weights, self._arithmetic, clock, self._numbers, bell, *out
             )
-        return Changes(facts[:n], values[:n])
+        return PathChanges(facts[:n], values[:n])
 
     def _leaving(self) -> Ints:
         """When the next start of every lane leaves."""
-        leaves, rows = self._stacks.lanes[:, OLDEST].copy(), self._stacks.lanes[:, FIRST_ROW]
-        leaves[rows >= 0] = self._stacks.rows[rows[rows >= 0], LEAVES_AT]
+        leaves, rows = self._stacks.lanes[:, NEXT_GONE].copy(), self._stacks.lanes[:, TOP_ROW]
+        leaves[rows >= 0] = self._stacks.rows[rows[rows >= 0], GOES_AT]
         return leaves
 
-    def _reserve(self, maps: Maps, n_lanes: int, clock: Clock) -> None:
+    def _reserve(self, maps: LabelMaps, n_lanes: int, clock: Passage) -> None:
         """Lanes, and as many steps and rows as there can be."""
         stacks = self._stacks
         if n_lanes > len(stacks.lanes):
@@ -204,7 +202,7 @@ class PrefixTree:
         if clock.is_last:
             n_starts, n_steps = (_most(each, maps.offsets) for each in (starts, steps))
         else:  # a start of the back becomes a row
-            n_starts, n_steps = int(starts.sum()) + int(stacks.lanes[:, N_STARTS].sum()), int(steps.sum())
+            n_starts, n_steps = int(starts.sum()) + int(stacks.lanes[:, N_BEGUN].sum()), int(steps.sum())
         if (missing := n_starts - stacks.free[0]) > 0:
             missing += len(stacks.rows)
             rows, entries, free = (_longer(each, missing) for each in (stacks.rows, stacks.entries, stacks.free_rows))
@@ -236,7 +234,7 @@ def _set_free(free: Ints, n_free: Ints, which: int, first: int, more: int) -> No
 class PrefixTrees:
     """The counters of a family's patterns, a tree for all that begin alike."""
 
-    def __init__(self, paths: Sequence[Path], layout: Layout, weights: Sequence[Weight], arithmetic: Arithmetic) -> None:
+    def __init__(self, paths: Sequence[Path], layout: LabelLayout, weights: Sequence[Weight], arithmetic: Operations) -> None:
         self._arithmetic = arithmetic
         alike: dict[SlotLabel, list[int]] = {}
         for number, path in enumerate(paths):
@@ -249,7 +247,7 @@ class PrefixTrees:
     def n_bytes(self) -> int:
         return sum(tree.n_bytes for tree in self._trees)
 
-    def take(self, maps: Maps, n_lanes: int, weights: Weights, clock: Clock, budget: Budget) -> Changes:
+    def take(self, maps: LabelMaps, n_lanes: int, weights: EventWeights, clock: Passage, budget: Budget) -> PathChanges:
         return joined_changes([tree.take(maps, n_lanes, weights, clock, budget) for tree in self._trees], self._arithmetic)
 
 
@@ -257,19 +255,19 @@ class PrefixTrees:
 
 
 @kernel_part
-def _read(tree: Tree, entries: Numbers, row: int, back: Numbers, node: int, arithmetic: Arithmetic) -> Any:
+def _read(tree: Tree, entries: Numbers, row: int, back: Numbers, node: int, arithmetic: Operations) -> Any:
     """What there is at a node of a lane now."""
     _, zero, least = arithmetic
     if row < 0:
         return back[node, 0]
     value = zero
     for k in range(tree.depths[node] + 1):
-        value = met(value, weighed(entries[row, tree.paths[node, k]], back[node, k], least), least)
+        value = met(value, carried(entries[row, tree.paths[node, k]], back[node, k], least), least)
     return value
 
 
 @inner_kernel
-def _turn_tree(tree: Tree, s: Stacks, lane: int, moment: int, product: Numbers, arithmetic: Arithmetic) -> None:
+def _turn_tree(tree: Tree, s: TreeStacks, lane: int, moment: int, product: Numbers, arithmetic: Operations) -> None:
     """Multiply steps up from their end; keep the rows of starts that live at `moment`, and no step."""
     one, zero, least = arithmetic
     n_nodes = len(tree.parents)
@@ -286,37 +284,37 @@ def _turn_tree(tree: Tree, s: Stacks, lane: int, moment: int, product: Numbers, 
             node = -node - 1
             for x in range(node, node + tree.sizes[node]):
                 product[node, x] = zero
-        elif tree.parents[node] == 0 and s.steps[step, LEAVES_AT] <= moment:
+        elif tree.parents[node] == 0 and s.steps[step, GOES_AT] <= moment:
             lives = False  # this start has left, and so have all before it
         else:
             parent, weight = tree.parents[node], s.step_weights[step]
             for x in range(node, node + tree.sizes[node]):
-                product[parent, x] = met(product[parent, x], weighed(product[node, x], weight, least), least)
-            before = s.steps[step, LINK]
-            if parent == 0 and not (before >= 0 and _is_start_of(tree, s, before, s.steps[step, LEAVES_AT])):
+                product[parent, x] = met(product[parent, x], carried(product[node, x], weight, least), least)
+            before = s.steps[step, NEXT_ONE]
+            if parent == 0 and not (before >= 0 and _is_start_of(tree, s, before, s.steps[step, GOES_AT])):
                 s.free[0] -= 1
                 row = s.free_rows[s.free[0]]
                 for x in range(n_nodes):
                     s.entries[row, x] = product[0, x]
-                s.rows[row, LEAVES_AT], s.rows[row, LINK] = s.steps[step, LEAVES_AT], first
+                s.rows[row, GOES_AT], s.rows[row, NEXT_ONE] = s.steps[step, GOES_AT], first
                 first = row
         s.free_steps[s.free[1]] = step
         s.free[1] += 1
-        step = s.steps[step, LINK]
-    s.lanes[lane, FIRST_ROW], s.lanes[lane, LAST_STEP] = first, -1
-    s.lanes[lane, N_STARTS], s.lanes[lane, OLDEST] = 0, HIGHEST
+        step = s.steps[step, NEXT_ONE]
+    s.lanes[lane, TOP_ROW], s.lanes[lane, LAST_STEP] = first, -1
+    s.lanes[lane, N_BEGUN], s.lanes[lane, NEXT_GONE] = 0, HIGHEST
     _empty_back(tree, s.back[lane], arithmetic)
 
 
 @kernel_part
-def _is_start_of(tree: Tree, s: Stacks, step: int, until: int) -> bool:
+def _is_start_of(tree: Tree, s: TreeStacks, step: int, until: int) -> bool:
     """Whether a step begins matches at the same time as another: they leave together, in one row."""
     node = s.steps[step, NODE]
-    return bool(node >= 0 and tree.parents[node] == 0 and s.steps[step, LEAVES_AT] == until)
+    return bool(node >= 0 and tree.parents[node] == 0 and s.steps[step, GOES_AT] == until)
 
 
 @inner_kernel
-def _empty_back(tree: Tree, back: Numbers, arithmetic: Arithmetic) -> None:
+def _empty_back(tree: Tree, back: Numbers, arithmetic: Operations) -> None:
     one, zero, _ = arithmetic
     for i in range(len(tree.parents)):
         for k in range(tree.depths[i]):
@@ -325,34 +323,34 @@ def _empty_back(tree: Tree, back: Numbers, arithmetic: Arithmetic) -> None:
 
 
 @inner_kernel
-def _drop_row(s: Stacks, lane: int) -> None:
-    row = s.lanes[lane, FIRST_ROW]
-    s.lanes[lane, FIRST_ROW] = s.rows[row, LINK]
+def _drop_row(s: TreeStacks, lane: int) -> None:
+    row = s.lanes[lane, TOP_ROW]
+    s.lanes[lane, TOP_ROW] = s.rows[row, NEXT_ONE]
     s.free_rows[s.free[0]] = row
     s.free[0] += 1
 
 
 @inner_kernel
-def _push_step(s: Stacks, lane: int, node: int, until: int, weight: Any) -> None:
+def _push_step(s: TreeStacks, lane: int, node: int, until: int, weight: Any) -> None:
     s.free[1] -= 1
     step = s.free_steps[s.free[1]]
-    s.steps[step, NODE], s.steps[step, LEAVES_AT], s.steps[step, LINK] = node, until, s.lanes[lane, LAST_STEP]
+    s.steps[step, NODE], s.steps[step, GOES_AT], s.steps[step, NEXT_ONE] = node, until, s.lanes[lane, LAST_STEP]
     s.step_weights[step] = weight
     s.lanes[lane, LAST_STEP] = step
 
 
 @inner_kernel
-def _forget_lane(tree: Tree, s: Stacks, lane: int, arithmetic: Arithmetic) -> None:
+def _forget_lane(tree: Tree, s: TreeStacks, lane: int, arithmetic: Operations) -> None:
     """Begin a lane anew."""
-    while s.lanes[lane, FIRST_ROW] >= 0:
+    while s.lanes[lane, TOP_ROW] >= 0:
         _drop_row(s, lane)
     step, n_steps = s.lanes[lane, LAST_STEP], 0
     while step >= 0:
         s.free_steps[s.free[1]] = step
         s.free[1] += 1
         n_steps += 1
-        step = s.steps[step, LINK]
-    s.lanes[lane, LAST_STEP], s.lanes[lane, N_STARTS], s.lanes[lane, OLDEST] = -1, 0, HIGHEST
+        step = s.steps[step, NEXT_ONE]
+    s.lanes[lane, LAST_STEP], s.lanes[lane, N_BEGUN], s.lanes[lane, NEXT_GONE] = -1, 0, HIGHEST
     if n_steps > 0:
         _empty_back(tree, s.back[lane], arithmetic)
     for path in range(s.values.shape[1]):
@@ -361,13 +359,13 @@ def _forget_lane(tree: Tree, s: Stacks, lane: int, arithmetic: Arithmetic) -> No
 
 @kernel
 def slide_tree(
-    maps: Maps,
+    maps: LabelMaps,
     tree: Tree,
     reads: Reads,
-    s: Stacks,
-    weights: Weights,
-    arithmetic: Arithmetic,
-    clock: Clock,
+    s: TreeStacks,
+    weights: EventWeights,
+    arithmetic: Operations,
+    clock: Passage,
     numbers: Ints,
     bell: Ints,
     facts: Ints,
@@ -389,18 +387,18 @@ def slide_tree(
         while bell[0] == 0:
             moment = maps.times[k] if k < end else HIGHEST
             if is_watched:
-                row = s.lanes[lane, FIRST_ROW]
-                moment = min(moment, s.rows[row, LEAVES_AT] if row >= 0 else s.lanes[lane, OLDEST])
+                row = s.lanes[lane, TOP_ROW]
+                moment = min(moment, s.rows[row, GOES_AT] if row >= 0 else s.lanes[lane, NEXT_GONE])
             if moment > upto or moment == HIGHEST:
                 break
             gone = False
             while True:
-                row = s.lanes[lane, FIRST_ROW]
+                row = s.lanes[lane, TOP_ROW]
                 if row >= 0:
-                    if s.rows[row, LEAVES_AT] > moment:
+                    if s.rows[row, GOES_AT] > moment:
                         break
                     _drop_row(s, lane)
-                elif s.lanes[lane, OLDEST] <= moment:
+                elif s.lanes[lane, NEXT_GONE] <= moment:
                     _turn_tree(tree, s, lane, moment, product, arithmetic)
                 else:
                     break
@@ -410,7 +408,7 @@ def slide_tree(
                 upto_k += 1
             tied = upto_k > k + 1
             until = moment + window if moment <= HIGHEST - window else HIGHEST
-            begun = s.lanes[lane, FIRST_ROW] >= 0 or s.lanes[lane, N_STARTS] > 0
+            begun = s.lanes[lane, TOP_ROW] >= 0 or s.lanes[lane, N_BEGUN] > 0
             facts, values = more_changes(facts, values, n, 2 * n_paths)
             # Deeper nodes first, and what is cancelled before what is filled, so that events of one time do not see each other.
             for depth in range(deepest if tied else 1, 0, -1):
@@ -444,8 +442,8 @@ def slide_tree(
                             if kind < 0 and not reads.fresh[path]:
                                 hit[path] = True
                                 continue
-                            row = s.lanes[lane, FIRST_ROW]
-                            value = weighed(_read(tree, s.entries, row, back, parent, arithmetic), weight, least)
+                            row = s.lanes[lane, TOP_ROW]
+                            value = carried(_read(tree, s.entries, row, back, parent, arithmetic), weight, least)
                             if kind < 0:
                                 hit[path] = True
                                 fresh[path] = fresh[path] or value != zero
@@ -460,18 +458,18 @@ def slide_tree(
                             news[path] = met(news[path], value, least)
                         if not reads.held[node]:
                             continue
-                        row = s.lanes[lane, FIRST_ROW]
+                        row = s.lanes[lane, TOP_ROW]
                         if parent != 0 and tree.plain[parent] and _read(tree, s.entries, row, back, parent, arithmetic) == zero:
                             continue
                         for j in range(tree.depths[node]):
-                            back[node, j] = met(back[node, j], weighed(back[parent, j], weight, least), least)
+                            back[node, j] = met(back[node, j], carried(back[parent, j], weight, least), least)
                         _push_step(s, lane, node, until, weight)
                         if parent == 0:
-                            s.lanes[lane, OLDEST] = min(s.lanes[lane, OLDEST], until)
-                            s.lanes[lane, N_STARTS] += 1
+                            s.lanes[lane, NEXT_GONE] = min(s.lanes[lane, NEXT_GONE], until)
+                            s.lanes[lane, N_BEGUN] += 1
             for path in range(n_paths):
                 if hit[path] or (gone and reads.watches[path]):
-                    value = _read(tree, s.entries, s.lanes[lane, FIRST_ROW], back, reads.nodes[path], arithmetic)
+                    value = _read(tree, s.entries, s.lanes[lane, TOP_ROW], back, reads.nodes[path], arithmetic)
                     if value != s.values[lane, path] or fresh[path]:
                         n = write_change(facts, values, n, moment, numbers[path], maps.lanes[number], fresh[path], value)
                         s.values[lane, path] = value

@@ -17,16 +17,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from seqube.engine.aggregates.lanes import Numbers
 from seqube.engine.jit import inner_kernel, kernel_part
 from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.plan.sharing import SlotPattern
 
-Numbers = npt.NDArray[Any]
-
-AT_ENDS, OF_PATH, IN_LANE, IS_FRESH = range(4)  # columns of changes: when (or in which bucket), of which pattern, where, and
+AT_ENDS, OF_PATH, OF_LANE, HAS_ENDED = range(4)  # columns of changes: when (or in which bucket), of which pattern, where, and
 N_COLUMNS = 4  # whether a match ended just now
 
 
@@ -56,7 +54,7 @@ class Reads(NamedTuple):
     held: Mask  # nodes whose counts are asked for later: they have children, or are read
 
 
-class Arithmetic(NamedTuple):
+class Operations(NamedTuple):
     """What one and zero are; with `least`, plus is min and times is max."""
 
     one: Any
@@ -64,15 +62,15 @@ class Arithmetic(NamedTuple):
     least: int | None = None
 
 
-SUMS = Arithmetic(1.0, 0.0)
-LEAST = Arithmetic(LOWEST, HIGHEST, 1)
+SUMS = Operations(1.0, 0.0)
+LEAST = Operations(LOWEST, HIGHEST, 1)
 
 
-def arithmetic_of(extreme: bool) -> Arithmetic:
+def arithmetic_of(extreme: bool) -> Operations:
     return LEAST if extreme else SUMS
 
 
-class Clock(NamedTuple):
+class Passage(NamedTuple):
     """How far time goes: starts leave a window after they came; `upto` is the last moment that is looked at."""
 
     window: int
@@ -81,29 +79,29 @@ class Clock(NamedTuple):
     is_last: bool  # whether nothing is asked later: every lane is begun anew, and takes the place of the one before
 
 
-class Weights(NamedTuple):
+class EventWeights(NamedTuple):
     """What the events weigh (a row for each measure) and in which bucket they end (a row for each length)."""
 
     numbers: Numbers
     buckets: Ints
 
 
-class Changes(NamedTuple):
+class PathChanges(NamedTuple):
     """`facts` has a row for each change."""
 
     facts: Ints
     values: Numbers
 
 
-def no_changes(arithmetic: Arithmetic) -> Changes:
-    return Changes(np.empty((0, N_COLUMNS), np.int64), np.empty(0, np.array(arithmetic.zero).dtype))
+def no_changes(arithmetic: Operations) -> PathChanges:
+    return PathChanges(np.empty((0, N_COLUMNS), np.int64), np.empty(0, np.array(arithmetic.zero).dtype))
 
 
-def joined_changes(parts: Sequence[Changes], arithmetic: Arithmetic) -> Changes:
+def joined_changes(parts: Sequence[PathChanges], arithmetic: Operations) -> PathChanges:
     parts = [part for part in parts if len(part.values)]
     if len(parts) == 1:
         return parts[0]
-    return Changes(*map(np.concatenate, zip(*parts, strict=True))) if parts else no_changes(arithmetic)
+    return PathChanges(*map(np.concatenate, zip(*parts, strict=True))) if parts else no_changes(arithmetic)
 
 
 @kernel_part
@@ -115,7 +113,7 @@ def met(left: Any, right: Any, least: int | None) -> Any:
 
 
 @kernel_part
-def weighed(left: Any, right: Any, least: int | None) -> Any:
+def carried(left: Any, right: Any, least: int | None) -> Any:
     """Times; nothing times infinity is nothing."""
     if least is not None:
         return max(left, right)
@@ -140,6 +138,6 @@ def more_changes(facts: Ints, values: Numbers, n: int, needed: int) -> tuple[Int
 
 @inner_kernel
 def write_change(facts: Ints, values: Numbers, n: int, moment: int, path: int, lane: int, fresh: bool, value: Any) -> int:
-    facts[n, AT_ENDS], facts[n, OF_PATH], facts[n, IN_LANE], facts[n, IS_FRESH] = moment, path, lane, fresh
+    facts[n, AT_ENDS], facts[n, OF_PATH], facts[n, OF_LANE], facts[n, HAS_ENDED] = moment, path, lane, fresh
     values[n] = value
     return n + 1

@@ -28,14 +28,13 @@ from seqube.engine.aggregates.aggregation import (
     shown_times,
     strategy,
 )
-from seqube.engine.aggregates.counting import Changes as LaneChanges
-from seqube.engine.aggregates.counting import combine
+from seqube.engine.aggregates.counting import Changes, combine
 from seqube.engine.aggregates.labels import by_lane
-from seqube.engine.aggregates.lanes import EXACT, Ring
+from seqube.engine.aggregates.lanes import EXACT, Numbers, Ring
 from seqube.engine.aggregates.live import group_columns, told_apart
 from seqube.engine.aggregates.measured import Measured
 from seqube.engine.aggregates.measures import unless_empty
-from seqube.engine.aggregates.readings import AT_ENDS, IN_LANE, IS_FRESH, LEAST, Changes, Numbers, arithmetic_of
+from seqube.engine.aggregates.readings import AT_ENDS, HAS_ENDED, LEAST, OF_LANE, PathChanges, arithmetic_of
 from seqube.engine.aggregates.state import State
 from seqube.engine.aggregates.totals import total_keys
 from seqube.engine.aggregates.tracks import is_wide, value_of_bits
@@ -46,7 +45,7 @@ from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events import Events
 from seqube.language.tree import Attribute
 from seqube.plan.aggregates import AggregatePlan, Measure
-from seqube.plan.sharing import EXTREMES, Counted, is_extreme
+from seqube.plan.sharing import COMPARING, Counted, is_extreme
 
 
 @dataclass(slots=True)
@@ -67,7 +66,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class DueCells:
     """Groups and times to be reported, ascending."""
 
     groups: Ints
@@ -76,17 +75,17 @@ class Cells:
     def __len__(self) -> int:
         return len(self.groups)
 
-    def only(self, kept: Ints) -> Cells:
-        return Cells(self.groups[kept], self.times[kept])
+    def only(self, kept: Ints) -> DueCells:
+        return DueCells(self.groups[kept], self.times[kept])
 
 
-def _cells(groups: Ints, times: Ints, are_ordered: bool = False) -> Cells:
+def _cells(groups: Ints, times: Ints, are_ordered: bool = False) -> DueCells:
     """Each once, in order; where the times are in order, in linear time."""
     order = by_lane(groups, int(groups.max(initial=-1)) + 1)[0] if are_ordered else np.lexsort((times, groups))
     groups, times = groups[order], times[order]
     new = np.ones(len(groups), np.bool_)
     new[1:] = (groups[1:] != groups[:-1]) | (times[1:] != times[:-1])
-    return Cells(groups[new], times[new])
+    return DueCells(groups[new], times[new])
 
 
 class Sizes:
@@ -119,7 +118,7 @@ class SharedRows:
     def __init__(self, aggregator: Aggregator, counted: Counted, name: str) -> None:
         self._aggregator, self.plan, self._counted = aggregator, aggregator.plan, counted
         self._arithmetics = [arithmetic_of(is_extreme(path.pattern)) for path in counted.paths(name).values()]  # of its measures
-        self._names, self._compared = self._columns("SUM"), self._columns(*EXTREMES)
+        self._names, self._compared = self._columns("SUM"), self._columns(*COMPARING)
 
     def _columns(self, *functions: str) -> list[str]:
         """The columns that some functions measure."""
@@ -154,7 +153,7 @@ class SharedRows:
 
     # ------------------------------------------------------------ what is due
 
-    def decide(self, told: Told, task: Task, changes: Sequence[Changes], lane_of: Ints, whole: Callable[[], State]) -> pa.Table:
+    def decide(self, told: Told, task: Task, changes: Sequence[PathChanges], lane_of: Ints, whole: Callable[[], State]) -> pa.Table:
         """The rows that are due, of the changes of every measure; `whole` is the window, should doubles not hold its numbers."""
         if self.plan.emit.counts_once:
             return self._totals(told, task, changes, whole)
@@ -174,21 +173,21 @@ class SharedRows:
         measures = self._measures(values, task.batch.events)
         return result_rows(task, [shown_times(task, cells.times)], columns, measures, len(cells))
 
-    def forget(self, told: Told, changes: Sequence[Changes]) -> None:
+    def forget(self, told: Told, changes: Sequence[PathChanges]) -> None:
         """Take changes that were reported before."""
         if not self.plan.emit.counts_once:
             for i, change in enumerate(changes):
                 _settle(told.values[i], change)
 
-    def _due(self, told: Told, task: Task, counts: Changes, lane_of: Ints) -> Cells:
+    def _due(self, told: Told, task: Task, counts: PathChanges, lane_of: Ints) -> DueCells:
         plan = self.plan
         if plan.emit.when == "every":
             if not plan.group_by:
-                return Cells(np.zeros(len(task.moments), np.int64), task.moments)
+                return DueCells(np.zeros(len(task.moments), np.int64), task.moments)
             return self._present(told, task.moments, counts)
         if plan.report == "new":
-            fresh = counts.facts[counts.facts[:, IS_FRESH] > 0]
-            return _cells(told.lane_groups[fresh[:, IN_LANE]], fresh[:, AT_ENDS])
+            fresh = counts.facts[counts.facts[:, HAS_ENDED] > 0]
+            return _cells(told.lane_groups[fresh[:, OF_LANE]], fresh[:, AT_ENDS])
         rows = task.trigger_rows
         for name in plan.matches.partition_by:
             valid = task.batch.events.column(name).is_valid()
@@ -196,7 +195,7 @@ class SharedRows:
         times = task.batch.events.times[rows]
         if not plan.group_by:
             times = distinct(times)
-            return Cells(np.zeros(len(times), np.int64), times)
+            return DueCells(np.zeros(len(times), np.int64), times)
         lanes = lane_of[rows]
         groups = told.lane_groups[lanes] if len(told.lane_groups) else lanes
         if (nowhere := np.flatnonzero(lanes < 0)).size:  # without a key it ends no match, and is a group all the same
@@ -204,9 +203,9 @@ class SharedRows:
             groups[nowhere] = told.groups.code(told_apart(columns))
         return _cells(groups, times, are_ordered=True)
 
-    def _present(self, told: Told, moments: Ints, counts: Changes) -> Cells:
+    def _present(self, told: Told, moments: Ints, counts: PathChanges) -> DueCells:
         """Moments at which a group may have a match: from its first change to the last, and where it has some before or after."""
-        times, groups = counts.facts[:, AT_ENDS], told.lane_groups[counts.facts[:, IN_LANE]]
+        times, groups = counts.facts[:, AT_ENDS], told.lane_groups[counts.facts[:, OF_LANE]]
         after = told.values[0].copy()
         _settle(after, counts)
         first, last = np.full(max(len(told.groups), 1), HIGHEST), np.full(max(len(told.groups), 1), LOWEST)
@@ -217,14 +216,14 @@ class SharedRows:
         begin, end = np.searchsorted(moments, first), np.searchsorted(moments, last)
         counts_of = np.maximum(end - begin, 0)
         within = np.arange(int(counts_of.sum())) - np.repeat(np.cumsum(counts_of) - counts_of, counts_of)
-        return Cells(np.repeat(np.arange(len(first)), counts_of), moments[np.repeat(begin, counts_of) + within])
+        return DueCells(np.repeat(np.arange(len(first)), counts_of), moments[np.repeat(begin, counts_of) + within])
 
     # ------------------------------------------------------------ values
 
-    def _bring(self, told: Told, i: int, changes: Changes, cells: Cells) -> Numbers:
+    def _bring(self, told: Told, i: int, changes: PathChanges, cells: DueCells) -> Numbers:
         """The value of a measure in every cell."""
         arithmetic, before = self._arithmetics[i], told.values[i]
-        times, lanes, values = changes.facts[:, AT_ENDS], changes.facts[:, IN_LANE], changes.values
+        times, lanes, values = changes.facts[:, AT_ENDS], changes.facts[:, OF_LANE], changes.values
         if len(before) == 1:
             values = np.concatenate([before, values])
             return values[np.searchsorted(times, cells.times, "right")]
@@ -245,7 +244,7 @@ class SharedRows:
         begin, end = np.searchsorted(cells.groups, known), np.searchsorted(cells.groups, known, "right")
         ring, found = Ring(arithmetic.one, arithmetic.zero, arithmetic.least), np.full(len(cells), arithmetic.zero, before.dtype)
         combine(
-            LaneChanges(np.append(firsts, len(touched)), of_changes, order, lane_of, times),
+            Changes(np.append(firsts, len(touched)), of_changes, order, lane_of, times),
             values,
             ring,
             begin,
@@ -255,7 +254,7 @@ class SharedRows:
         )
         return out + found if arithmetic.least is None else np.minimum(out, found)
 
-    def _untouched(self, told: Told, i: int, touched: Ints, cells: Cells) -> Numbers:
+    def _untouched(self, told: Told, i: int, touched: Ints, cells: DueCells) -> Numbers:
         """What lanes add to cells that have not changed."""
         arithmetic, rest = self._arithmetics[i], told.values[i].copy()
         rest[touched] = arithmetic.zero
@@ -287,7 +286,7 @@ class SharedRows:
                 continue
             assert isinstance(measure.argument, Attribute)
             kind = Measured.of(events.column(measure.argument.name).slice(0, 0), measure.argument.name)
-            if measure.function in EXTREMES:
+            if measure.function in COMPARING:
                 sign = 1.0 if measure.function == "MIN" else -1.0
                 none = numbers == LEAST.zero
                 found[measure] = value_of_bits(numbers, none, sign, kind.column.type)
@@ -298,11 +297,11 @@ class SharedRows:
 
     # ------------------------------------------------------------ totals
 
-    def _totals(self, told: Told, task: Task, changes: Sequence[Changes], whole: Callable[[], State]) -> pa.Table:
+    def _totals(self, told: Told, task: Task, changes: Sequence[PathChanges], whole: Callable[[], State]) -> pa.Table:
         counts, plan = changes[0], self.plan
-        cells = _cells(told.lane_groups[counts.facts[:, IN_LANE]], counts.facts[:, AT_ENDS])
+        cells = _cells(told.lane_groups[counts.facts[:, OF_LANE]], counts.facts[:, AT_ENDS])
         if plan.emit.when == "total" and not plan.group_by:
-            cells = Cells(np.zeros(1, np.int64), np.zeros(1, np.int64))
+            cells = DueCells(np.zeros(1, np.int64), np.zeros(1, np.int64))
         values = [self._added(told, i, change, cells) for i, change in enumerate(changes)]
         if self._is_exact(told, [*values, counts.values]):
             names = [*total_keys(plan), *(f"#measure{i}" for i in range(len(plan.measures)))]
@@ -316,11 +315,11 @@ class SharedRows:
         told.totals, rows = add_totals(task, told.totals, partial)
         return rows
 
-    def _added(self, told: Told, i: int, changes: Changes, cells: Cells) -> Numbers:
+    def _added(self, told: Told, i: int, changes: PathChanges, cells: DueCells) -> Numbers:
         """What a measure adds up to in every cell."""
         arithmetic = self._arithmetics[i]
         found = np.full(len(cells), arithmetic.zero, changes.values.dtype)
-        groups, times = told.lane_groups[changes.facts[:, IN_LANE]], changes.facts[:, AT_ENDS]
+        groups, times = told.lane_groups[changes.facts[:, OF_LANE]], changes.facts[:, AT_ENDS]
         buckets = np.unique(cells.times)
         codes = cells.groups * max(len(buckets), 1) + np.searchsorted(buckets, cells.times)
         places = np.searchsorted(codes, groups * max(len(buckets), 1) + np.searchsorted(buckets, times))
@@ -329,9 +328,9 @@ class SharedRows:
         return found
 
 
-def _settle(values: Numbers, changes: Changes) -> None:
+def _settle(values: Numbers, changes: PathChanges) -> None:
     """Values after changes, which are in the order of lanes and times."""
-    lanes = changes.facts[:, IN_LANE]
+    lanes = changes.facts[:, OF_LANE]
     last = np.append(lanes[1:] != lanes[:-1], True) if len(lanes) else np.zeros(0, np.bool_)
     values[lanes[last]] = changes.values[last]
 

@@ -21,10 +21,10 @@ import pyarrow as pa
 from seqube.engine.aggregates.aggregation import Aggregator, Task
 from seqube.engine.aggregates.buckets import TimeBuckets
 from seqube.engine.aggregates.chop_connect import Connected
-from seqube.engine.aggregates.labels import Layout, by_lane
+from seqube.engine.aggregates.labels import LabelLayout, by_lane
 from seqube.engine.aggregates.measured import Measured
 from seqube.engine.aggregates.prefix_tree import PrefixTrees
-from seqube.engine.aggregates.readings import OF_PATH, Arithmetic, Changes, Clock, Path, Weights, arithmetic_of
+from seqube.engine.aggregates.readings import OF_PATH, EventWeights, Operations, Passage, Path, PathChanges, arithmetic_of
 from seqube.engine.aggregates.shared_rows import SharedRows, Sizes, Told, watches
 from seqube.engine.aggregates.state import Pending, State
 from seqube.engine.aggregates.tracks import order_bits
@@ -38,11 +38,11 @@ from seqube.errors import DataError
 from seqube.events import Events
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import needs_of
-from seqube.plan.sharing import EXTREMES, Counted, SharingPlan, Weight
+from seqube.plan.sharing import COMPARING, Counted, SharingPlan, Weight
 
-Way = type[PrefixTrees] | type[Connected]
+WayToShare = type[PrefixTrees] | type[Connected]
 
-_WAYS: dict[str, Way] = {
+_WAYS: dict[str, WayToShare] = {
     "prefix-tree": PrefixTrees,
     "pre-tree": Connected,
     "chop-connect": Connected,
@@ -58,7 +58,7 @@ _TOTALS = "#totals "  # before the name of the query, in a state
 class Board:
     """Patterns of a family that are counted by one arithmetic."""
 
-    def __init__(self, way: Way, paths: Sequence[Path], layout: Layout, arithmetic: Arithmetic) -> None:
+    def __init__(self, way: WayToShare, paths: Sequence[Path], layout: LabelLayout, arithmetic: Operations) -> None:
         self.arithmetic, self.n_paths = arithmetic, len(paths)
         labels = (label for path in paths for label in path.pattern)
         self._weights = list(dict.fromkeys(label.weight for label in labels if label.weight is not None))
@@ -70,20 +70,20 @@ class Board:
         rows = [_weigh(weight, events).astype(kind, copy=False) for weight in self._weights]
         return np.stack(rows) if rows else np.empty((0, len(events)), kind)
 
-    def by_path(self, changes: Changes) -> list[Changes]:
+    def by_path(self, changes: PathChanges) -> list[PathChanges]:
         order, offsets = by_lane(changes.facts[:, OF_PATH].copy(), self.n_paths)
         found = [order[offsets[path] : offsets[path + 1]] for path in range(self.n_paths)]
-        return [Changes(changes.facts[rows], changes.values[rows]) for rows in found]
+        return [PathChanges(changes.facts[rows], changes.values[rows]) for rows in found]
 
 
 def _weigh(weight: Weight, events: Events) -> Any:
     column = Measured.of(events.column(weight.column), weight.column)
-    if weight.function in EXTREMES:
+    if weight.function in COMPARING:
         return order_bits(column, 1.0 if weight.function == "MIN" else -1.0)
     return column.valid if weight.function == "COUNT" else np.where(column.valid, column.numbers, 0)
 
 
-class Family:
+class LaneFamily:
     """The queries of a workload that lie in the same lanes, and their counters."""
 
     def __init__(self, sharing: SharingPlan, plans: Mapping[str, AggregatePlan], names: Sequence[str]) -> None:
@@ -98,7 +98,7 @@ class Family:
     def begin(self) -> None:
         """Counters that have seen nothing."""
         paths = {path: counted for name, query in self._queries.items() for path, counted in query.paths(name).items()}
-        self.layout = Layout([counted.pattern for counted in paths.values()], self.key)
+        self.layout = LabelLayout([counted.pattern for counted in paths.values()], self.key)
         found: dict[bool, dict[str, Path]] = {}
         for name, query in self._queries.items():
             for number, (path, counted) in enumerate(query.paths(name).items()):
@@ -124,14 +124,14 @@ class Family:
     def n_bytes(self) -> int:
         return sum(board.counters.n_bytes for board in self._boards)
 
-    def take(self, events: Events, upto: int, is_last: bool, budget: Budget) -> dict[str, list[Changes]]:
+    def take(self, events: Events, upto: int, is_last: bool, budget: Budget) -> dict[str, list[PathChanges]]:
         """The changes of every measure of every query when these events have come, and time has passed up to a moment."""
         maps = self.layout.lay_out(events)
-        clock = Clock(self.window, upto, False, is_last and not self.has_begun)
+        clock = Passage(self.window, upto, False, is_last and not self.has_begun)
         self.has_begun = True
         found = []
         for board in self._boards:
-            weights = Weights(board.weigh(events), self._buckets(events))
+            weights = EventWeights(board.weigh(events), self._buckets(events))
             found.append(board.by_path(board.counters.take(maps, self.layout.n_lanes, weights, clock, budget)))
         return {name: [found[board][path] for board, path in places] for name, places in self.places.items()}
 
@@ -164,7 +164,7 @@ class Together:
     alone: dict[str, Any]  # the states of queries that are counted by themselves
     pending: Pending | None = None  # None before the first batch
     kept: Kept | None = None  # events of the window that were taken
-    families: list[Family] = field(default_factory=list)
+    families: list[LaneFamily] = field(default_factory=list)
     told: dict[str, Told] = field(default_factory=dict)
     decided: int = LOWEST
 
@@ -222,7 +222,7 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
     def start(self) -> Together:
         if not self._shares:
             return Together({name: aggregator.start() for name, aggregator in self._aggregators.items()})
-        found = [Family(self._sharing, self._plans, names) for names in families(self._sharing)]
+        found = [LaneFamily(self._sharing, self._plans, names) for names in families(self._sharing)]
         return Together({}, families=found, told={name: rows.start() for name, rows in self._rows.items()})
 
     def restore(self, data: bytes) -> Together:
@@ -288,7 +288,7 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
         return state, {name: tables[name] for name in self._sharing.queries}
 
     def _decide(
-        self, state: Together, family: Family, events: Events, upto: int, final: bool, budget: Budget
+        self, state: Together, family: LaneFamily, events: Events, upto: int, final: bool, budget: Budget
     ) -> dict[str, pa.Table]:
         assert state.pending is not None
         batch, last = Batch(events, family.window, events.times, budget=budget), state.pending.last
@@ -315,7 +315,7 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
         whole = events if state.kept is None else Events.concat([state.kept.events, events])
         return State(whole, reported=told.reported, last=state.pending.last)
 
-    def _count(self, state: Together, family: Family, events: Events) -> None:
+    def _count(self, state: Together, family: LaneFamily, events: Events) -> None:
         """Take events that were reported."""
         upto = max([int(events.times[-1])] if len(events) else [LOWEST])
         upto = max([upto, *(state.told[name].reported for name in family.places if self._plans[name].emit.when == "every")])
