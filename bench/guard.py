@@ -39,7 +39,7 @@ def kernels(n_events: int = N_EVENTS) -> dict[str, Contenders]:
     def matching(task: str) -> Contenders:
         return {
             "reference": lambda: as_table(match(task, types, events.times, ids, code_of), events.table).num_rows,
-            "seqube": lambda: len(sq.run(QUERIES[task], events)),
+            "seqube": lambda: sq.run(QUERIES[task], events, threads=1).table.num_rows,
         }
 
     def counting(window: int) -> Contenders:

@@ -243,7 +243,7 @@ def peers_page(run: Run) -> list[str]:
     ]
     page = [
         "Everyone finds all combinations and has their row numbers in memory at the end; answers are compared by count and",
-        "checksum. Seqube uses one core. How the queries are put to each:",
+        "checksum. Seqube uses two cores, as its peers do. How the queries are put to each:",
         "",
         *(f"- {adapter.name}: {adapter.about}" for adapter in map(load, peer_names())),
         "",

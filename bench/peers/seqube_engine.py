@@ -11,10 +11,11 @@ from bench.peers import Ints, Peer, Task
 class Adapter(Peer):
     name = "Seqube"
     package = "seqube"
-    about = "`sq.run(text, events)`, one thread"
+    cores = 2
+    about = "`sq.run(text, events)`, two threads"
 
     def prepare(self, events: pa.Table) -> None:
         self._events = sq.Events(events)
 
     def run(self, task: Task) -> list[Ints]:
-        return [column.to_numpy() for column in sq.run(task.text, self._events).table.columns]
+        return [column.to_numpy() for column in sq.run(task.text, self._events, threads=self.cores).table.columns]

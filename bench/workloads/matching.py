@@ -47,7 +47,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
             return len(match(task, types, events.times, ids, code_of)[0])
 
         def ours(text: str = text) -> int:
-            return len(sq.run(text, events))
+            return sq.run(text, events, threads=1).table.num_rows
 
         contenders = {"hard-wired loop": loop, "its row numbers alone": rows_alone, "seqube": ours}
         yield from compare(WORKLOAD, f"Q-{task}", n, contenders, repetitions=3 if quick else 9)
@@ -70,7 +70,7 @@ def _joins(n: int, repetitions: int) -> Iterator[Measurement]:
         return len(found)
 
     text = f"SEQ(A a, B b, C c, D d) WHERE a.x = b.x AND b.y = c.y AND c.z = d.z WITHIN {n}"
-    contenders = {"pandas merges": merged, "seqube": lambda: len(sq.run(text, events))}
+    contenders = {"pandas merges": merged, "seqube": lambda: sq.run(text, events, threads=1).table.num_rows}
     yield from compare(WORKLOAD, "joins of neighbours", n, contenders, repetitions=repetitions)
 
 
@@ -80,6 +80,6 @@ def _growth(times: int) -> Iterator[Measurement]:
         events = sq.Events(generate("stock", size, SEED))
 
         def run(events: Any = events) -> int:
-            return len(sq.run(QUERIES["a"], events))
+            return sq.run(QUERIES["a"], events, threads=1).table.num_rows
 
         yield from compare(WORKLOAD, f"Q-a over {size:,} events", size, {"seqube": run})

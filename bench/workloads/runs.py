@@ -41,7 +41,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     for task, text in QUERIES.items():
 
         def ours(text: str = text) -> int:
-            return len(sq.run(text, events).table)
+            return sq.run(text, events, threads=1).table.num_rows
 
         yield from compare(WORKLOAD, task, n, {"seqube": ours}, repetitions=5 if quick else 15)
     yield from _funnel(10_000_000, repetitions=2 if quick else 5)

@@ -120,8 +120,8 @@ def _timed(series: str, value: int, unit: str, query: Query, events: sq.Events, 
 
     def run() -> int:
         if isinstance(query, str):
-            return len(sq.run(query, events))
-        return sum(len(result) for result in sq.run(query, events).values())
+            return sq.run(query, events, threads=1).table.num_rows
+        return sum(result.table.num_rows for result in sq.run(query, events, threads=1).values())
 
     n_rows = run()
     walls, cpus = [], []
@@ -188,7 +188,7 @@ def _step_through(file: pq.ParquetFile, pieces: range) -> int:
 
 def _whole(path: Path, n_pieces: int) -> int:
     table = pq.ParquetFile(path).read_row_groups(range(n_pieces))
-    return len(sq.run(sequence(3, WINDOW), sq.Events(table)))
+    return sq.run(sequence(3, WINDOW), sq.Events(table), threads=1).table.num_rows
 
 
 def _plan(events: sq.Events) -> MatchPlan:

@@ -96,7 +96,9 @@ def stepped(name: str, case: Case, window: int, n_steps: int) -> Measurement:
     text = case.text.format(window=window)
     whole = sq.Events(table)
     operator = open_plan(prepare(text, whole, strategy=case.strategy))
-    return in_steps(name, operator, table, window, n_steps, lambda: len(sq.run(text, whole, strategy=case.strategy)))
+    return in_steps(
+        name, operator, table, window, n_steps, lambda: sq.run(text, whole, strategy=case.strategy, threads=1).table.num_rows
+    )
 
 
 def nested(strategy: str, window: int, n_steps: int) -> Measurement:
@@ -110,7 +112,9 @@ def nested(strategy: str, window: int, n_steps: int) -> Measurement:
     table = pa.table({"type": types, "ts": np.arange(len(chance))})
     text, whole = NESTED.format(window=window), sq.Events(table)
     operator = open_plan(prepare(text, whole, strategy=strategy))
-    return in_steps(f"negated sub-query, {strategy}", operator, table, window, n_steps, lambda: len(sq.run(text, whole)))
+    return in_steps(
+        f"negated sub-query, {strategy}", operator, table, window, n_steps, lambda: sq.run(text, whole, threads=1).table.num_rows
+    )
 
 
 def foreseen(strategy: str, window: int, n_steps: int) -> Measurement:
