@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,10 @@ from pipelines import FREE, PAIRS, WAITS, add_file, expected, results, write_pip
 import seqube as sq
 import seqube.spark as sqs
 from seqube.generate import generate
+from seqube.spark.streaming import pipeline
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.pipeline import run_once, run_stream
+from seqube.spark.streaming.stream import buckets_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +68,20 @@ def test_a_stream_that_is_drained_says_what_a_batch_says(spark: SparkSession, tm
         assert results(tmp_path, name) == expected(table, query), name
     with pytest.raises(sq.DataError, match="was brought to its end"):
         run_stream(read_declaration(file))
+
+
+def test_buckets_follow_the_cores_and_stay(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chosen when a stream first starts; another number of cores changes nothing for one that has begun, nor for an older one."""
+    assert [buckets_for(n) for n in (1, 8, 9, 16, 17, 500)] == [16, 16, 32, 32, 64, 1024]
+    table = generate("hospital", 600, seed=2)
+    add_file(tmp_path, "0", table.slice(0, 300))
+    monkeypatch.setattr(pipeline, "buckets_for", lambda _: 64)
+    run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS})))
+    monkeypatch.setattr(pipeline, "buckets_for", lambda _: 16)
+    add_file(tmp_path, "1", table.slice(300))
+    run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, drain=True)))
+    assert results(tmp_path, "pairs") == expected(table, PAIRS)
+    assert json.loads((tmp_path / "out" / "checkpoint" / "seqube.json").read_text())["buckets"] == 64
 
 
 def test_drain_is_for_streams_that_end(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ except ImportError:
 
 MARK_FILE, LOCK_FILE = "seqube.json", "seqube.lock"
 END = "seqube-end"
+FIRST_BUCKETS = 16  # of a checkpoint that does not say how many
 _OWN = "give this pipeline a checkpoint of its own, or remove that one to begin anew"
 
 
@@ -68,11 +69,14 @@ def hold(checkpoint: str) -> Iterator[None]:
         yield
 
 
-def claim(declared: Declaration, columns: Mapping[str, str]) -> None:
-    """Make sure that a checkpoint is this pipeline's own, and mark it; `columns` are those of the source with their types."""
+def claim(declared: Declaration, columns: Mapping[str, str], n_buckets: int) -> int:
+    """Make sure that a checkpoint is this pipeline's own, and mark it; `columns` are those of the source with their types.
+
+    Gives the number of buckets that its state is kept in: `n_buckets` where it is new, else what it began with.
+    """
     assert declared.checkpoint is not None
     if is_url(declared.checkpoint):
-        return
+        return FIRST_BUCKETS
     mark = Path(declared.checkpoint) / MARK_FILE
     theirs = _read(mark)
     if theirs.get("ended"):
@@ -89,7 +93,10 @@ def claim(declared: Declaration, columns: Mapping[str, str]) -> None:
     known = theirs.get("columns", {})
     retyped = {name: kind for name, kind in columns.items() if name in known}
     _refuse(mark.parent, "columns of other types", known, retyped, "cast the columns in the source, or begin anew elsewhere")
-    _write(mark, {**theirs, **own, **results, "columns": {**known, **columns}, "has_end": theirs.get("has_end", not theirs)})
+    is_new = not theirs
+    kept = {"has_end": theirs.get("has_end", is_new), "buckets": theirs.get("buckets", n_buckets if is_new else FIRST_BUCKETS)}
+    _write(mark, {**theirs, **own, **results, **kept, "columns": {**known, **columns}})
+    return int(kept["buckets"])
 
 
 def end_of(checkpoint: str) -> str | None:

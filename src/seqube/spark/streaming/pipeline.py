@@ -35,7 +35,7 @@ from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration
 from seqube.spark.streaming.gauges import Gauges
 from seqube.spark.streaming.sightings import types_present
 from seqube.spark.streaming.sources import open_source, require_keys, without_key
-from seqube.spark.streaming.stream import LATE_ROW, MATCH_ROW, PROGRESS_ROW, REJECTED_ROW, WatchedStream, watch_stream
+from seqube.spark.streaming.stream import LATE_ROW, MATCH_ROW, PROGRESS_ROW, REJECTED_ROW, WatchedStream, buckets_for, watch_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -174,7 +174,8 @@ def _run_stream(declared: Declaration, following: _Following) -> Declaration | N
     spark = following.spark
     assert declared.checkpoint is not None
     source = open_source(spark, declared, streaming=True)
-    claim(declared, {field.name: field.dataType.simpleString() for field in source.frame.schema if field.name in source.names})
+    columns = {field.name: field.dataType.simpleString() for field in source.frame.schema if field.name in source.names}
+    n_buckets = claim(declared, columns, buckets_for(spark.sparkContext.defaultParallelism))
     plans = ingest.plan_all_over(declared.queries, source, declared.hierarchy)
     shares = _share_rules(declared, source)
     stream = watch_stream(
@@ -187,6 +188,7 @@ def _run_stream(declared: Declaration, following: _Following) -> Declaration | N
         limits=declared.limits,
         generations=partial(count_generations, declared.checkpoint),
         end=end_of(declared.checkpoint),
+        n_buckets=n_buckets,
         counted={"null_keys": without_key(source, declared, plans, shares)},
     )
     counted: dict[int, Counts] = {}

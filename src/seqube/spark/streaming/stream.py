@@ -54,13 +54,18 @@ if TYPE_CHECKING:
         ValueState,
     )
 
-STATE_BUCKETS = 16  # per query with a key; part of its state's layout, so a running query keeps the number it began with
+STATE_BUCKETS = 16  # per query with a key, unless a checkpoint says otherwise: a running query keeps the number it began with
 END_ROW = "#end"  # the reason of the row that is no event because it ends the stream
 QUARANTINE = "#quarantine"  # the "query" that rows which are no events go to
 MATCH_ROW, LATE_ROW, REJECTED_ROW, PROGRESS_ROW = "match", "late", "rejected", "progress"  # the kinds of rows that come out
 OUT_ROWS = "kind string, query string, n long, state_rows long, state_bytes long, blob binary"
 PlaceRows: TypeAlias = Callable[[pa.Table, Watch], pa.Array]
 ROUTED_BLOBS = "query string, bucket int, blob binary"
+
+
+def buckets_for(n_cores: int) -> int:
+    """How many buckets keep so many cores busy: twice as many, because keys fall on them by chance, in steps of twice as many."""
+    return max(STATE_BUCKETS, 1 << (2 * n_cores - 1).bit_length())
 
 
 def tick_of(watermark_ms: int, unit: str) -> int:
@@ -82,7 +87,12 @@ def ms_of(tick: int, unit: str) -> int:
 
 
 def pack_stream(
-    batches: Iterable[pa.RecordBatch], watches: Mapping[str, Watch], place: PlaceRows, raw: pa.Schema, time: str
+    batches: Iterable[pa.RecordBatch],
+    watches: Mapping[str, Watch],
+    place: PlaceRows,
+    raw: pa.Schema,
+    time: str,
+    n_buckets: int = STATE_BUCKETS,
 ) -> Iterator[pa.RecordBatch]:
     """Rows from Spark -> blobs by query and bucket; `place` gives a number for the key of every row, null where it is not wanted.
 
@@ -112,7 +122,7 @@ def pack_stream(
             keys = np.asarray(places.fill_null(0))
             if KEY in watch.arriving.hidden:
                 own = own.append_column(KEY, pa.array((keys >> 32).astype(np.int32)))  # the lower bits tell the bucket
-            buckets = (keys[rows] % STATE_BUCKETS).astype(np.int8)
+            buckets = (keys[rows] % n_buckets).astype(np.int32)
             order = np.argsort(buckets, kind="stable")
             sent = watch.arriving.select(own).take(pa.array(rows[order]))
             found, starts = np.unique(buckets[order], return_index=True)
@@ -298,6 +308,7 @@ def watch_stream(
     counted: Mapping[str, Column] | None = None,
     end: str | None = None,
     fixed: FixedWorkload | None = None,
+    n_buckets: int = STATE_BUCKETS,
 ) -> WatchedStream:
     """Put queries and rules on a streaming DataFrame. `whole_rows`: late and rejected rows come out with all their columns.
 
@@ -305,6 +316,7 @@ def watch_stream(
 
     `generations` knows, from what each query asks, which of them have been there in every run since their state began. `counted`
     are kinds of rows whose number is told with that of all rows, `seqube_rows`. A file in the folder `end` ends the stream.
+    State with a key is kept in `n_buckets`, by which as many tasks can work on it.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -355,7 +367,7 @@ def watch_stream(
     def place(table: pa.Table, watch: Watch) -> pa.Array:
         return table.column(columns[watch.name]).chunk(0)
 
-    packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, place, raw, time)), ROUTED_BLOBS)
+    packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, place, raw, time, n_buckets)), ROUTED_BLOBS)
     return WatchedStream(_keep_state(packed, lambda: watches), watches, whole, raw)
 
 
