@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -96,6 +97,19 @@ def test_what_is_expected_follows_keys_partitions_and_negations(query: str, seco
     events = sq.Events(pa.table({"type": ["A", "B", "C", "B"] * (n // 4), "ts": range(n), "id": [i % 400 for i in range(n)]}))
     expected = expected_seconds(prepare(query, events))
     assert expected > YEARS / 10 if seconds == YEARS else 0 < expected < seconds
+
+
+def test_events_that_come_together_are_not_spread_over_the_time_between() -> None:
+    """Fifty bursts: building all combinations of each would take hours, though a window holds next to nothing on average."""
+    times = np.concatenate([np.arange(1_200) + 10_000_000 * burst for burst in range(50)])
+    events = sq.Events(pa.table({"type": np.tile(np.repeat(list("ABCD"), 300), 50), "ts": times}))
+    counted = prepare("SEQ(A a, B b, C c, D d) WITHIN 2000 AGG COUNT(*) EMIT TOTAL", events)
+    assert isinstance(counted, AggregatePlan)
+    assert counted.strategy != "two-step"
+    assert events.statistics.crowding(2_000) > 500
+    assert EVENTS.statistics.crowding(200) == 1.0
+    assert sq.Events(pa.table({"type": ["A"] * 3, "ts": [-(2**63), 0, 2**63 - 1]})).statistics.crowding(2**62) == 1.0
+    assert sq.Events(pa.table({"type": ["A"][:0], "ts": pa.array([], pa.int64())})).statistics.crowding(5) == 1.0
 
 
 # ---------------------------------------------------------------- asked for by name

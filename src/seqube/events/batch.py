@@ -32,6 +32,8 @@ from seqube.events.times import Ints, Mask, doubt_unit, iso_times, read_times
 Codes = npt.NDArray[np.int32]
 
 NO_TYPE = "no type"
+ENDS = 128  # events looked at to see how close together they lie
+LOWEST_TIME = -(2**63)
 SAMPLE = 65_536  # events looked at to see how many values a column has
 
 
@@ -276,7 +278,20 @@ class Events:
     def statistics(self) -> Statistics:
         """How many events of each type there are, and over which time."""
         first, last = (int(self.times[0]), int(self.times[-1])) if len(self) else (None, None)
-        return Statistics(len(self), first, last, dict(zip(self.type_names, self._counts.tolist(), strict=True)))
+        return Statistics(len(self), first, last, dict(zip(self.type_names, self._counts.tolist(), strict=True)), self._crowds())
+
+    def _crowds(self) -> tuple[tuple[int, float], ...]:
+        """For lengths of time that double: how many events lie in so long a stretch, in the quadratic mean over some."""
+        if not len(self):
+            return ()
+        rows = np.unique(np.linspace(0, len(self) - 1, ENDS).astype(np.int64))
+        ends, found = self.times[rows], []
+        span = int(self.times[-1]) - int(self.times[0])
+        for length in (1 << bit for bit in range(min(span, 1 << 62).bit_length())):
+            begins = np.maximum(ends, LOWEST_TIME + length) - length
+            held = rows + 1.0 - np.searchsorted(self.times, begins, "right")
+            found.append((length, float(np.sqrt(np.mean(held**2)))))
+        return tuple(found)
 
     @cached_property
     def distinct(self) -> Distinct:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from seqube.events.schema import ANY
@@ -10,12 +10,16 @@ from seqube.events.schema import ANY
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts of a batch; `first` and `last` are times in ticks of its unit, None when it is empty."""
+    """Counts of a batch; `first` and `last` are times in ticks of its unit, None when it is empty.
+
+    `crowds` says for some lengths of time how many events lie in so long a stretch that ends with an event.
+    """
 
     n: int
     first: int | None
     last: int | None
     counts: Mapping[str, int]
+    crowds: Sequence[tuple[int, float]] = ()  # by length; empty where nobody has looked
 
     @property
     def span(self) -> int:
@@ -30,6 +34,12 @@ class Statistics:
     def rate(self, names: str | Iterable[str]) -> float:
         """Events of these types per tick; a batch that lies in one tick counts as one tick long."""
         return self.count(names) / max(self.span, 1)
+
+    def crowding(self, length: int) -> float:
+        """How many times as many events a stretch of time holds as if they were spread evenly; 1 where that is not known."""
+        held = max((held for known, held in self.crowds if known <= length), default=0.0)
+        found = held / max(self.n * min(length / max(self.span, 1), 1.0), 1.0)
+        return found if found > 2 else 1.0
 
     @property
     def rates(self) -> dict[str, float]:

@@ -224,7 +224,7 @@ MANY_VALUES = 100  # of a key or group whose column was not looked at
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """A query to be priced, from the frequencies of types. Events of a type are taken to be spread evenly."""
+    """A query to be priced, from the frequencies of types, and from how close together events lie."""
 
     plan: AggregatePlan
     chain: EventChain | str
@@ -291,12 +291,13 @@ class Aggregation:
         return self._values([*_key_names(chain.key), *self.plan.matches.partition_by])
 
     def _per_window(self, types: frozenset[str]) -> float:
-        """How many events of these types a window holds."""
+        """How many events of these types a window holds, where they lie."""
         window, statistics = self.plan.matches.window, self.measured.statistics
         if window.counts_events:
             share = window.length / max(statistics.n, 1)
         else:
-            share = ticks(window, self.measured.unit) / max(statistics.span, 1)
+            length = ticks(window, self.measured.unit)
+            share = length / max(statistics.span, 1) * statistics.crowding(length)
         return statistics.count(types) * min(share, 1.0)
 
     def _values(self, names: Iterable[str]) -> int:

@@ -137,17 +137,17 @@ def asking_ids(query: Query, wanted: ShippedQuery) -> Query:
 def refuse_in_streams(plan: Plan) -> None:
     """Raise a `PlanError` for what no stream on Spark knows."""
     if (new := unknown_in_streams(plan)) is not None:
-        _refuse(new, "a stream on Spark")
+        _refuse(new, "a stream on Spark", "run it over a batch, or in this process")
 
 
 def refuse_in_tasks(plan: Plan) -> None:
     """Raise a `PlanError` for what no task of the SQL function knows."""
     if (new := _unknown_in_tasks(plan)) is not None:
-        _refuse(new, "the SQL function")
+        _refuse(new, "the SQL function", "ask SQL for it: SELECT DISTINCT ... FROM seqube(...) LIMIT 10")
 
 
-def _refuse(new: str, where: str) -> NoReturn:
-    raise PlanError(f"{new} cannot be run in {where} yet\n  hint: run it over a batch, or in this process")
+def _refuse(new: str, where: str, hint: str) -> NoReturn:
+    raise PlanError(f"{new} cannot be run in {where} yet\n  hint: {hint}")
 
 
 def unknown_in_streams(plan: Plan) -> str | None:
