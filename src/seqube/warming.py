@@ -132,6 +132,23 @@ def _run(queries: Sequence[str], strategy: str = "auto") -> None:
     stream.close()
 
 
+def _match_rows() -> None:
+    """By the machine that is linear, with WITHIN and without, and by the one that goes back."""
+    from seqube.engine.rows.clause import match_rows
+    from seqube.events.schema import kind_of
+    from seqube.generate import generate
+    from seqube.language.rows.binder import bind_clause
+    from seqube.plan.rows import plan_rows
+
+    rows = generate("stock", 300, seed=1)
+    measures = "MEASURES LAST(d.price, 1) AS low, SUM(d.price) AS total, SUM(volume) AS volumes, MAX(price) AS top"
+    for more in ("", "WITHIN 100", "AND price < AVG(d.price)"):
+        within, asked = (more, "") if more.startswith("WITHIN") else ("", more)
+        define = f"DEFINE d AS price < PREV(price), u AS price > 1 {asked}"
+        text = f"PARTITION BY type ORDER BY ts {measures} PATTERN (s d+ u+) {within} {define}"
+        match_rows(plan_rows(bind_clause(text, {field.name: kind_of(field.type) for field in rows.schema})), rows)
+
+
 def _run_together() -> None:
     import seqube as sq
 
@@ -174,4 +191,5 @@ KINDS_OF_WORK: Mapping[str, Callable[[], Any]] = {
     },
     "workloads, cubes, funnels": _run_together,
     "forecasts and mining": _predict,
+    "row patterns": _match_rows,
 }

@@ -37,7 +37,7 @@ class PatternTables(NamedTuple):
     begin: Ints
     follow: Ints
     ends: Bytes
-    masks: Bits  # [position, word]: what follows it, the end of a match as the last bit
+    masks: Bits  # [list of choices, word]: which they are, the end of a match as the last bit
     truth_of: Ints  # of every variable: its row in `truth`, -1 for one that every row may be mapped to
 
 
@@ -69,10 +69,10 @@ def tables_of(plan: RowPlan) -> PatternTables:
     lists = [*plan.follows, plan.starts, plan.later_starts]
     begin = np.cumsum([0, *map(len, lists)]).astype(np.int64)
     follow = np.array([choice for choices in lists for choice in choices], np.int64)
-    masks = np.zeros((max(1, n), n // 64 + 1), np.uint64)
-    for position, choices in enumerate(plan.follows):
+    masks = np.zeros((len(lists), n // 64 + 1), np.uint64)
+    for number, choices in enumerate(lists):
         for choice in choices:
-            masks[position, choice // 64] |= np.uint64(1 << (choice % 64))
+            masks[number, choice // 64] |= np.uint64(1 << (choice % 64))
     truth_of, used = [], 0
     for condition in plan.conditions:
         truth_of.append(used if condition.columns else -1)
@@ -91,13 +91,16 @@ def tables_of(plan: RowPlan) -> PatternTables:
 def look_ahead_of_few(tables: PatternTables, truth: Bytes, low: int, high: int, open_bits: Bits) -> None:
     """The same where the bits of a row are one word, which stays at hand from row to row."""
     n = len(tables.variable)
-    masks, variable, truth_of, ends = tables.masks[:, 0], tables.variable, tables.truth_of, tables.ends
+    masks, ends = tables.masks[:, 0], tables.ends
+    conditions = np.empty(n, np.int64)
+    for position in range(n):
+        conditions[position] = tables.truth_of[tables.variable[position]]
     end = np.uint64(1) << np.uint64(n)
     ahead = np.uint64(0)
     for row in range(high - 1, low - 1, -1):
         bits = np.uint64(0)
         for position in range(n):
-            condition = truth_of[variable[position]]
+            condition = conditions[position]
             if condition < 0 or truth[condition, row]:
                 leads = ends[position] != 0 if row == high - 1 else masks[position] & (ahead | end) != 0
                 if leads:
@@ -215,8 +218,10 @@ def note_match(tables: PatternTables, search: Search, start: int, length: int, s
 @kernel
 def search_linear(tables: PatternTables, rows: PartitionedRows, search: Search, skip: int, target: Bytes, bell: Ints) -> int:
     """Find matches, from where the search was left; NO_ROOM where there is no room for the next one."""
-    state, path = search.state, search.path
+    state, path, begin, follow, masks, bits = search.state, search.path, tables.begin, tables.follow, tables.masks, search.open_bits
     n = len(tables.variable)
+    end = np.uint64(1) << np.uint64(n % 64)
+    is_one_word = len(rows.limits) == 0 and bits.shape[1] == 1
     while state[PARTITION] < len(rows.bounds) - 1:
         look_through(tables, rows, search)
         low, high = rows.bounds[state[PARTITION]], rows.bounds[state[PARTITION] + 1]
@@ -232,9 +237,16 @@ def search_linear(tables: PatternTables, rows: PartitionedRows, search: Search, 
                 chosen = -1
                 if start + length == high:
                     chosen = n
+                elif is_one_word:
+                    can = (bits[start + length - low, 0] | end) & masks[at, 0]
+                    if can:
+                        for i in range(begin[at], begin[at + 1]):
+                            if (can >> np.uint64(follow[i])) & np.uint64(1):
+                                chosen = follow[i]
+                                break
                 else:
-                    for i in range(tables.begin[at], tables.begin[at + 1]):
-                        choice = tables.follow[i]
+                    for i in range(begin[at], begin[at + 1]):
+                        choice = follow[i]
                         if choice == n or is_open(search, rows, start, start + length - low, choice):
                             chosen = choice
                             break

@@ -43,7 +43,7 @@ from seqube.engine.rows.framing import Framing, Paths, Places, PlainColumns, Row
 from seqube.errors import DataError, Problem
 from seqube.events.sources import plain_columns
 from seqube.language.rows.tree import Expression, Navigation
-from seqube.language.tree import Predicate
+from seqube.language.tree import Predicate, Value
 from seqube.plan.rows import RowPlan
 
 _SKIPS = {"PAST LAST": PAST_LAST, "NEXT": TO_NEXT, "FIRST": TO_FIRST, "LAST": TO_LAST}
@@ -79,6 +79,7 @@ class _Matching:
         used = table.select(needed_columns(plan))
         self.table = used if self.order is None else plain_columns(used.take(pa.array(self.order)))
         self.values = RowValues(self.table)
+        self._columns: dict[tuple[Value, int], pa.Array] = {}
         self.variable_of = np.array(plan.variable_of, np.int64)
 
     @property
@@ -98,6 +99,13 @@ class _Matching:
         inside = (rows >= np.repeat(self.bounds[:-1], sizes)) & (rows < np.repeat(self.bounds[1:], sizes))
         return np.where(inside, rows, -1)
 
+    def _column(self, value: Value, physical: int) -> pa.Array:
+        """A value of every row, or of the one so many rows on."""
+        if (value, physical) not in self._columns:
+            column = self.values.of(value)
+            self._columns[value, physical] = take(column, self._beside(physical)) if physical else column
+        return self._columns[value, physical]
+
     def _truth(self, expressions: Sequence[Expression]) -> npt.NDArray[np.uint8]:
         """Where conditions of a row and those beside it hold."""
         truth = np.ones(self.n_rows, np.uint8)
@@ -106,8 +114,7 @@ class _Matching:
             for name, frame in expression.frames:
                 assert isinstance(frame, Navigation)
                 assert frame.value is not None
-                column = self.values.of(frame.value)
-                columns[name] = take(column, self._beside(frame.physical)) if frame.physical else column
+                columns[name] = self._column(frame.value, frame.physical)
             assert isinstance(expression.root, Predicate)
             found = evaluate_columns(expression.root, columns, self.n_rows)
             truth &= np.asarray(found.cast(pa.bool_()).fill_null(False)).astype(np.uint8)

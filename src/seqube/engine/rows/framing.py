@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.engine import numbers
-from seqube.engine.bindings import offsets_of, ranges
+from seqube.engine.bindings import Bindings, offsets_of, ranges
 from seqube.engine.jit import kernel
 from seqube.engine.limits import Budget
 from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, normalise, rank, shown, take
@@ -47,13 +47,16 @@ class PlainColumns:
 
 def evaluate_columns(root: Value | Predicate, columns: Mapping[str, pa.Array], size: int) -> pa.Array:
     """A value or a predicate over columns of one length."""
-    # An attribute without a variable is read at the rows of the only one there is.
-    bindings = {"row": np.arange(size)}
-    evaluator = Evaluator(PlainColumns(columns))
-    if isinstance(root, Predicate):
-        found = evaluator.predicate(root, bindings)
-        return pa.repeat(found, size) if isinstance(found, pa.Scalar) else found
-    return evaluator.array(root, bindings, size)
+    evaluator = _OfRows(PlainColumns(columns))
+    found = evaluator.predicate(root, {}) if isinstance(root, Predicate) else evaluator.value(root, {})
+    return pa.repeat(found, size) if isinstance(found, pa.Scalar) else found
+
+
+class _OfRows(Evaluator):
+    """Every row has a value: a column is taken whole, not row by row as variables are bound to them."""
+
+    def value(self, node: Value, bindings: Bindings) -> pa.Array | pa.Scalar:
+        return self._column(node.name) if isinstance(node, Attribute) else super().value(node, bindings)
 
 
 def names_in(value: Value | Predicate) -> set[str]:
