@@ -31,9 +31,10 @@ SOAK_SEED ?=
 soak: setup
 	@$(PYTHON) tests/soak.py --minutes $(SOAK_MINUTES) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
-# Known weaknesses of the pinned packages, where somebody can be asked; it says where not.
+# Known weaknesses of the pinned packages, where somebody can be asked, or by a file of advisories (ADVISORIES=all.zip); it says where not.
+ADVISORIES ?=
 audit: setup
-	@$(PYTHON) .ci/audit
+	@$(PYTHON) .ci/audit $(ADVISORIES)
 
 check: setup
 	@$(PYTHON) -m ruff check

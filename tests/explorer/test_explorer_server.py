@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -17,11 +20,11 @@ import pytest
 from pyarrow import parquet
 
 import seqube as sq
-from browsing import serve
+from browsing import home, serve
 from seqube.errors import QueryError
 from seqube.explorer.jobs import Desk
 from seqube.explorer.page import Explorer, Screen
-from seqube.explorer.server import HEADERS, Guard
+from seqube.explorer.server import HEADERS, LARGEST_REQUEST, Guard
 from seqube.explorer.sources import Source, generated
 from seqube.explorer.worker import Worker
 
@@ -48,6 +51,91 @@ def test_without_the_token_nothing_is_given() -> None:
         assert knock(path).status_code == 403
     assert knock(cookie="seqube-1=wrong").status_code == 403
     assert knock(cookie="seqube-2=right").status_code == 403
+
+
+def test_no_request_is_larger_than_a_file_may_be() -> None:
+    """By what it says, and by what it sends: one that says nothing, or too little, is cut off."""
+    got: list[int] = []
+
+    async def swallow(scope: dict, receive: Any, send: Any) -> None:  # type: ignore[type-arg]
+        n_bytes = 0
+        while (message := await receive())["type"] == "http.request":
+            n_bytes += len(message["body"])
+            if not message.get("more_body"):
+                break
+        got.append(n_bytes)
+
+    async def ask(*headers: tuple[bytes, bytes]) -> list[dict[str, Any]]:
+        piece = {"type": "http.request", "body": bytes(2**24), "more_body": True}
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return piece
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        known = [(b"cookie", b"seqube-1=right"), *headers]
+        scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": known}
+        await Guard(swallow, TOKEN, "seqube-1")(scope, receive, send)  # type: ignore[arg-type]
+        return sent
+
+    for length in (b"999999999999", b"-1", b"many"):
+        assert asyncio.run(ask((b"content-length", length)))[0]["status"] == 413
+    assert got == []
+    asyncio.run(ask())
+    asyncio.run(ask((b"content-length", b"10")))
+    assert len(got) == 2
+    assert max(got) <= LARGEST_REQUEST
+
+
+@pytest.mark.slow
+def test_fifty_browsers_slow_clients_and_wrong_tokens_leave_it_bounded_and_closed() -> None:
+    """What a crowd asks for is answered or refused; afterwards the page is there as before, and memory has a bound."""
+
+    def megabytes(pid: int) -> int:
+        found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+        assert found
+        return int(found[1]) // 1024
+
+    async def crowd(address: str) -> None:
+        async with httpx.AsyncClient(timeout=120, limits=httpx.Limits(max_connections=50)) as client:
+            for n in range(4):
+                wrong = [client.get(home(address), params={"token": f"{n} {k}"}) for k in range(250)]
+                assert {answer.status_code for answer in await asyncio.gather(*wrong)} == {403}
+            await client.get(address)  # the cookie
+            for _ in range(3):
+                pages = await asyncio.gather(*(client.get(home(address)) for _ in range(50)))
+                assert {answer.status_code for answer in pages} == {200}
+
+    with serve() as address:
+        (pid,) = children_of(os.getpid(), "explore")
+        before = megabytes(pid)
+        asyncio.run(crowd(address))
+        where = urlsplit(address)
+        slow = [socket.create_connection((str(where.hostname), where.port or 0)) for _ in range(100)]
+        for door in slow:
+            door.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        assert httpx.get(home(address), timeout=60).status_code == 403
+        for door in slow:
+            door.close()
+        endless = b"GET / HTTP/1.1\r\nHost: x\r\nX-Endless: " + b"a" * 2**26
+        with socket.create_connection((str(where.hostname), where.port or 0)) as door, pytest.raises(ConnectionError):
+            door.sendall(endless)
+        assert megabytes(pid) < before + 400
+        assert httpx.get(address, timeout=60).status_code == 303
+
+
+def children_of(pid: int, word: str) -> list[int]:
+    """The processes that this one started, by a word of their command."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdecimal():
+            with contextlib.suppress(OSError):
+                parent = int((each / "stat").read_text().rpartition(")")[2].split()[1])
+                if parent == pid and word in (each / "cmdline").read_text().split("\0"):
+                    found.append(int(each.name))
+    return found
 
 
 def test_the_token_becomes_a_cookie_and_leaves_the_address() -> None:

@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,8 @@ from seqube.events.documents import MAX_VALUES, parse_yaml
 from seqube.plan.planner import plan_matches
 from seqube.spark.streaming.declaration import read_declaration
 
-SOURCES = sorted((Path(__file__).resolve().parent.parent.parent / "src" / "seqube").rglob("*.py"))
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "src" / "seqube").rglob("*.py"))
 
 # What runs text or bytes as code, or starts programs. Each that is there has its reason.
 FORBIDDEN = {"eval", "exec", "compile", "__import__", "pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "input"}
@@ -187,8 +189,53 @@ def test_a_pipeline_reads_files_beside_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_packages_have_no_known_weaknesses() -> None:
-    audit = Path(__file__).resolve().parents[2] / ".ci" / "audit"
-    done = subprocess.run([sys.executable, str(audit)], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, ROOT / ".ci" / "audit"], capture_output=True, text=True, check=False)
     if "NOT CHECKED" in done.stdout:
         pytest.skip(done.stdout.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout
+
+
+ADVISORY = {
+    "id": "PYSEC-2026-1",
+    "modified": "2026-11-01T00:00:00Z",
+    "affected": [{"package": {"ecosystem": "PyPI", "name": "PyArrow"}, "ranges": [{"type": "ECOSYSTEM", "events": []}]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "events", "is_weak"),
+    [
+        ("json", [{"introduced": "0"}], True),
+        ("jsonl", [{"introduced": "0"}, {"fixed": "1.0"}], False),
+        ("zip", [{"introduced": "0"}, {"fixed": "1.0"}, {"introduced": "2.0"}], True),
+        ("folder", [{"introduced": "0"}, {"last_affected": "999"}], True),
+        ("json", [{"introduced": "999"}], False),
+    ],
+)
+def test_advisories_are_read_from_a_file_where_nobody_can_be_asked(
+    form: str, events: list[dict[str, str]], is_weak: bool, tmp_path: Path
+) -> None:
+    text = json.dumps(ADVISORY).replace('"events": []', f'"events": {json.dumps(events)}')
+    path = tmp_path / f"advisories.{form}"
+    if form == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("PYSEC-2026-1.json", text)
+    elif form == "folder":
+        path.mkdir()
+        (path / "PYSEC-2026-1.json").write_text(text)
+    else:
+        path.write_text(text)
+    done = subprocess.run([sys.executable, ROOT / ".ci" / "audit", path], capture_output=True, text=True, check=False)
+    assert done.returncode == is_weak, done.stderr
+    assert ("PYSEC-2026-1" in done.stdout) is is_weak
+    assert "by 1 advisories in" in done.stdout
+    assert done.stdout.strip().endswith("the newest of 2026-11-01")
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"id": 1, "affected": 5}', '{"affected": [{"package": {"ecosystem": "PyPI"}}]}'])
+def test_what_holds_no_advisories_counts_as_not_checked(text: str, tmp_path: Path) -> None:
+    (tmp_path / "advisories.json").write_text(text)
+    command = [sys.executable, ROOT / ".ci" / "audit", tmp_path / "advisories.json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("NOT CHECKED")

@@ -86,10 +86,11 @@ async def show_page(explorer: Explorer, request: Request) -> None:
     """Build the page for one tab, and bring it to where its address says."""
     screen = Screen(explorer, dict(request.query_params), request.query_params.getlist("via"))
     screen.build()
-    await ui.context.client.connected()
     ui.context.client.on_delete(screen.leave)
-    await screen.open(screen.data)
-    await screen.arrive()
+    await ui.context.client.connected()
+    if not screen.is_left:  # else it was asked for, and never shown
+        await screen.open(screen.data)
+        await screen.arrive()
 
 
 class Screen:
@@ -107,6 +108,7 @@ class Screen:
         self._task: asyncio.Future[Any] | None = None
         self._job = ""
         self._address: str | None = None
+        self.is_left = False
 
     @property
     def source(self) -> Source:
@@ -202,6 +204,8 @@ class Screen:
         """Have a worker read the events, and show what they are."""
         self._facts.text = "reading events …"
         opened = await self.work("open")
+        if self.is_left:
+            return
         self.opened = opened
         if opened is None:
             self._facts.text = "these events could not be read"
@@ -266,9 +270,11 @@ class Screen:
         try:
             return await self._task
         except asyncio.CancelledError:
-            ui.notify("Stopped")
+            if not self.is_left:
+                ui.notify("Stopped")
         except SequbeError as error:
-            (tell or _notify)(error)
+            if not self.is_left:
+                (tell or _notify)(error)
         finally:
             self._task = None
             self._busy.visible = self._stop.visible = self._bar.visible = self._ticker.active = False
@@ -292,6 +298,7 @@ class Screen:
 
     def leave(self) -> None:
         """The tab is closed: nothing goes on for it, nothing of it stays."""
+        self.is_left = True
         self.stop()
         self.query.forget()
         self.forecast.forget()

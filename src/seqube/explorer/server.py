@@ -1,7 +1,8 @@
 """The command `seqube explore`: a server for one person on this machine, and the token at its door.
 
 Every request, the web socket's too, needs the token: in the printed address once, in a cookie afterwards. A request that another
-page makes (another origin) is refused even with the cookie. The headers forbid the page to talk to anything but this server.
+page makes (another origin) is refused even with the cookie. The headers forbid the page to talk to anything but this server. What a
+request may send, and how many connections there may be, is bounded whoever it comes from.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seqube.errors import DataError
 from seqube.events import Hierarchy
-from seqube.explorer.page import Explorer, show_page
+from seqube.explorer.page import LARGEST_UPLOAD, Explorer, show_page
 from seqube.explorer.sources import Source, generated
 from seqube.predict.rules import Rules
 
 LOOPBACK = "127.0.0.1"
+LARGEST_REQUEST = LARGEST_UPLOAD + 2**20  # a file, and what is written around it
+MOST_CONNECTIONS = 500
 
 HEADERS = {
     # The page's framework compiles its templates in the browser, hence unsafe-eval; no value of an event is ever a template.
@@ -75,8 +78,11 @@ class Guard:
             redirect = RedirectResponse(scope["path"] + (f"?{rest}" if rest else ""), 303)
             redirect.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
             answer = redirect
+        elif int(length) > LARGEST_REQUEST if (length := headers.get("content-length", "0")).isdecimal() else True:
+            answer = PlainTextResponse("This is more than the page takes at once.\n", 413)
         else:
             answer = self._inner
+            receive = _at_most(LARGEST_REQUEST, receive)
         if scope["type"] == "websocket" and answer is not self._inner:
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -90,6 +96,22 @@ class Guard:
         """Whether a request comes from this page, or from no page at all; cookies do not tell ports apart."""
         origin = headers.get("origin")
         return origin is None or urlsplit(origin).netloc == headers.get("host")
+
+
+def _at_most(size: int, receive: Receive) -> Receive:
+    """The same messages; a request that sends more than it said, or did not say how much, is cut off."""
+    left = size
+
+    async def receiver() -> Message:
+        nonlocal left
+        message = await receive()
+        if message["type"] == "http.request":
+            left -= len(message.get("body", b""))
+            if left < 0:
+                return {"type": "http.disconnect"}
+        return message
+
+    return receiver
 
 
 def _with_headers(send: Send) -> Send:
@@ -168,6 +190,7 @@ def explore(
             out.print("Anyone who can reach this machine and has the token can use the page, without encryption.", style="yellow")
         print(f"Seqube explorer: http://{shown}:{here}/?token={token}\nCtrl-C ends it.", flush=True)  # noqa: T201
         settings: dict[str, Any] = {"log_level": "warning", "ws_max_size": 64 * 2**20, "server_header": False}
+        settings |= {"limit_concurrency": MOST_CONNECTIONS, "http": "h11"}  # which bounds the headers of a request
         signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # an end like any other: the folder goes, and the workers
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(uvicorn.Config(build(explorer, token, here), **settings)).run(sockets=[door])
