@@ -8,6 +8,8 @@ stream, must be as many as one run over the whole stream gives. For another quer
 Nested queries by their views look at every pair of outer events, and store what they compute, by nature; so for them a trigger is
 one event in a hundred, and a window has a few of each other part, whatever its length. Forecasts have 10,000 rules.
 
+A workload shares: matches of queries are made from those of coarser or finer ones.
+
 Beside it: one event at a time, to the operator and to `sq.Stream`, Q-a as events per second, the memory of views over time, and
 that of A-Seq's counters, by the length of the pattern and by the window (the thesis' Figures 5.1b and 5.2b).
 """
@@ -28,8 +30,10 @@ import seqube as sq
 from bench.measure import Measurement, spread
 from bench.view_memory import draw_memory, follow_memory
 from bench.workloads.matching import QUERIES, SEED
+from seqube.engine.ecube.adaptation import SharedMatcher
 from seqube.engine.operator import Operator, open_plan
 from seqube.generate import generate
+from seqube.language import parse
 from seqube.plan.strategies import LOOPS
 from seqube.predict.forecasts import Forecaster
 from seqube.query import prepare
@@ -64,6 +68,13 @@ CASES = {
     "COUNT with a negation": Case("SEQ(A a, !D d, B b, C c) WITHIN {window} AGG COUNT(*)", strategy="window-product"),
 }
 NESTED = "SEQ(A a, !SEQ(B b, C c), D d) WITHIN {window}"
+CONCEPTS = sq.Hierarchy.from_dict({"P": ["A", "B"], "Q": ["C", "D"]})
+MATCHED = {
+    "wide": "SEQ(P a, Q b, [id]) WITHIN {window}",
+    "fine": "SEQ(A a, C b, [id]) WITHIN {window}",
+    "between": "SEQ(A a, F f, C b, [id]) WITHIN {window}",
+    "longer": "SEQ(A a, C b, E c, [id]) WITHIN {window}",
+}
 N_RULES = 10_000
 N_KINDS = 200  # of events that rules name
 
@@ -78,6 +89,8 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
             yield nested(strategy, window, n_steps)
         for strategy in ("index", "cbs-tree"):
             yield foreseen(strategy, window, n_steps)
+        for strategy in ("top-down", "bottom-up"):
+            yield matched_together(strategy, window, n_steps)
     yield from one_at_a_time(1_000_000, 2_000 if quick else 20_000)
     yield from trades(200_000 if quick else 2_000_000)
     yield from follow_memory(WORKLOAD)
@@ -133,8 +146,20 @@ def foreseen(strategy: str, window: int, n_steps: int) -> Measurement:
     return in_steps(name, operator, table, window, n_steps, lambda: len(sq.forecast(rules, table).table))
 
 
+def matched_together(strategy: str, window: int, n_steps: int) -> Measurement:
+    """Queries whose matches are made from each other's."""
+    table = stream(window + n_steps * BATCH, window)
+    texts = {name: text.format(window=window) for name, text in MATCHED.items()}
+    operator = SharedMatcher({name: parse(text) for name, text in texts.items()}, CONCEPTS, strategy)
+    whole = sq.Events(table)
+    name = f"{len(texts)} keyed SEQs, {strategy}"
+    return in_steps(
+        name, operator, table, window, n_steps, lambda: sum(len(sq.run(text, whole, hierarchy=CONCEPTS)) for text in texts.values())
+    )
+
+
 def in_steps(
-    name: str, operator: Operator[Any, pa.Table], table: pa.Table, window: int, n_steps: int, expected: Callable[[], int]
+    name: str, operator: Operator[Any, Any], table: pa.Table, window: int, n_steps: int, expected: Callable[[], int]
 ) -> Measurement:
     """The median step of a stream whose window is full."""
     state, n_rows = operator.start(), 0
@@ -145,14 +170,19 @@ def in_steps(
         state, rows = operator.step(state, batch)
         walls.append(time.perf_counter() - wall)
         cpus.append(time.process_time() - cpu)
-        n_rows += 0 if rows is None else len(rows)
+        n_rows += _count(rows)
     n_bytes, n_kept = state.n_bytes, state.n_kept
     rest = operator.finish(state)[1]
-    n_rows += 0 if rest is None else len(rest)
+    n_rows += _count(rest)
     if n_rows != (whole := expected()):
         return Measurement(WORKLOAD, name, f"window {window:,}", BATCH, n_rows, right=False, note=f"a whole run has {whole:,}")
     about = {"window": window, "kept": n_kept, "bytes": n_bytes, "mean_s": statistics.mean(cpus[-n_steps:])}
     return _timed(name, f"window {window:,}", BATCH, n_rows, walls[-n_steps:], cpus[-n_steps:], about)
+
+
+def _count(rows: pa.Table | dict[str, pa.Table] | None) -> int:
+    """The rows of a table, or of those of several queries."""
+    return 0 if rows is None else sum(map(len, rows.values())) if isinstance(rows, dict) else len(rows)
 
 
 def _timed(

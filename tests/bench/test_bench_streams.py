@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bench.workloads.streams import CASES, nested, stepped
+from bench.workloads.streams import CASES, matched_together, nested, stepped
 
 from seqube.plan.strategies import LOOPS
 
@@ -19,5 +19,11 @@ def test_steps_find_what_a_whole_run_finds(name: str) -> None:
 @pytest.mark.parametrize("strategy", [pytest.param(name, marks=[pytest.mark.slow] * (name != "balanced")) for name in LOOPS])
 def test_views_find_what_a_whole_run_finds(strategy: str) -> None:
     measured = nested(strategy, window=2_000, n_steps=3)
+    assert measured.right
+    assert measured.answer > 0
+
+
+def test_a_workload_finds_what_whole_runs_find() -> None:
+    measured = matched_together("top-down", window=2_000, n_steps=3)
     assert measured.right
     assert measured.answer > 0

@@ -13,7 +13,12 @@ import pyarrow as pa
 import pytest
 
 import seqube as sq
+from seqube.engine.aggregates.sharing import SharedAggregator
+from seqube.engine.ecube.adaptation import SharedMatcher
 from seqube.engine.operator import Operator, open_plan
+from seqube.language import parse
+from seqube.plan.measured import Measurements
+from seqube.plan.optimizer import optimize
 from seqube.query import prepare
 
 STATES = Path(__file__).parent / "states"
@@ -38,6 +43,9 @@ KINDS = {  # each is cut after the sixth event, where something is kept, somethi
     "buckets": "SEQ(A a, C c, [id]) WITHIN 10 AGG COUNT(*), SUM(c.x) GROUP BY a.id EMIT PER 8",
     "replayed buckets": "SEQ(A a, C c, !B b) WITHIN 3 AGG COUNT(*), MAX(c.x) GROUP BY a.name EMIT PER 4",
     "replayed aggregates": "SEQ(A a, C c) WITHIN 10 AGG COUNT(*) GROUP BY a.name",
+    "nested": "SEQ(A a, !SEQ(B b, C c, [id]), C d) WITHIN 10",
+    "views": "SEQ(A a, !SEQ(B b, C c, a.x < c.x), C d) WITHIN 10",
+    "views that wait": "SEQ(A a, AND(B b, C c), !SEQ(A e, B f)) WITHIN 6",
 }
 STRATEGIES = {"products": "window-product", "keyed products": "window-product", "grouped products": "window-product"}
 STRATEGIES |= {
@@ -47,6 +55,18 @@ STRATEGIES |= {
     "replayed aggregates": "window-product",
 }
 STRATEGIES |= {"products of lists": "window-product", "counters of lists": "per-start"}
+STRATEGIES |= {"nested": "latest-start", "views": "balanced", "views that wait": "passive"}
+COUNTED = {
+    "one": "SEQ(A a, B b, C c) WITHIN 10 AGG COUNT(*)",
+    "other": "SEQ(A a, B b) WITHIN 10 AGG COUNT(*)",
+    "third": "SEQ(B b, C c) WITHIN 8 AGG COUNT(*)",
+}
+MATCHED = {"wide": "SEQ(A a, C c) WITHIN 10", "longer": "SEQ(A a, B b, C c, [id]) WITHIN 10", "last": "SEQ(C c, !B b) WITHIN 5"}
+WORKLOADS = {  # the queries, and how they share
+    "counted by a prefix tree": (COUNTED, "prefix-tree"),
+    "counted in pieces": (COUNTED, "chop-connect"),
+    "matched together": (MATCHED, "top-down"),
+}
 
 
 def stream() -> sq.Events:
@@ -68,6 +88,24 @@ def opened(kind: str) -> Operator[Any, pa.Table]:
     return open_plan(prepare(KINDS[kind], None, strategy=STRATEGIES.get(kind, "auto")))
 
 
+def opened_together(kind: str) -> Operator[Any, dict[str, pa.Table]]:
+    texts, strategy = WORKLOADS[kind]
+    queries = {name: parse(text) for name, text in texts.items()}
+    if texts is MATCHED:
+        return SharedMatcher(queries, strategy=strategy)
+    plan = optimize(queries, None, Measurements(stream().statistics, "ms"), strategy)
+    assert plan.counts is not None
+    return SharedAggregator(plan.counts, plan.aggregates)
+
+
+def kept_bytes(kind: str, written: bytes) -> bytes:
+    """What was written once, by the first version that knew this kind; `written` where that is this one."""
+    path = STATES / f"{kind.replace(' ', '-')}.arrow"
+    if os.environ.get("SEQUBE_STATES") == "write" and not path.exists():
+        path.write_bytes(written)
+    return path.read_bytes()
+
+
 def rest(operator: Operator[Any, pa.Table], state: Any) -> list[dict[str, Any]]:
     """What comes after the cut."""
     events = stream()
@@ -84,10 +122,45 @@ def test_a_state_that_was_kept_goes_on(kind: str) -> None:
     operator = opened(kind)
     state, found = operator.step(operator.start(), stream().slice(0, 6))
     assert found is not None
-    path = STATES / f"{kind.replace(' ', '-')}.arrow"
-    if os.environ.get("SEQUBE_STATES") == "write" and not path.exists():
-        path.write_bytes(state.to_bytes())
-    before, after = found.to_pylist(), rest(operator, opened(kind).restore(path.read_bytes()))
+    before, after = found.to_pylist(), rest(operator, opened(kind).restore(kept_bytes(kind, state.to_bytes())))
     assert after
     key = str
     assert sorted(before + after, key=key) == sorted(operator.run(stream()).to_pylist(), key=key)
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_a_state_of_a_workload_that_was_kept_goes_on(kind: str) -> None:
+    operator, events = opened_together(kind), stream()
+    state, before = operator.step(operator.start(), events.slice(0, 6))
+    other = opened_together(kind)
+    state, after = other.step(other.restore(kept_bytes(kind, state.to_bytes())), events.slice(6, len(events)))
+    last = other.finish(state)[1]
+    for name, expected in operator.run(events).items():
+        rows = [row for found in (before, after, last) if found is not None for row in found[name].to_pylist()]
+        assert expected.num_rows
+        assert sorted(rows, key=str) == sorted(expected.to_pylist(), key=str), name
+
+
+RULES = sq.Rules([sq.Rule("A -> B", "C", 4, 9, 0.5, name="serial")])
+
+
+def pushed(live: sq.Stream, begin: int, end: int) -> list[Any]:
+    found = live.push(stream().table.slice(begin, end - begin))
+    return [(name, row) for name, table in found.items() for row in table.to_pylist()]
+
+
+def test_a_stream_that_was_saved_goes_on() -> None:
+    """With events that wait for the watermark, states of operators, rules, and a query that was added."""
+    queries = {name: KINDS[name] for name in ("keyed", "waiting", "products", "views")} | COUNTED
+    live = sq.Stream(queries, rules=RULES, lateness=2, strategy="auto")
+    before = pushed(live, 0, 4)
+    live.add("more", KINDS["negated"])
+    before += pushed(live, 4, 6)
+    loaded = sq.Stream.load(kept_bytes("stream", live.save()))
+    assert loaded.queries == live.queries
+    ends = []
+    for each in (live, loaded):
+        rows = pushed(each, 6, 10)
+        ends.append(rows + [(name, row) for name, table in each.close().items() for row in table.to_pylist()])
+    assert ends[0]
+    assert sorted(ends[0], key=str) == sorted(ends[1], key=str)

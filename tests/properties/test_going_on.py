@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,11 +13,14 @@ from hypothesis import strategies as st
 import oracle
 from answers import counted, show
 from seqube.engine import growing, kept, matching
+from seqube.engine.at_hand import batch_for
+from seqube.engine.instances import Batch
 from seqube.engine.matching import Matcher
 from seqube.events import Events
 from seqube.language import parse
 from seqube.language.definitions import spell_out
-from seqube.plan.needs import why_replayed
+from seqube.plan.needs import replays_partitions, why_replayed
+from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
 from steps import feed, rows
 from strategies import cuts, queries, streams, table
@@ -181,6 +186,46 @@ def test_negated_subqueries_in_stages(pattern: str, window: str, data: st.DataOb
 )
 def test_other_negated_subqueries_are_replayed(pattern: str) -> None:
     assert why_replayed(plan_matches(parse(f"{pattern} WITHIN 9"))) is not None
+
+
+# ---------------------------------------------------------------- partitions that are replayed
+
+REPLAYED = (
+    "AND(A a, B b)",
+    "SEQ(A a, OR(B b, C c), D d)",
+    "NEXT(A a, B b)",
+    "SEQ(A a, B+ b)",
+    "SEQ(A a, !SEQ(B b, C c, b.x < c.x), D d)",
+)
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(data=st.data(), pattern=st.sampled_from(REPLAYED), window=st.sampled_from(["6", "4 EVENTS"]), events=streams(max_time=12))
+def test_partitions_with_new_events_are_replayed(
+    data: st.DataObject, pattern: str, window: str, events: list[oracle.Event]
+) -> None:
+    text = f"PATTERN {pattern} PARTITION BY id WITHIN {window}"
+    assert replays_partitions(plan_matches(parse(text)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matching, "SLACK", data.draw(st.sampled_from([0, matching.SLACK])))
+        assert_goes_on(data, text, events)
+
+
+def test_other_partitions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two events in each step, of a hundred partitions: what is looked at is what is kept of their own."""
+    n, looked_at = 2_000, []
+    columns = {"type": ["A", "B"] * (n // 2), "ts": np.arange(n), "id": np.arange(n) // 2 % 100, "row": np.arange(n)}
+    events, plan = Events(pa.table(columns)), plan_matches(parse("PATTERN AND(A a, B b) PARTITION BY id WITHIN 1000"))
+    whole = Matcher(plan).run(events)
+
+    def noted(plan: MatchPlan, events: Events, *others: Any) -> Batch:
+        looked_at.append(len(events))
+        return batch_for(plan, events, *others)
+
+    monkeypatch.setattr(matching, "batch_for", noted)
+    found = feed(Matcher(plan), events, [(start, start + 2) for start in range(0, n, 2)], saved=[False] * (n // 2))
+    assert max(looked_at) <= 2 * (1000 // 100 + 2)
+    assert counted(rows(found)) == counted(rows(whole))
 
 
 def test_what_is_held_follows_the_window(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,10 +33,12 @@ from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints
 from seqube.errors import SchemaError
 from seqube.events import Events
+from seqube.events.schema import is_of
 from seqube.events.sources import one_chunk
 
 NEIGHBOURS = 32  # chunks of about a size before they are put together
 FREELY = 1 << 12  # rows of a chunk that may be put together whatever is kept beside it
+CLOSE_ROWS = 1 << 10  # rows that are taken as they stand, where those that are asked for lie between them
 LARGE = 1 << 30  # bytes of a chunk that is not made larger
 
 _CLOCK, _MOMENT, _TYPE, _NULLS = range(4)  # the words of every event; those of its values follow
@@ -146,6 +148,37 @@ class Kept:
         """The events from one row to another, both included."""
         loose = None if self._chunks is None else self._chunks.between(first, last)
         return self._events(self._rows.data[first - self._rows.base : last + 1 - self._rows.base].T.copy(), loose)
+
+    def placed(self, rows: Ints) -> tuple[Events, Ints, Ints]:
+        """The events of these rows, or of all between where they lie close together, and their numbers; and where each row stands.
+
+        UNBOUND stays.
+        """
+        first, last = int(rows[0].min()), int(rows.max())
+        if last - first < max(CLOSE_ROWS, 4 * rows.size):
+            return self.between(first, last), np.arange(first, last + 1), np.where(rows < 0, rows, rows - first)
+        distinct, places = np.unique(rows, return_inverse=True)
+        n_unbound = int(np.searchsorted(distinct, 0))
+        return self.take(distinct[n_unbound:]), distinct[n_unbound:], places.reshape(rows.shape) - n_unbound
+
+    def clocks_of(self, rows: Ints) -> Ints:
+        """The clocks of these rows, in any order."""
+        clocks: Ints = self._rows.data[rows - self._rows.base, _CLOCK]
+        return clocks
+
+    def times_of(self, rows: Ints) -> Ints:
+        """Their times."""
+        times: Ints = self._rows.data[rows - self._rows.base, _MOMENT]
+        return times
+
+    def types_of(self, rows: Ints) -> Ints:
+        """The codes of their types."""
+        codes: Ints = self._rows.data[rows - self._rows.base, _TYPE]
+        return codes
+
+    def are_of(self, types: frozenset[str]) -> npt.NDArray[np.bool_]:
+        """For every code of a type, whether it is one of these."""
+        return np.array([is_of(name, types) for name in self._codes], np.bool_)
 
     @property
     def events(self) -> Events:

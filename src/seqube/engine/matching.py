@@ -6,7 +6,8 @@ However a stream is cut, the same matches come out.
 
 Events wait until they are decided: until then others may come that stand before them. Those that are decided go on in one of two
 ways. Flat sequences are linked into chains (`linking`), once, and what is linked finds its matches by itself. What is not flat, or
-compares what has no integer of its own, is *replayed*: the events in the window are evaluated again at every step.
+compares what has no integer of its own, is *replayed*: the events in the window are evaluated again at every step, with PARTITION
+BY those of partitions that have a new one.
 
 Between steps only events remain that a later match can still bind or be cancelled by: those of the plan's types inside the
 window (one more window back where a match waits for its end and a negation looks back from there). They are the state, with a few
@@ -30,6 +31,7 @@ from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.kept import Kept
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.linking import NONE_FOUND, Chains, Linker
+from seqube.engine.members import PartitionMembers
 from seqube.engine.operator import Operator
 from seqube.engine.order import Skipping, order_events, refuse_steps
 from seqube.engine.output import MatchWriter
@@ -43,10 +45,9 @@ from seqube.engine.views.iterative import passing
 from seqube.engine.views.program import FIRST, LAST, MEMBERS
 from seqube.errors import PlanError
 from seqube.events import Events
-from seqube.plan.needs import needs_of, why_replayed
+from seqube.plan.needs import needs_of, replays_partitions, why_replayed
 from seqube.plan.physical import MatchPlan, MatchSequence
 
-CLOSE_ROWS = 1 << 10  # rows that are taken as they stand, where matches lie between them
 SLACK = 1 << 14  # keys, or events of a partition, that may be held in vain before all that is kept is linked anew
 
 
@@ -82,6 +83,7 @@ class State:
     linker: Linker | None = None  # of a flat sequence
     chains: Chains | None = None  # None: what is kept is still to be linked
     views: LiveViews | None = None  # of a nested query; None: what is kept is still to be loaded
+    members: PartitionMembers | None = None  # of partitions that are replayed; None: what is kept is still to be looked at
     skipping: Skipping | None = None  # with SKIP: what the matches before forbid
     n_live: int = 0  # events kept when those of every partition were last looked through
 
@@ -99,7 +101,7 @@ class State:
 
     @property
     def n_bytes(self) -> int:
-        live = (0 if each is None else each.n_bytes for each in (self.kept, self.chains, self.views))
+        live = (0 if each is None else each.n_bytes for each in (self.kept, self.chains, self.views, self.members))
         return sum(live) + sum(int(events.table.nbytes) for events in self.waiting)
 
     @property
@@ -256,7 +258,8 @@ class Matcher(Operator[State, pa.Table]):
         tables = list(self._replay(state, step, budget) if found is None else found)
         state.decided = upto
         if final:
-            state.kept, state.chains, state.views, state.waiting = Kept(state.known.none), None, None, []
+            state.kept, state.waiting = Kept(state.known.none), []
+            state.chains, state.views, state.members = None, None, None
         else:
             self._purge(state)
         return state, pa.concat_tables(tables) if tables else state.known.empty
@@ -384,17 +387,11 @@ class Matcher(Operator[State, pa.Table]):
     # ------------------------------------------------------------ replaying
 
     def _replay(self, state: State, step: _Step, budget: Budget) -> Iterator[pa.Table]:
-        """Evaluate all that is kept, and write the matches that are final now and were not before."""
+        """Evaluate what is kept, and write the matches that are final now and were not before."""
         assert state.kept is not None
-        assert state.known is not None
         plan = self._plan
-        for new, clocks, parts in step.new[step.n_kept :]:
-            rows = new.rows_of(state.known.needs.types)
-            if parts is not None:
-                rows = rows[parts[rows] >= 0]
-            state.kept.append(new, clocks, rows)
-        events = state.kept.events
-        batch = batch_for(self._plan, events, None if state.counted is None else state.kept.clocks, budget)
+        events, clocks = self._replayed(state, step)
+        batch = batch_for(self._plan, events, None if state.counted is None else clocks, budget)
         # Where matches wait, their end does not tell when they are final: all are found, and those that are ready now are taken.
         evaluation = evaluation_of(self._plan, batch) if plan.waits else evaluation_of(self._plan, batch, state.decided, step.upto)
         writer = MatchWriter(plan, events, evaluation.evaluator)
@@ -415,6 +412,26 @@ class Matcher(Operator[State, pa.Table]):
         for piece in pieces:
             yield _counted(writer.write(piece), budget)
 
+    def _replayed(self, state: State, step: _Step) -> tuple[Events, Ints]:
+        """Keep what is new, and give all that is kept, or what is kept of the partitions that have something new; with clocks."""
+        assert state.kept is not None
+        assert state.known is not None
+        kept, by_partition = state.kept, replays_partitions(self._plan)
+        if by_partition and state.members is None:
+            state.members = PartitionMembers(self._plan.partition_by, kept)
+        for number, (new, clocks, parts) in enumerate(step.new):
+            rows = new.rows_of(state.known.needs.types)
+            if parts is not None:
+                rows = rows[parts[rows] >= 0]
+            if number >= step.n_kept:
+                first = kept.append(new, clocks, rows)
+                if state.members is not None:
+                    state.members.append(new.take(rows), first)
+        if state.members is None:
+            return kept.events, kept.clocks
+        rows = state.members.beside([new for new, _, _ in step.new]) if step.new else NONE_FOUND
+        return kept.take(rows) if len(rows) else state.known.none, kept.clocks_of(rows)
+
     # ------------------------------------------------------------ forgetting
 
     def _purge(self, state: State) -> None:
@@ -434,6 +451,10 @@ class Matcher(Operator[State, pa.Table]):
         kept.drop_upto(max(newest - needs.back, LOWEST), not by_number)
         if state.views is not None:
             state.views.drop(max(newest - needs.back, LOWEST))
+        if state.members is not None:
+            state.members.drop(max(newest - needs.back, LOWEST))
+            if state.members.n_codes > 2 * len(kept) + SLACK:
+                state.members = None
         if counted is not None and len(counted.keys) > 2 * len(kept) + SLACK:
             counted.keep(np.unique(counted.code(kept.events)))
         if chains is not None:
@@ -457,7 +478,7 @@ class Matcher(Operator[State, pa.Table]):
             state.skipping = state.skipping.marked(alive, 0, state.skipping.marks(events, kept.head)[live])
         state.kept = Kept(state.known.none)
         state.kept.append(events, numbers, np.flatnonzero(live))
-        state.n_live, state.chains = len(state.kept), None
+        state.n_live, state.chains, state.members = len(state.kept), None, None
         counted.keep(np.unique(codes[live]))
 
 
@@ -498,26 +519,13 @@ def _resumed(state: State, kept: Events, clocks: Ints, waiting: Events, decided:
     return state
 
 
-def _placed(kept: Kept, rows: Ints) -> tuple[Events, Ints, Ints]:
-    """The events of these rows, or of all between where these lie close together, and their numbers; and where each row stands.
-
-    UNBOUND stays.
-    """
-    first, last = int(rows[0].min()), int(rows.max())
-    if last - first < max(CLOSE_ROWS, 4 * rows.size):
-        return kept.between(first, last), np.arange(first, last + 1), np.where(rows < 0, rows, rows - first)
-    distinct, places = np.unique(rows, return_inverse=True)
-    n_unbound = int(np.searchsorted(distinct, 0))
-    return kept.take(distinct[n_unbound:]), distinct[n_unbound:], places.reshape(rows.shape) - n_unbound
-
-
 def _written(state: State, found: Iterator[Ints], read: Callable[[Ints, Evaluator], Instances], budget: Budget) -> list[pa.Table]:
     """Matches as tables, from the numbers of their rows, which `read` knows how to look at; their events alone are put together."""
     assert state.known is not None
     assert state.kept is not None
     tables = []
     for rows in found if state.skipping is None else _as_one(found, budget):
-        events, numbers, places = _placed(state.kept, rows)
+        events, numbers, places = state.kept.placed(rows)
         evaluator = Evaluator(events)
         piece = read(places, evaluator)
         if state.skipping is not None:

@@ -185,7 +185,7 @@ class StandingQueries:
 
     @property
     def _shares_matches(self) -> bool:
-        """Only where it is asked for: a query by itself goes on in place, one that shares goes through its window again."""
+        """Only where it is asked for: a query by itself goes on in place too, and costs little where its matches are few."""
         return self.strategy in names("shared matches") and self.strategy != "independent"
 
     def _since(self, plan: WorkloadPlan) -> int | None:

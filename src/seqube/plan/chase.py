@@ -317,11 +317,18 @@ class Chase:
             one, other = self.cuboids[source], self.cuboids[target]
             self._ways[key] = [], _downwards(one, other) if down else widen(one, other)
         found, more = self._ways[key]
-        yield from found
+        yield from list(found)
         for way in more:
             if not (self._streaming and waits(way)):
                 found.append(way)
                 yield way
+
+    def refuse(self, step: SharedStep) -> None:
+        """Plan from now on without this way from one query to another."""
+        for down in (True, False):
+            found = self._ways.get((step.source or GROUND, step.name, down), ([], None))[0]
+            if step.derivation in found:
+                found.remove(step.derivation)
 
     def plan(self, strategy: str, estimates: Estimates) -> SharedPlan:
         """The plan of a strategy, whatever it costs."""

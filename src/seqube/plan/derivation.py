@@ -487,8 +487,8 @@ class _Rules:
 
 
 def waits(derivation: Derivation) -> bool:
-    """Whether a match may be known only after it has ended, so that a stream cannot be answered this way."""
-    return any(isinstance(step, Widen) and step.waits for step in derivation)
+    """Whether a match may be known only after it has ended, or waits for two events, so that a stream is not answered this way."""
+    return any(step.waits if isinstance(step, Widen) else step.slots[-2:] == (None, None) for step in derivation)
 
 
 # ---------------------------------------------------------------- other scans

@@ -16,7 +16,7 @@ from seqube.language.tree import Quantifier, Value, Window
 from seqube.language.writer import duration, write_predicate, write_value
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.chase import SharedPlan
-from seqube.plan.needs import Plan, why_replayed
+from seqube.plan.needs import Plan, replays_partitions, why_replayed
 from seqube.plan.optimizer import ALONE, WorkloadPlan
 from seqube.plan.pairs import indexed, pairs_to_index
 from seqube.plan.physical import (
@@ -244,7 +244,8 @@ def explain_plan(plan: Plan, statistics: Statistics | None = None, unit: str | N
     """How one query is evaluated by itself."""
     step = _aggregates(plan, statistics) if isinstance(plan, AggregatePlan) else _matches(plan, statistics)
     if (why := why_replayed(plan)) is not None:
-        step = replace(step, notes=(*step.notes, f"on a stream, the window is evaluated again at every step: {why}"))
+        again = "the window is" if not replays_partitions(plan) else "the windows of partitions with new events are"
+        step = replace(step, notes=(*step.notes, f"on a stream, {again} evaluated again at every step: {why}"))
     if statistics is not None and unit is not None and (told := str(cut_of(plan, unit, statistics))):
         looked_at = [f"without building: {how_told(plan)}"] if isinstance(plan, MatchPlan) else []
         step = replace(step, notes=(*step.notes, told, *looked_at))

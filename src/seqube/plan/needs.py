@@ -174,6 +174,11 @@ def _why_counted_anew(plan: AggregatePlan) -> str | None:
     return None
 
 
+def replays_partitions(plan: Plan) -> bool:
+    """Whether, of a window that is evaluated again, those partitions will do that have new events: none has a match without one."""
+    return isinstance(plan, MatchPlan) and bool(plan.partition_by) and not plan.waits and plan.skip is None
+
+
 def has_stages(gap: Gap) -> bool:
     """Whether one number for each part of a negated sub-query, and each key, tells the latest start of an instance."""
     inner = gap.instance

@@ -1,18 +1,19 @@
 """A workload over a stream that comes in batches: plans follow the stream, and queries come and go.
 
 Every query's matches come out as if it ran by itself, however they are computed. Events are stored once, for all queries, as
-long as the longest window reaches; of matches, only those are kept that a longer pattern may still be made from, as long as
-their own window lasts.
+long as the longest window reaches; what each way to compute a query remembers of them goes on from step to step (`live`), matches
+among it that a longer pattern may still be made from, as long as their own window lasts.
 
 After each batch the running estimates, of events and of matches, are compared with those the plan was made for. When they have
-drifted Chase plans anew, and where that promises more than switching costs, the plan is switched: matches that the new plan needs
-and the old one did not keep are computed from the events in the window, and nothing of that is put out. A query that is added sees
-the events that arrive from then on; until those are all that is kept, it runs by itself.
+drifted Chase plans anew, and where that promises more than switching costs, the plan is switched: what the new plan remembers is
+made from the events in the window, and nothing of that is put out. A query that is added sees the events that arrive from then on;
+until those are all that is kept, it runs by itself.
 
 Written as bytes are the events, and what was counted of the stream. The plan is made again from that and may be another one than
-before; matches that it keeps are computed from the events as for any switch.
+before; what it remembers is made from the events as for any switch.
 
-Cost of a step: the events kept and the new ones, for each query, plus the matches found and those kept.
+Cost of a step: the new events, for each query, plus the matches found. Of a switch: the events kept, and the matches among them
+that longer patterns may be made from.
 
     Paper (section 6)                  | Here
     running estimate of statistics     | Pace
@@ -25,34 +26,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.ecube.reuse import Batches, Matches, Sharing, batch_of, write_matches
-from seqube.engine.instances import Batch, minus
+from seqube.engine.aggregates.state import Pending
+from seqube.engine.ecube.live import CannotGoOn, LiveMatches, New
+from seqube.engine.instances import minus
+from seqube.engine.kept import Kept
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.operator import Operator, open_plan
-from seqube.engine.predicates import Evaluator, Ints
+from seqube.engine.predicates import Evaluator, Unsteady
 from seqube.engine.sequence import LOWEST
-from seqube.engine.snapshots import read_state, write_state
+from seqube.engine.snapshots import check_version, read_state, write_state
 from seqube.errors import DataError, PlanError, did_you_mean
 from seqube.events import Events, Hierarchy, Statistics
 from seqube.language.tree import Query
-from seqube.plan.chase import UNIT_COSTS, Chase, Estimates, SharedPlan, SharedStep, Units
+from seqube.plan.chase import UNIT_COSTS, Chase, Estimates, SharedPlan, SharedStep, Units, planned
 from seqube.plan.derivation import Narrow
 from seqube.plan.measured import Measurements
 from seqube.plan.optimizer import plan_query
 from seqube.plan.physical import ticks
-from seqube.plan.planner import plan_matches
 
 HORIZON = 8  # windows after which the running estimates have half forgotten
+SHARED_LAYOUT = 2  # of what is written beside the events
 RARE = 16  # events of a type below which its rate says nothing
-
-NONE = Matches()  # at the beginning of a stream
-
-_Value = TypeVar("_Value")
+SPARE_KEYS = 1 << 14  # keys that may be held in vain before all that is remembered is made anew
 
 
 @dataclass(frozen=True)
@@ -109,23 +109,21 @@ def _sum(old: Mapping[str, float], new: Mapping[str, int], fade: float = 1.0) ->
     return {name: old.get(name, 0.0) * fade + new.get(name, 0) for name in {*old, *new}}
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class SharedState:
-    """What must be remembered of a stream for a workload: events in the window, and matches that others are made from."""
+    """What must be remembered of a stream for a workload: events in the window, and what ways to compute matches know of them."""
 
-    queries: Mapping[str, Query]
+    queries: dict[str, Query]
     optimizer: Chase
     plan: SharedPlan
-    events: Events | None = None
-    arrivals: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # of the kept events, counted from the beginning
-    n_seen: int = 0
+    alone: dict[str, Any]  # states of queries that have their own operator: those that cannot share, and young ones
+    young: dict[str, int] = field(default_factory=dict)  # queries that will share, when nothing up to this time is kept any more
+    pending: Pending | None = None  # events that are not decided; None before the first batch
+    kept: Kept | None = None
+    live: LiveMatches | None = None  # None: still to be made of what is kept
     decided: int = LOWEST
-    last: int = LOWEST  # time of the last event
-    kept: Mapping[str, Matches] = field(default_factory=dict)
-    young: Mapping[str, int] = field(default_factory=dict)  # queries that must not see events that arrived before this one
-    apart: Mapping[str, Any] = field(default_factory=dict)  # states of queries that cannot share
-    pace: Pace = Pace()
-    planned: Pace = Pace()  # what the plan was made for
+    pace: Pace = field(default_factory=Pace)
+    planned: Pace = field(default_factory=Pace)  # what the plan was made for
     n_switches: int = 0
 
     @property
@@ -133,35 +131,52 @@ class SharedState:
         return self.decided
 
     @property
+    def last(self) -> int:
+        """The time of the last event."""
+        return LOWEST if self.pending is None else self.pending.last
+
+    @property
     def has_begun(self) -> bool:
-        return self.events is not None
+        return self.pending is not None
+
+    @property
+    def shared(self) -> dict[str, Query]:
+        """The queries that share."""
+        return {name: query for name, query in self.queries.items() if name not in self.alone}
+
+    @property
+    def events(self) -> Events | None:
+        if self.kept is None or self.pending is None:
+            return None
+        return Events.concat([self.kept.events, self.pending.events])
 
     @property
     def n_kept(self) -> int:
-        return (0 if self.events is None else len(self.events)) + sum(int(state.n_kept) for state in self.apart.values())
+        own = 0 if self.kept is None or self.pending is None else len(self.kept) + len(self.pending)
+        return own + sum(int(state.n_kept) for state in self.alone.values())
 
     @property
     def n_bytes(self) -> int:
-        own = 0 if self.events is None else int(self.events.table.nbytes) + self.arrivals.nbytes
-        matches = sum(piece.nbytes for matches in self.kept.values() for piece in matches.pieces)
-        return own + matches + sum(int(state.n_bytes) for state in self.apart.values())
+        parts = (self.kept, self.pending, self.live, *self.alone.values())
+        return sum(int(part.n_bytes) for part in parts if part is not None)
 
     def to_bytes(self) -> bytes:
-        """The events and what was counted; plans and the matches that are kept follow from these."""
+        """The events and what was counted; plans, and what is remembered for them, follow from these."""
         about = {
+            "layout": SHARED_LAYOUT,
             "decided": self.decided,
             "last": self.last,
-            "seen": self.n_seen,
+            "kept": 0 if self.kept is None else len(self.kept),
             "switches": self.n_switches,
             "young": self.young,
+            "alone": list(self.alone),
             "queries": _texts(self.queries),
             "pace": asdict(self.pace),
             "planned": asdict(self.planned),
         }
-        begun = {name: state for name, state in self.apart.items() if state.has_begun}
+        begun = {name: state for name, state in self.alone.items() if state.has_begun}
         states = pa.array([state.to_bytes() for state in begun.values()], pa.binary())
-        apart = pa.table({"query": pa.array(begun, pa.string()), "state": states})
-        return write_state(self.events, self.arrivals, about, apart)
+        return write_state(self.events, None, about, pa.table({"query": pa.array(begun, pa.string()), "state": states}))
 
 
 class SharedMatcher(Operator[SharedState, dict[str, pa.Table]]):
@@ -188,178 +203,220 @@ class SharedMatcher(Operator[SharedState, dict[str, pa.Table]]):
     def start(self) -> SharedState:
         optimizer = Chase(self._queries, self._hierarchy, streaming=True)
         plan = optimizer.plan(self._strategy, Pace().estimates("ms", self._units))
-        apart = {name: self._alone(self._queries[name]).start() for name in optimizer.apart}
-        return SharedState(self._queries, optimizer, plan, apart=apart)
+        alone = {name: self._alone(self._queries[name]).start() for name in optimizer.apart}
+        return SharedState(dict(self._queries), optimizer, plan, alone)
 
     def restore(self, data: bytes) -> SharedState:
-        events, arrivals, about, apart = read_state(data)
+        events, _, about, written = read_state(data)
+        check_version(about.get("layout", 1), SHARED_LAYOUT)
         if about["queries"] != _texts(self._queries):
             raise DataError("this is the state of other queries\n  hint: give the queries that it was written with")
         state = self.start()
-        assert arrivals is not None
-        if apart is not None:
-            for name, written in zip(apart.column("query").to_pylist(), apart.column("state").to_pylist(), strict=True):
-                state = replace(state, apart={**state.apart, name: self._alone(self._queries[name]).restore(written)})
-        state = replace(
-            state,
-            events=events,
-            arrivals=arrivals,
-            n_seen=about["seen"],
-            decided=about["decided"],
-            last=about["last"],
-            young=about["young"],
-            pace=Pace(**about["pace"]),
-        )
-        planned = Pace(**about["planned"])
-        return replace(self._replanned(state, planned), n_switches=about["switches"], planned=planned)
+        state.alone = {name: self._alone(self._queries[name]).start() for name in about["alone"]}
+        if written is not None:
+            for name, own in zip(written.column("query").to_pylist(), written.column("state").to_pylist(), strict=True):
+                state.alone[name] = self._alone(self._queries[name]).restore(own)
+        _hold(state, events, about["kept"], about["decided"], about["last"])
+        state.young, state.pace = about["young"], Pace(**about["pace"])
+        before = Pace(**about["planned"])
+        self._replan(state, before)
+        state.n_switches, state.planned = about["switches"], before
+        return state
 
     def resume(self, events: Events, decided: int, reported: int, last: int) -> SharedState:
         state = self.start()
-        apart = {name: self._alone(self._queries[name]).resume(events, decided, reported, last) for name in state.apart}
-        known = replace(state, events=events, arrivals=np.arange(len(events)), n_seen=len(events), decided=decided, last=last)
-        return self.switch(replace(known, apart=apart), state.plan)
+        state.alone = {name: self._alone(self._queries[name]).resume(events, decided, reported, last) for name in state.alone}
+        _hold(state, events, int(np.searchsorted(events.times, decided, "right")), decided, last)
+        return state
+
+    def goes_on(self, events: Events) -> bool:
+        return all(self._alone(query).goes_on(events) for query in self._queries.values())
 
     def wake(self, state: SharedState) -> int | None:
         """Those that share never wait; of the others, the first that does."""
-        due = [self._alone(state.queries[name]).wake(alone) for name, alone in state.apart.items()]
+        due = [self._alone(state.queries[name]).wake(alone) for name, alone in state.alone.items()]
         return min((time for time in due if time is not None), default=None)
 
     def take(self, state: SharedState, batch: Events) -> SharedState:
-        events = batch if state.events is None else Events.concat([state.events, batch])
-        arrivals = np.concatenate([state.arrivals, np.arange(state.n_seen, state.n_seen + len(batch))])
-        apart = {name: self._alone(state.queries[name]).take(alone, batch) for name, alone in state.apart.items()}
-        state = replace(state, events=events, arrivals=arrivals, n_seen=state.n_seen + len(batch), apart=apart)
-        if not len(batch):
-            return state
-        elapsed = int(batch.times[-1]) - (int(batch.times[0]) if state.last == LOWEST else state.last)
-        pace = state.pace.after(batch, elapsed, HORIZON * self._window(state))
-        return replace(state, pace=pace, last=int(batch.times[-1]))
+        if state.pending is None:
+            _hold(state, batch.slice(0, 0), 0, state.decided, LOWEST)
+        assert state.pending is not None
+        before = state.last
+        rows = batch.rows_of(self._types(state))
+        state.pending.take(batch if len(rows) == len(batch) else batch.take(rows))
+        if len(batch):
+            state.pending.last = max(before, int(batch.times[-1]))
+        for name, alone in state.alone.items():
+            state.alone[name] = self._alone(state.queries[name]).take(alone, batch)
+        if len(batch):
+            elapsed = int(batch.times[-1]) - (int(batch.times[0]) if before == LOWEST else before)
+            state.pace = state.pace.after(batch, elapsed, HORIZON * self._window(state))
+        return state
 
     def decide(self, state: SharedState, upto: int, final: bool) -> tuple[SharedState, dict[str, pa.Table]]:
-        tables: dict[str, pa.Table] = {}
-        apart: dict[str, Any] = dict(state.apart)
-        for name, alone in state.apart.items():
-            if alone.has_begun:
-                apart[name], tables[name] = self._alone(state.queries[name]).decide(alone, upto, final)
-        state, found = self._find(replace(state, apart=apart), upto)
-        state = replace(state, pace=state.pace.finding({name: len(table) for name, table in found.items()}))
-        return state if final else self._adapt(state), tables | found
+        self._go_on(state)
+        found = self._find(state, upto)
+        for name, alone in state.alone.items():
+            if alone.has_begun and name not in found:
+                state.alone[name], found[name] = self._alone(state.queries[name]).decide(alone, upto, final)
+        state.decided = upto
+        state.pace = state.pace.finding({name: len(found[name]) for name in state.shared})
+        if not final:
+            self._purge(state)
+            self._adapt(state)
+        return state, found
 
     def add(self, state: SharedState, name: str, query: Query) -> SharedState:
         """Another query, for the events that arrive from now on."""
         if name in state.queries:
             raise PlanError(f"there is a query {name!r} already\n  hint: remove it first, or take another name")
-        optimizer = Chase({name: query}, self._hierarchy, streaming=True)
-        queries = {**state.queries, name: query}
-        if name in optimizer.apart:
-            return replace(state, queries=queries, apart={**state.apart, name: self._alone(query).start()})
-        return self._grown(replace(state, queries=queries, young={**state.young, name: state.n_seen}))
+        state.queries[name] = query
+        if name not in Chase({name: query}, self._hierarchy, streaming=True).apart:
+            state.young[name] = state.last
+        state.alone[name] = self._alone(query).start()
+        self._grow(state)
+        return state
 
     def remove(self, state: SharedState, name: str) -> SharedState:
         if name not in state.queries:
             raise PlanError(f"there is no query {name!r}\n  hint: {did_you_mean(name, state.queries)}")
-        state = replace(
-            state, queries=_without(state.queries, name), young=_without(state.young, name), apart=_without(state.apart, name)
-        )
-        return self._replanned(state) if name in state.optimizer.cuboids else state
+        is_shared = name in state.shared
+        del state.queries[name]
+        state.young.pop(name, None)
+        state.alone.pop(name, None)
+        if is_shared:
+            self._replan(state)
+        return state
 
     def switch(self, state: SharedState, plan: SharedPlan) -> SharedState:
         """Go on by another plan for the same queries; nothing is lost or found twice."""
-        kept = {}
-        batches = self._batches(state.events) if state.events is not None else None
-        for step in plan.steps:
-            if batches is not None and step.name in _extended(plan):
-                if step.name in state.kept:
-                    kept[step.name] = state.kept[step.name]
-                else:
-                    batch = batches.of(step.query)
-                    found = Sharing(batch, LOWEST, state.decided).compute(step.plan)
-                    kept[step.name] = _still_open(found, batch, state.decided)
-        return replace(state, plan=plan, kept=kept, planned=state.pace, n_switches=state.n_switches + 1)
+        state.plan, state.live, state.planned = plan, None, state.pace
+        state.n_switches += 1
+        return state
 
     # ------------------------------------------------------------ deciding
 
-    def _find(self, state: SharedState, upto: int) -> tuple[SharedState, dict[str, pa.Table]]:
-        """The matches of the queries that share, and of those that will."""
-        assert state.events is not None
-        events, batches = state.events, self._batches(state.events)
-        evaluator = Evaluator(events)
-        extended = _extended(state.plan)
-        new: dict[str, Matches] = {}
-        kept: dict[str, Matches] = {}
-        tables: dict[str, pa.Table] = {}
-        for step in state.plan.steps:
-            batch = batches.of(step.query)
-            sharing = Sharing(batch, state.decided, upto)
-            if step.source is None:
-                new[step.name] = sharing.compute(step.plan)
-            else:
-                # What ends later than its source can be made from matches that were found before.
-                older = state.kept.get(step.source, NONE).pieces if _extends(step) else ()
-                new[step.name] = sharing.derive(step.derivation, Matches((*older, *new[step.source].pieces)))
-            if step.name in extended:
-                found = Matches((*state.kept.get(step.name, NONE).pieces, *new[step.name].pieces))
-                kept[step.name] = _still_open(found, batch, upto)
-            tables[step.name] = write_matches(step.plan, new[step.name], events, evaluator)
-        for name, arrival in state.young.items():
-            plan, query = plan_matches(state.queries[name], self._hierarchy), state.queries[name]
-            first = int(np.searchsorted(state.arrivals, arrival))
-            sharing = Sharing(batch_of(query, events.slice(first, len(events))), state.decided, upto)
-            tables[name] = write_matches(
-                plan, Matches(tuple(piece + first for piece in sharing.compute(plan).pieces)), events, evaluator
-            )
-        return self._purge(replace(state, kept=kept, decided=upto), batches), tables
+    def _find(self, state: SharedState, upto: int) -> dict[str, pa.Table]:
+        """The matches of the queries that share, which the events up to here make final."""
+        assert state.pending is not None
+        assert state.kept is not None
+        events, budget = state.pending.release(upto), self._limits.budget()
+        if state.live is None:  # nothing shares
+            return {}
+        try:
+            read = state.live.read(events)
+        except Unsteady:
+            return self._fall_apart(state, events, upto)
+        first = state.kept.append(events, events.times)
+        found = state.live.step(New(events, first, Evaluator(events), state.kept, budget), read)
+        return state.live.write(found, state.kept, budget)
 
-    def _purge(self, state: SharedState, batches: Batches) -> SharedState:
-        """Forget events that no later match can hold or be cancelled by, and number the rest anew."""
-        events = batches.events
-        plans = [plan_matches(query, self._hierarchy) for name, query in state.queries.items() if name not in state.apart]
-        rows = events.rows_of(frozenset().union(*(plan.types for plan in plans)))
-        rows = rows[events.times[rows] > minus(np.array([state.decided]), self._window(state))[0]]
-        numbers = np.zeros(len(events), np.int64)
-        numbers[rows] = np.arange(len(rows))
-        kept = {name: Matches(tuple(numbers[piece] for piece in matches.pieces)) for name, matches in state.kept.items()}
-        return self._grown(replace(state, events=events.take(rows), arrivals=state.arrivals[rows], kept=kept))
+    def _go_on(self, state: SharedState) -> None:
+        """Make what the plan remembers of the events that are kept, where it is missing; where that cannot be, plan otherwise."""
+        assert state.kept is not None
+        while state.live is None and state.plan.steps:
+            events = state.kept.events
+            try:
+                live = LiveMatches(state.plan, events.slice(0, 0))
+                live.load(New(events, state.kept.head, Evaluator(events), state.kept, self._limits.budget()))
+            except CannotGoOn as refused:
+                self._refuse(state, refused.step)
+            except Unsteady:
+                self._fall_apart(state, events.slice(0, 0), state.decided)
+            else:
+                state.live = live
+
+    def _refuse(self, state: SharedState, step: SharedStep) -> None:
+        """Plan without a way that a plan has, or without a query that cannot be computed by itself with what is new alone."""
+        if step.source is None:
+            self._set_apart(state, step.name)
+            state.optimizer = Chase(state.shared, self._hierarchy, streaming=True)
+        else:
+            state.optimizer.refuse(step)
+        state.plan = state.optimizer.plan(state.plan.strategy, self._estimates(state))
+
+    def _set_apart(self, state: SharedState, name: str) -> None:
+        events, query = state.events, state.queries[name]
+        assert events is not None
+        state.alone[name] = self._alone(query).resume(events, state.decided, state.decided, state.last)
+
+    def _fall_apart(self, state: SharedState, events: Events, upto: int) -> dict[str, pa.Table]:
+        """There is a value that cannot be compared as it comes: from here on every query has its own operator, which may replay."""
+        assert state.kept is not None
+        names = list(state.shared)
+        state.kept.append(events, events.times)
+        for name in names:
+            self._set_apart(state, name)
+        state.optimizer = Chase({}, self._hierarchy, streaming=True)
+        state.plan, state.live = state.optimizer.plan(state.plan.strategy, self._estimates(state)), None
+        found = {}
+        for name in names if len(events) else ():
+            state.alone[name], found[name] = self._alone(state.queries[name]).decide(state.alone[name], upto, final=False)
+        return found
+
+    def _purge(self, state: SharedState) -> None:
+        """Forget events that no later match can hold or be cancelled by."""
+        assert state.kept is not None
+        state.kept.drop_upto(self._forgotten(state), True)
+        if state.live is not None:
+            state.live.drop(state.decided, self._window(state))
+            if state.live.n_codes > 2 * len(state.kept) + SPARE_KEYS:  # keys come and go: those that are gone are forgotten
+                state.live = None
+        self._grow(state)
+
+    def _forgotten(self, state: SharedState) -> int:
+        return int(minus(np.array([state.decided]), self._window(state))[0])
+
+    def _sharing(self, state: SharedState) -> list[Query]:
+        """The queries that share, and those that will: whose events are kept."""
+        return [query for name, query in state.queries.items() if name not in state.alone or name in state.young]
 
     def _window(self, state: SharedState) -> int:
         """The longest window of the queries that share their events."""
-        assert state.events is not None
-        queries = [query for name, query in state.queries.items() if name not in state.apart]
-        return max((ticks(query.window, state.events.unit) for query in queries), default=0)
+        assert state.pending is not None
+        return max((ticks(query.window, state.pending.template.unit) for query in self._sharing(state)), default=0)
+
+    def _types(self, state: SharedState) -> frozenset[str]:
+        return frozenset[str]().union(*(planned(query, self._hierarchy).types for query in self._sharing(state)))
 
     # ------------------------------------------------------------ changing plans
 
-    def _adapt(self, state: SharedState) -> SharedState:
-        if state.events is None or not state.pace.drifted(state.planned, self._drift):
-            return state
-        estimates = state.pace.estimates(state.events.unit, self._units)
+    def _adapt(self, state: SharedState) -> None:
+        if not state.pace.drifted(state.planned, self._drift):
+            return
+        estimates = self._estimates(state)
         plan = state.optimizer.plan(self._strategy, estimates)
         if plan.seconds * (1 + self._gain) + self._rebuilding(state, plan, estimates) < state.optimizer.cost(state.plan, estimates):
-            return self.switch(state, plan)
-        return replace(state, planned=state.pace)
+            self.switch(state, plan)
+        else:
+            state.planned = state.pace
 
     def _rebuilding(self, state: SharedState, plan: SharedPlan, estimates: Estimates) -> float:
-        """What it costs to switch: the matches of the window that the plan goes on from, and that are not kept yet."""
-        missing = {name: state.optimizer.cuboids[name] for name in _extended(plan) - state.kept.keys()}
+        """What it costs to switch to another plan: the matches of the window that it goes on from."""
+        if plan is state.plan:
+            return 0.0
+        found = {step.source for step in plan.steps if step.source is not None and _extends(step)}
+        sizes = estimates.all_sizes({name: state.optimizer.cuboids[name] for name in found})
         windows = self._window(state) / max(state.pace.span, 1.0)  # of the time that the estimates are for
-        return windows * sum(estimates.alone(missing[name], size) for name, size in estimates.all_sizes(missing).items())
+        return windows * sum(estimates.alone(state.optimizer.cuboids[name], size) for name, size in sizes.items())
 
-    def _batches(self, events: Events) -> Batches:
-        return Batches(events, self._limits.budget())
-
-    def _grown(self, state: SharedState) -> SharedState:
+    def _grow(self, state: SharedState) -> None:
         """Queries that see all the events that are kept take part in the plan."""
-        oldest = int(state.arrivals[0]) if len(state.arrivals) else state.n_seen
-        young = {name: arrival for name, arrival in state.young.items() if arrival > oldest}
-        return state if len(young) == len(state.young) else self._replanned(replace(state, young=young))
+        forgotten = LOWEST if state.pending is None else self._forgotten(state)
+        grown = [name for name, time in state.young.items() if time <= forgotten]
+        for name in grown:
+            del state.young[name], state.alone[name]
+        if grown:
+            self._replan(state)
 
-    def _replanned(self, state: SharedState, pace: Pace | None = None) -> SharedState:
+    def _replan(self, state: SharedState, pace: Pace | None = None) -> None:
         """A plan for the queries that there are now, and for how the stream is now, or was."""
-        sharing = {name: query for name, query in state.queries.items() if name not in state.young and name not in state.apart}
-        optimizer = Chase(sharing, self._hierarchy, streaming=True)
-        unit = state.events.unit if state.events is not None else "ms"
-        plan = optimizer.plan(self._strategy, (pace or state.pace).estimates(unit, self._units))
-        return self.switch(replace(state, optimizer=optimizer), plan)
+        state.optimizer = Chase(state.shared, self._hierarchy, streaming=True)
+        self.switch(state, state.optimizer.plan(self._strategy, self._estimates(state, pace)))
+
+    def _estimates(self, state: SharedState, pace: Pace | None = None) -> Estimates:
+        unit = "ms" if state.pending is None else state.pending.template.unit
+        return (pace or state.pace).estimates(unit, self._units)
 
     def _alone(self, query: Query) -> Operator[Any, pa.Table]:
         if query not in self._operators:
@@ -367,25 +424,19 @@ class SharedMatcher(Operator[SharedState, dict[str, pa.Table]]):
         return self._operators[query]
 
 
-def _texts(queries: Mapping[str, Query]) -> dict[str, str]:
-    return {name: str(query) for name, query in queries.items()}
-
-
-def _without(of: Mapping[str, _Value], name: str) -> dict[str, _Value]:
-    return {other: value for other, value in of.items() if other != name}
+def _hold(state: SharedState, events: Events, n_kept: int, decided: int, last: int) -> None:
+    """Let a state begin with these events, of which so many are decided."""
+    state.kept, state.decided = Kept(events.slice(0, 0)), decided
+    kept = events.slice(0, n_kept)
+    state.kept.append(kept, kept.times)
+    state.pending = Pending(events.slice(n_kept, len(events)), last)
 
 
 def _extends(step: SharedStep) -> bool:
+    """Whether matches end later than those they are made from."""
     first = step.derivation[0]
     return isinstance(first, Narrow) and first.extends
 
 
-def _extended(plan: SharedPlan) -> set[str]:
-    """The queries whose matches are kept for the window, because matches that end later are made from them."""
-    return {step.source for step in plan.steps if step.source is not None and _extends(step)}
-
-
-def _still_open(matches: Matches, batch: Batch, upto: int) -> Matches:
-    """Matches whose window is not over."""
-    bound = minus(np.array([upto]), batch.window)[0]
-    return matches.select(batch.clocks[piece[0]] > bound for piece in matches.pieces)
+def _texts(queries: Mapping[str, Query]) -> dict[str, str]:
+    return {name: str(query) for name, query in queries.items()}

@@ -221,7 +221,10 @@ class Sharing:
 
     def _widen(self, step: Widen, source: Matches) -> Matches:
         if source.pieces and len(step.slots) < source.n_slots:
-            source = self._nearest(step.dropped, step.slots, source) if step.dropped else _distinct(step.slots, source)
+            if step.dropped is not None:
+                source = self._nearest(step.dropped, step.slots, source)
+            else:
+                source = _pieces([distinct_matches(step.slots, source.whole())])
         pieces = list(source.pieces)
         for delta in step.deltas:
             found = self.compute(delta.plan)
@@ -249,13 +252,13 @@ class Sharing:
         return _pieces(found)
 
 
-def _distinct(slots: Sequence[int], source: Matches) -> Matches:
+def distinct_matches(slots: Sequence[int], rows: Ints) -> Ints:
     """Matches without some of their slots, each once."""
-    rows = source.whole()[list(slots)]
+    rows = rows[list(slots)]
     rows = choose(rows, np.lexsort(rows))
     new = np.ones(rows.shape[1], np.bool_)
     new[1:] = (rows[:, 1:] != rows[:, :-1]).any(axis=0)
-    return _pieces([choose(rows, new)])
+    return choose(rows, new)
 
 
 # ---------------------------------------------------------------- ranges of events
