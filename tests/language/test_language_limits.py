@@ -37,6 +37,7 @@ def failure(text: str) -> QueryError:
         "A WHERE A.x = " + "- " * 5_000 + "A.x WITHIN 5",
         "A WHERE " + "(A.y OR A.z AND " * 5_000 + "A.x" + ")" * 5_000 + " WITHIN 5",
         "A WITHIN 5 RETURN " + "(A.y + " * 5_000 + "A.x" + ")" * 5_000,
+        "A WITHIN 5 AGG COUNT(*) GROUP BY " + "UPPER(" * 5_000 + "A.x" + ")" * 5_000,
     ],
 )
 def test_deep_nesting_is_a_clear_error(text: str) -> None:
@@ -115,6 +116,7 @@ def test_a_million_characters_of_one_thing() -> None:
         ("A \N{PILE OF POO} WITHIN 5", "unexpected character '💩'", 3),
         ("A WHERE A.x = 18446744073709551616 WITHIN 5", "this number does not fit into 64 bits", 15),
         ("A WHERE A.x IN (1, -9223372036854775809) WITHIN 5", "this number does not fit into 64 bits", 20),
+        ("A WITHIN 5 AGG COUNT GROUP BY A.x + 18446744073709551616", "this number does not fit into 64 bits", 37),
         ("A WHERE A.x = 1e999 WITHIN 5", "this number is too large for a float", 15),
         ("A WHERE A.x = 99999999999 days WITHIN 5", "this duration is too long", 15),
     ],

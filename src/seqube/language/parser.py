@@ -140,7 +140,7 @@ def _check_text(text: str) -> None:
 
 def _check_limits(query: Draft) -> None:
     """Walk the whole draft with a stack of its own, since before this check nobody may recurse."""
-    roots: list[Any] = [query.pattern, query.where, query.having]
+    roots: list[Any] = [query.pattern, query.where, query.having, *query.group_by]
     roots += [output.value for output in (*query.aggregates, *(query.returns.outputs if query.returns else ()))]
     roots += [condition for definition in query.definitions for condition in definition.where]
     stack = [(root, 1) for root in roots if root is not None]
