@@ -565,6 +565,10 @@ class Partition:
                 return told if whole else told[0] if told else None
             case tree.Prev(tree.Attribute(variable, name)):
                 return self._told(env[f"{PREVIOUS}{variable}"][0], name)
+            case tree.AtLevel(argument, level):
+                name = self.value(argument, env)
+                path = _path(name, self.hierarchy)
+                return path[level - 1] if level <= len(path) else name
             case tree.OfList(function, tree.Attribute(variable, name)):
                 return of_list(function, [self._told(event, name) for event in env.get(str(variable), ())])
             case tree.Minus(operand):
@@ -738,6 +742,12 @@ def _at_or_below(name: str, hierarchy: Any) -> set[str]:
         if parent == name:
             found |= {child for child, _ in _concepts(children)}
     return found
+
+
+def _path(name: str | None, hierarchy: Any) -> list[str]:
+    """The names from the top of the hierarchy down to this one: wider ones cover more."""
+    above = [concept for concept, _ in _concepts(hierarchy) if concept != name and name in _at_or_below(concept, hierarchy)]
+    return [*sorted(above, key=lambda concept: -len(_at_or_below(concept, hierarchy))), *([] if name is None else [name])]
 
 
 def _concepts(hierarchy: Any) -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seqube.language import tree
 from seqube.language.functions import AGGREGATES, OF_LISTS
-from seqube.language.names import column_name
+from seqube.language.names import column_name, group_name
 from seqube.language.tree import Attribute, Emit, Output, Predicate, Query, Skip, Value, Window
 
 # fmt: off
@@ -21,7 +21,7 @@ KEYWORDS = [
     "SEQ", "and", "Or", "NOT", "in", "between", "IS", "null", "TRUE", "false", "pattern", "WHERE", "partition", "Group",
     "GROUPBY", "by", "agg", "having", "within", "emit", "on", "trigger", "every", "total", "return", "as", "count", "SUM", "avg",
     "min", "max", "events", "s", "m", "h", "next", "STRICT", "order", "skip", "Keep", "partial", "past", "to", "first",
-    "LAST", "prev", "limit", "DISTINCT",
+    "LAST", "prev", "limit", "DISTINCT", "at", "Leaf",
 ]
 # fmt: on
 odd_text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=6)
@@ -254,10 +254,12 @@ def queries(draw: st.DrawFn) -> Query:
     when = draw(st.sampled_from(["trigger", "every", "total"]))
     emit = Emit(when, builder.window(("us", "ticks")) if when == "every" else None)
     taken = set() if when == "total" else {"ts"}
-    groups = []
-    for key in (grouped() for _ in range(draw(st.integers(0, 2)))):
-        if column_name(key, 0) not in taken:
-            taken.add(column_name(key, 0))
+    groups: list[Value] = []
+    for named in (grouped() for _ in range(draw(st.integers(0, 2)))):
+        leveled = named.variable is not None and builder.flip()
+        key = tree.AtLevel(replace(named, name=tree.TYPE_ATTRIBUTE), draw(st.integers(1, 9))) if leveled else named
+        if group_name(key, 0) not in taken:
+            taken.add(group_name(key, 0))
             groups.append(key)
 
     def aggregate() -> tree.Aggregate:

@@ -216,7 +216,18 @@ def test_negation(text: str, message: str, column: int, hint: str) -> None:
             19,
             "write whose it is (A.ward), or add it to PARTITION BY",
         ),
-        ("A a WITHIN 5 AGG COUNT GROUP BY a", "'a' in GROUP BY is not a partition key", 33, "write a.x for an attribute x of it"),
+        (
+            "SEQ(TX, !OK b) WITHIN 5 AGG COUNT GROUPBY TX",  # as the E-Cube paper has it
+            "'TX' in GROUP BY is not a partition key",
+            43,
+            "write TX.type for its type, TX.type AT 1 for the concept at the top, or TX.x",
+        ),
+        (
+            "SEQ(A, !B b) WITHIN 5 AGG COUNT GROUP BY b",
+            "'b' in GROUP BY is not a partition key",
+            42,
+            "write b.x for an attribute x of it",
+        ),
         (
             "SEQ(A a, !B b) WITHIN 5 RETURN b.x",
             "RETURN names 'b', which is negated: a match has no event for it",

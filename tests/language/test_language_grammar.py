@@ -253,7 +253,7 @@ def test_quoted_names() -> None:
 KEYWORDS = [
     "seq", "and", "or", "in", "between", "is", "pattern", "where", "partition", "group", "groupby", "by", "agg", "having",
     "within", "emit", "on", "trigger", "every", "total", "return", "as", "count", "sum", "avg", "min", "max", "events", "s",
-    "min", "h", "not", "null", "true", "false",
+    "min", "h", "not", "null", "true", "false", "at", "leaf",
 ]
 # fmt: on
 

@@ -11,7 +11,7 @@ import seqube
 from seqube.language import parse
 from seqube.language.functions import FUNCTIONS, PLAIN_CALLS, VALUE_FUNCTIONS
 from seqube.language.parser import _parser
-from seqube.language.words import CALLED, CLAUSE_WORDS, COLOURED, COUNTED, KEYWORDS, OF_FUNCTIONS, OPERATORS
+from seqube.language.words import CALLED, CLAUSE_WORDS, COLOURED, COUNTED, KEYWORDS, OF_FUNCTIONS, OF_LEVELS, OPERATORS
 from seqube.language.writer import write
 
 TERMINALS = {terminal.name: terminal.pattern for terminal in _parser().terminals}
@@ -27,7 +27,7 @@ def test_the_grammar_has_these_keywords() -> None:
     words = {name.lstrip("_"): re.match(r"([a-z]+)\\b", pattern.value) for name, pattern in TERMINALS.items()}
     spelled = {name: found[1].upper() for name, found in words.items() if found is not None}
     assert all(name == word for name, word in spelled.items())
-    assert set(spelled) | set(CALLED) == set(KEYWORDS) | set(spelled) & set(OF_FUNCTIONS)
+    assert set(spelled) | set(CALLED) == set(KEYWORDS) | set(spelled) & {*OF_FUNCTIONS, *OF_LEVELS}
 
 
 def test_the_grammar_has_these_operators_and_functions() -> None:

@@ -176,12 +176,16 @@ def test_match_ids_are_the_same_however_it_is_cut(frame: DataFrame) -> None:
     assert len(set(ids[0])) == len(ids[0])
 
 
-def test_concepts(spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    "asked", ["RETURN a.id, a.type, b.type", "GROUP BY a.type AT 2, b.type AT 1 AGG COUNT(*), MAX(b.ts) AS latest EMIT TOTAL"]
+)
+def test_concepts(spark: SparkSession, asked: str) -> None:
     travellers = generate("transit", 3_000, seed=1)
     places = sq.Hierarchy.from_dict(concept_tree("transit"))
-    query = "SEQ(TX a, OK b, [id]) WITHIN 48 h RETURN a.id, a.type, b.type"
+    query = f"SEQ(TX a, OK b, [id]) WITHIN 48 h {asked}"
     found = sqs.run(query, spark.createDataFrame(travellers), hierarchy=places).toArrow()
     assert rows_of(found) == rows_of(sq.run(query, travellers, hierarchy=places).table)
+    assert len(found) > 1
 
 
 def test_a_hot_key_is_cut_into_slices(spark: SparkSession) -> None:

@@ -36,6 +36,7 @@ from seqube.language.tree import (
     Among,
     AnyOf,
     Arithmetic,
+    AtLevel,
     Attribute,
     Between,
     Call,
@@ -195,6 +196,10 @@ class Evaluator:
                 return self._calculate(node, "-", zero, inner)
             case Arithmetic(op, left, right):
                 return self._calculate(node, op, self.value(left, bindings), self.value(right, bindings))
+            case AtLevel(argument, _, concepts=concepts):
+                names = self.value(argument, bindings)
+                below, above = (pa.array([pair[i] for pair in concepts], pa.string()) for i in (0, 1))
+                return pc.coalesce(above.take(pc.index_in(names, value_set=below)), names)
             case FirstOf(values):
                 return _first_of([self.value(value, bindings) for value in values])
             case Call():

@@ -331,6 +331,9 @@ class _Binder:
             if leaf.name not in self.keys:
                 if self._quoted(leaf.at):
                     hint: str | None = f"strings take single quotes: '{leaf.name}'"
+                elif clause == "GROUP BY" and (named := [v for v in self.positive.values() if leaf.name in (v.name, v.leaf.name)]):
+                    own = named[0].name
+                    hint = f"write {own}.type for its type, {own}.type AT 1 for the concept at the top, or {own}.x"
                 elif leaf.name in self.variables:
                     hint = f"write {leaf.name}.x for an attribute x of it"
                 else:

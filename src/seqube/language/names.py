@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from seqube.errors import Problem, Span
 from seqube.events.schema import HIDDEN_COLUMNS
-from seqube.language.tree import Aggregate, Attribute, Call, Literal, OfList, Query, Type, Value
+from seqube.language.tree import Aggregate, AtLevel, Attribute, Call, Literal, OfList, Query, Type, Value
 
 
 def default_variables(types: Sequence[Type]) -> list[str]:
@@ -76,12 +76,14 @@ def clashes(query: Query, variables: Mapping[str, Span | None]) -> Iterator[Prob
 
 
 def group_name(key: Value, position: int) -> str:
-    """The name of the column of a key of GROUP BY: `upper_a_name`, `hour_a_ts` for EXTRACT(HOUR FROM a.ts)."""
+    """The name of the column of a key of GROUP BY: `upper_a_name`, `hour_a_ts` for EXTRACT(HOUR FROM a.ts), `a_type_at_1`."""
     match key:
         case Call("EXTRACT" | "DATE_TRUNC", (Literal(part), Attribute() as time)):
             return f"{str(part).lower()}_{column_name(time, position)}"
         case Call(function, (Attribute() as argument,)):
             return f"{function.lower()}_{column_name(argument, position)}"
+        case AtLevel(argument, level):
+            return f"{column_name(argument, position)}_at_{level}"
         case Attribute():
             return column_name(key, position)
         case _:

@@ -477,6 +477,17 @@ class Builder:
     def group_by(self, children: list[Any]) -> tuple[str, Span, object]:
         return "group_by", _at(children[0]), tuple(map(as_item, children[1:]))
 
+    def at_level(self, children: list[Any]) -> Value:
+        """The leaves' level is that of the types themselves."""
+        value, level = children
+        if not isinstance(value, Attribute) or value.variable is None or value.name != tree.TYPE_ATTRIBUTE:
+            _fail("AT takes the type of an event: nothing else has levels", value.at, "write a.type AT 1, with its variable")
+        if level.type == "LEAF":
+            return value
+        if not level.isdecimal() or (number := _number(level)) < 1:
+            _fail("levels are whole numbers, from 1 at the top of the hierarchy", _at(level), "write AT 1, or AT LEAF")
+        return tree.AtLevel(value, min(int(number), MAX_INT64), _cover(value.at, _at(level)))
+
     def aggregates(self, children: list[Any]) -> tuple[str, Span, object]:
         return "aggregates", _at(children[0]), tuple(children[1:])
 

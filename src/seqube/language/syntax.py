@@ -51,6 +51,7 @@ _SPELLED = {
     "PER": "PER",
     "TOTAL": "TOTAL",
     "NULL": "NULL",
+    "LEAF": "the number of a level, or LEAF,",
 }
 # What other languages call what is here.
 _OTHER_NAMES = {

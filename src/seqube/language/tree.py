@@ -143,7 +143,34 @@ class FirstOf:
     at: Span | None = _place()
 
 
-Value = Literal | Duration | Attribute | Parameter | Arithmetic | Minus | Aggregate | OfList | Prev | Call | Condition | FirstOf
+@dataclass(frozen=True, slots=True)
+class AtLevel:
+    """`a.type AT 1`, in GROUP BY alone: what stands above a type on that level of the hierarchy, 1 being that of the roots.
+
+    A type that is not further down stays as it is. Planning, which knows the hierarchy, gives each that is its concept.
+    """
+
+    argument: Attribute
+    level: int
+    at: Span | None = _place()
+    concepts: tuple[tuple[str, str], ...] = ()
+
+
+Value = (
+    Literal
+    | Duration
+    | Attribute
+    | Parameter
+    | Arithmetic
+    | Minus
+    | Aggregate
+    | OfList
+    | Prev
+    | Call
+    | Condition
+    | FirstOf
+    | AtLevel
+)
 
 # ---------------------------------------------------------------- predicates
 
@@ -447,7 +474,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return (node.left, node.right)
         case Minus() | IsNull() | IsTrue():
             return (node.operand,)
-        case OfList() | Prev():
+        case OfList() | Prev() | AtLevel():
             return (node.argument,)
         case Aggregate():
             return tuple(part for part in (node.argument, node.share) if part is not None)
@@ -489,7 +516,7 @@ def rebuilt(node: N, change: Callable[[Any], Any]) -> N:
             result = replace(node, operand=after[0])
         case Aggregate():
             result = replace(node, argument=after[0], share=after[1] if node.share is not None else None)
-        case OfList() | Prev():
+        case OfList() | Prev() | AtLevel():
             result = replace(node, argument=after[0])
         case FirstOf():
             result = replace(node, values=after)

@@ -245,7 +245,7 @@ class ValueChecker:
                     self.fail(f"{function} of {_describe(argument, kind)}", node.at, f"{function} takes {_either(row.takes)}")
                     return None
                 return row.result or kind
-            case tree.Prev(argument):
+            case tree.Prev(argument) | tree.AtLevel(argument):
                 return self.kind(argument)
             case tree.Arithmetic():
                 return self.arithmetic(node)

@@ -19,10 +19,13 @@ WITHIN_CLAUSES = (
 )  # fmt: skip
 OF_VALUES = ("AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "TRUE", "FALSE")
 OF_FUNCTIONS = ("CASE", "WHEN", "THEN", "ELSE", "END", "FROM", "LIKE", "ILIKE", "RLIKE", "CAST", "EXTRACT")
+OF_LEVELS = ("AT", "LEAF")  # behind a type in GROUP BY, where no name can stand
 COUNTED = ("EVENT", "EVENTS")  # a unit of windows, after a number
 
 KEYWORDS = tuple(dict.fromkeys(("PATTERN", *CLAUSE_WORDS, *WITHIN_CLAUSES, *CALLED, *OF_VALUES)))  # a name like these takes quotes
-COLOURED = tuple(dict.fromkeys((*KEYWORDS, *OF_FUNCTIONS, *OF_EVENTS, *(name for name in VALUE_FUNCTIONS if " " not in name))))
+COLOURED = tuple(
+    dict.fromkeys((*KEYWORDS, *OF_FUNCTIONS, *OF_LEVELS, *OF_EVENTS, *(name for name in VALUE_FUNCTIONS if " " not in name)))
+)
 # How functions are written and what they give: what the editor shows beside a name.
 SIGNATURES = {
     **{name: (row.call, row.meaning) for name, row in VALUE_FUNCTIONS.items() if " " not in name},

@@ -222,6 +222,8 @@ def write_value(node: Value, least: int = _SUM) -> str:
             text = f"{function}({_quote_keyword(argument.variable or '') if of_events else write_value(argument)})"
         case tree.Prev(argument):
             text = f"{PREVIOUS}({write_value(argument)})"
+        case tree.AtLevel(argument, level):
+            text = f"{write_value(argument)} AT {level}"
         case tree.FirstOf(values):
             text = f"FIRST({', '.join(map(write_value, values))})"
         case tree.Call():

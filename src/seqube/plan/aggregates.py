@@ -23,7 +23,7 @@ from seqube.events import Hierarchy
 from seqube.language.functions import aggregate_function
 from seqube.language.mentions import named_as_lists, named_before, variables_of
 from seqube.language.names import group_name
-from seqube.language.tree import Aggregate, Attribute, Emit, N, Not, Output, Predicate, Query, Same, Seq, Type, Value, walk
+from seqube.language.tree import Aggregate, AtLevel, Attribute, Emit, N, Not, Output, Predicate, Query, Same, Seq, Type, Value, walk
 from seqube.language.writer import write_value
 from seqube.plan.arguments import ADDED_UP, COLLECTED, COMPUTED_MARK, ColumnsToCompute, ComputedColumn, as_written, terms_of
 from seqube.plan.chains import EventChain, chain_of_matches
@@ -102,17 +102,26 @@ def plan_aggregates(query: Query, hierarchy: Hierarchy | None = None) -> Aggrega
     assert query.emit is not None, "the binder says when aggregates are reported"
     matches = plan_matches(query, hierarchy)
     trigger = _trigger(query, hierarchy) if query.emit.when == "trigger" else None
+    keys = [_with_concepts(key, hierarchy) for key in query.group_by]
     columns = ColumnsToCompute({scan.variable: scan.types for scan in scans(matches)})
     return AggregatePlan(
         matches,
         query.emit,
         tuple(replace(output, value=columns.of_aggregates(output.value)) for output in query.aggregates),
-        tuple(map(columns.column, query.group_by)),
-        tuple(group_name(key, number) for number, key in enumerate(query.group_by, 1)),
+        tuple(map(columns.column, keys)),
+        tuple(group_name(key, number) for number, key in enumerate(keys, 1)),
         tuple(map(columns.of_aggregates, query.having)),
         tuple(columns.found.values()),
         trigger,
     )
+
+
+def _with_concepts(key: Value, hierarchy: Hierarchy | None) -> Value:
+    """A key of GROUP BY; a level of the hierarchy with what stands on it above each type that is further down."""
+    if not isinstance(key, AtLevel) or hierarchy is None:
+        return key
+    paths = [(*reversed(hierarchy.ancestors(name)), name) for name in hierarchy]
+    return replace(key, concepts=tuple((path[-1], path[key.level - 1]) for path in paths if len(path) > key.level))
 
 
 def _trigger(query: Query, hierarchy: Hierarchy | None) -> Scan | None:
