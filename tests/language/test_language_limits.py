@@ -127,7 +127,7 @@ def test_odd_characters_and_numbers(text: str, message: str, column: int) -> Non
 
 
 def test_only_text_is_parsed() -> None:
-    with pytest.raises(TypeError, match="a query is text, not bytes"):
+    with pytest.raises(TypeError, match="text is a bytes, where str is expected"):
         parse(b"A WITHIN 5")  # type: ignore[arg-type]
 
 
