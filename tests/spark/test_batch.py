@@ -71,6 +71,10 @@ RELATED = {
     "free, longer": "SEQ(Recycle r, Wash w, Operate o) WITHIN 3 min",
     "counted": "SEQ(Recycle r, Wash w) AGG COUNT(*) WITHIN 3 min",
     "counted, longer": "SEQ(Recycle r, Wash w, Operate o) AGG COUNT(*) WITHIN 3 min",
+    "every": "SEQ(Recycle r, Wash w) AGG COUNT(*) WITHIN 3 min EMIT EVERY 2 min",
+    "every, longer": "SEQ(Recycle r, Wash w, Operate o) AGG COUNT(*), SUM(r.duration) AS s WITHIN 3 min EMIT EVERY 2 min",
+    "by key": "SEQ(Recycle r, Wash w, [id]) GROUP BY r.id AGG COUNT(*) WITHIN 30 min EMIT TOTAL",
+    "by key, longer": "SEQ(Recycle r, Wash w, Operate o, [id]) GROUP BY r.id AGG COUNT(*) WITHIN 30 min EMIT TOTAL",
 }
 
 
@@ -89,6 +93,12 @@ def test_related_queries_share(frame: DataFrame, tools: pa.Table, strategy: str,
         }
     finally:
         found.unpersist()
+
+
+def test_totals_of_slices_are_not_counted_together(frame: DataFrame) -> None:
+    total = {name: f"{text} EMIT TOTAL" for name, text in RELATED.items() if name.startswith("counted")}
+    with pytest.raises(sq.PlanError, match="'prefix-tree' does not apply to query 'counted' on Spark: without a key, its totals"):
+        sqs.run(total, frame, strategy="prefix-tree")
 
 
 AGGREGATES = {

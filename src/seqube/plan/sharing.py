@@ -26,7 +26,7 @@ are in conflict; the plan is an independent set of that graph: greedily by benef
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -158,6 +158,11 @@ class SharingPlan:
     chosen: tuple[Candidate, ...] = ()
     conflicts: tuple[tuple[int, int], ...] = ()  # positions in `candidates`
     options: tuple[Option, ...] = ()
+
+    def only(self, names: Collection[str]) -> SharingPlan:
+        """The same for some of the queries, chopped as they are."""
+        queries = {name: query for name, query in self.queries.items() if name in names}
+        return replace(self, queries=queries, pieces={path: self.pieces[path] for path in paths_of(queries)})
 
 
 def counted(plan: AggregatePlan, chain: EventChain | str, unit: str) -> Counted | str:

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from seqube.engine.limits import NO_LIMITS, Limits
@@ -50,13 +49,15 @@ class ShippedWorkload:
     limits: Limits = NO_LIMITS
 
     @staticmethod
-    def of(planned: WorkloadPlan, queries: Mapping[str, ShippedQuery], limits: Limits = NO_LIMITS) -> ShippedWorkload:
-        """As it was planned; what is planned to be found by itself is."""
+    def of(planned: WorkloadPlan, queries: Mapping[str, ShippedQuery], unit: str, limits: Limits = NO_LIMITS) -> ShippedWorkload:
+        """As it was planned; what is planned to be found by itself is, and so are totals that add up over slices of time."""
         matches, counts = planned.matches, planned.counts
+        if counts is not None:
+            counts = counts.only([name for name in counts.queries if not needs_of(queries[name].plan, unit).adds_up])
         return ShippedWorkload(
             queries,
             matches.sharing if matches is not None and matches.reuses else None,
-            counts if counts is not None and counts.strategy != "independent" else None,
+            counts if counts is not None and counts.strategy != "independent" and counts.queries else None,
             limits,
         )
 
@@ -93,9 +94,7 @@ class ShippedWorkload:
 
         plans = {name: own.plan for name, own in self.queries.items() if isinstance(own.plan, AggregatePlan)}
         shared = SharedAggregator(plan, plans, self.limits)
-        events = events.slice(0, int(np.searchsorted(events.times, task.upto, "right")))
-        last = int(events.times[-1]) if len(events) else LOWEST
-        tables = shared.decide(shared.resume(events, task.after, task.after, last), task.upto, final=True)[1]
+        (tables,) = shared.within(events, task.after, task.upto)
         for name, table in tables.items():
             self.limits.budget().find(table.num_rows)
             yield name, self.queries[name].rows(table)

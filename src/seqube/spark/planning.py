@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from seqube.errors import PlanError
 from seqube.events import Hierarchy, Statistics
 from seqube.language import Query
 from seqube.plan.measured import Measurements
-from seqube.plan.needs import Plan
+from seqube.plan.needs import Plan, needs_of
 from seqube.plan.optimizer import WorkloadPlan, looked_at, plan_apart, share_among, undecided
 from seqube.plan.strategies import names
 from seqube.spark import ingest
@@ -66,6 +67,8 @@ def plan_batch(
     bound = ingest.bind_all(queries, source)
     # What is wrong is said before anything is read; whether queries can share is asked as if the events were known.
     workload = plan_apart(bound, hierarchy, UNSEEN if strategy in SHARED else None, strategy)
+    if strategy in names("shared counts") and strategy != "independent":
+        _refuse_totals(workload.plans, source.schema.unit, strategy)
     looked_up = list(undecided(bound, hierarchy, strategy).values())
     shared = looked_at(bound, hierarchy, strategy)
     measured: Measurements | None = None
@@ -77,3 +80,11 @@ def plan_batch(
     if warns:
         source.warn(rejected)
     return BatchPlan(workload, bound, hierarchy, measured)
+
+
+def _refuse_totals(plans: Mapping[str, Plan], unit: str, strategy: str) -> None:
+    """Totals that add up over slices of time are not counted together, by whatever strategy."""
+    for name, plan in plans.items():
+        if needs_of(plan, unit).adds_up:
+            reason = "without a key, its totals are added up from slices of time"
+            raise PlanError(f"strategy {strategy!r} does not apply to query {name!r} on Spark: {reason}\n  hint: auto does")

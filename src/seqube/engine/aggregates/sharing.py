@@ -10,7 +10,7 @@ Invariant: counters have seen the events up to `decided`, each once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -32,7 +32,8 @@ from seqube.engine.instances import Batch, minus
 from seqube.engine.kept import Kept
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.operator import Operator
-from seqube.engine.sequence import LOWEST
+from seqube.engine.predicates import Ints
+from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.snapshots import bundle, read_state, unbundle, write_state
 from seqube.errors import DataError
 from seqube.events import Events
@@ -286,6 +287,18 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
             self._forget(state)
         state.decided = upto
         return state, {name: tables[name] for name in self._sharing.queries}
+
+    def within(
+        self, events: Events, after: int, upto: int, numbers: Ints | None = None, budget: Budget | None = None
+    ) -> Iterator[dict[str, pa.Table]]:
+        """The rows of each query that are due in a slice of time. Totals that add up over slices are none of them."""
+        is_first, is_last = after == LOWEST, upto == HIGHEST
+        events = events.slice(0, int(np.searchsorted(events.times, upto, "right")))
+        began, ended = (int(events.times[0]) - 1, int(events.times[-1])) if len(events) else (LOWEST, LOWEST)
+        if not is_last and (len(events) or not is_first):
+            ended = max(ended, upto)  # the stream goes on, and so do rows that are due without an event
+        state = self.resume(events, after, began if is_first else after, ended)
+        yield self.decide(state, upto, is_last)[1]
 
     def _decide(
         self, state: Together, family: LaneFamily, events: Events, upto: int, final: bool, budget: Budget
