@@ -98,7 +98,7 @@ def test_a_wide_result_shows_the_columns_that_fit(seqube: Command) -> None:
     shown = [name for name in re.split(r"[\s┃|]+", header) if name]
     assert shown[:2] == ["start", "end"]
     assert len(shown) > 2
-    hidden = done.out.partition("not shown here, for want of room: ")[2].partition(" (RETURN")[0].replace("\n", " ")
+    hidden = done.out.replace("\n", " ").partition("not shown here, for want of room: ")[2].partition("(RETURN")[0]
     assert len(shown) + len(re.split(r",\s+", hidden)) == 2 + 3 * 8 - 2  # no Wash and no Check has a duration
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -131,9 +132,14 @@ def test_the_shim_is_made_once_by_many(bare: Path) -> None:
     assert (make_shim(java) / "bin" / "java").stat().st_mtime_ns == made
 
 
-def test_a_cache_that_cannot_be_written_says_what_to_do(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_cache_cannot_be_written_there_is_a_folder_for_now(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (bare / "file").touch()
     monkeypatch.setenv("SEQUBE_CACHE", str(bare / "file"))
+    monkeypatch.setattr(tempfile, "tempdir", str(bare))
+    found = find_java()
+    assert found.origin == "packaged"
+    assert (found.path / "bin" / "java").is_relative_to(bare)
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: str(bare / "file"))
     with pytest.raises(PlanError, match="SEQUBE_CACHE"):
         find_java()
 

@@ -240,3 +240,15 @@ def test_no_events_decide_nothing(spark: SparkSession) -> None:
     with pytest.warns(sq.SequbeWarning, match="1 rows are not events"):
         (plan,) = planning.plan_batch({"q": SPARSE}, source, warns=True).plans.values()
     assert plan == ingest.plan_over(SPARSE, source)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_readers_of_files_are_asked_for_rows_that_are_no_events(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    """What is asked of a reader has to be a time that it can hold."""
+    rows = spark.createDataFrame([("A", "2026-01-01 00:00:00"), (None, "2026-01-01 00:00:01")], "type string, at string")
+    rows.selectExpr("type", "at::timestamp AS ts").write.format(kind).save(str(tmp_path / "in"))
+    frame = spark.read.schema("type string, ts timestamp").format(kind).load(str(tmp_path / "in"))
+    source = ingest.read_source(frame, "type", "ts", "ms")
+    with pytest.warns(sq.SequbeWarning, match="1 rows are not events and take no part"):
+        source.warn()
+    assert source.survey(["type"]).rejected == {"no type": 1}

@@ -14,10 +14,10 @@ from watching import watch
 import seqube as sq
 import seqube.spark as sqs
 from seqube.engine.limits import Limits
-from seqube.spark import sql
 from seqube.spark.failures import read_failure, spark_errors
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.pipeline import run_once, run_stream
+from seqube.spark.table_functions import _function
 from seqube.spark.transport.blobs import write_blob
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def test_sql_has_the_defaults(spark: SparkSession, frame: DataFrame) -> None:
     frame.createOrReplaceTempView("limited")
     assert spark.sql(f"SELECT * FROM seqube(TABLE(limited), '{PAIRS}')").count() == 465
     table = AnalyzeArgument(frame.schema, None, isTable=True, isConstantExpression=False)
-    planned = sql._function(True, case_sensitive=False, zone="UTC").analyze(
+    planned = _function(True, case_sensitive=False, zone="UTC").analyze(
         table, AnalyzeArgument(StringType(), PAIRS, isTable=False, isConstantExpression=True)
     )
     assert planned.wanted.limits == Limits()

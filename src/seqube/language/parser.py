@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
-from seqube.errors import ArgumentError, Problem, QueryError, Span
+from seqube.errors import Problem, QueryError, Span
 from seqube.language import tree
 from seqube.language.functions import (
     AGGREGATES,
@@ -124,8 +124,6 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _check_text(text: str) -> None:
-    if not isinstance(text, str):
-        raise ArgumentError(f"a query is text, not {type(text).__name__}")
     if len(text) > MAX_LENGTH:
         _fail(
             f"the query has {len(text):,} characters; the limit is {MAX_LENGTH:,}",

@@ -47,6 +47,7 @@ IDENTITY = "#id"  # a hash of the whole event, from which match ids are made
 MOST_CODED = 16  # types that a row is compared with; with more of them it is quicker to carry the name
 SURVEYED = 100  # one event in so many is looked at before a plan is made
 SOME_TYPES = 10_000  # with more of them, nobody can say which one was meant
+LAST_ASKED_US = 2**63 - 10**15  # readers are asked in times of Java's, which overflow in the last years of Spark's
 LAST_MOMENT_US = 9_151_488_000_000_000  # 2260: what a stream waits for must lie before the last moment that pandas knows
 
 # Tests of texts that mean the same in Spark; LIKE does where nothing is escaped, which Spark reads more strictly.
@@ -91,7 +92,7 @@ class EventFrame:
 
     frame: DataFrame
     schema: Schema
-    faulty: Any = None  # a Column: which rows have a reason, without saying it
+    faulty: Any = None  # a Column: which rows may have a reason, asked in a way that readers of files understand
 
     @property
     def names(self) -> list[str]:
@@ -112,8 +113,11 @@ class EventFrame:
         Where that is not known yet the statistics of Parquet files mostly tell that there are none; other files, and texts, are
         read for it.
         """
+        from pyspark.sql import functions as F  # noqa: N812
+
         if reasons is None:
-            counted = self.frame.where(self.faulty).groupBy(column(REASON).alias("reason")).count().collect()
+            faults = self.frame.where(self.faulty & F.isnotnull(column(REASON)))
+            counted = faults.groupBy(column(REASON).alias("reason")).count().collect()
             reasons = {row["reason"]: row["count"] for row in counted}
         if reasons:
             listed = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda each: -each[1]))
@@ -131,7 +135,7 @@ class EventFrame:
 
         names = sorted(looked_up)
         values = [F.approx_count_distinct(column(self.schema.column_of(name))) for name in names]
-        sampled = self.frame.where(self.faulty | (bucket((TIME, *names), SURVEYED, self) == 0))
+        sampled = self.frame.where(F.isnotnull(column(REASON)) | (bucket((TIME, *names), SURVEYED, self) == 0))
         type_name = F.when(F.isnull(column(REASON)), column(self.type_column).cast("string"))
         rows = (
             sampled.groupBy(column(REASON), type_name)
@@ -200,12 +204,14 @@ def read_source(frame: DataFrame, typed: str | None, time: str, unit: str, check
         faults.append((F.abs(value) > 2.0**53, OUT_OF_RANGE))
     schema = Schema(columns, type, time, unit)
     last = LAST_MOMENT_US * 1_000 // UNITS[schema.unit] if frame.isStreaming else 2**63 - 2
-    faults.append((_is_outside(EventFrame(frame, schema), -last if frame.isStreaming else 1 - 2**63, last), OUT_OF_RANGE))
+    first, bare = -last if frame.isStreaming else 1 - 2**63, EventFrame(frame, schema)
     faults = [*((demand.fails, demand.reason) for demand in checks), *faults]
+    suspects = [*(fails for fails, _ in faults), _is_outside(bare, max(first, -LAST_ASKED_US), min(last, LAST_ASKED_US))]
+    faults.append((_is_outside(bare, first, last), OUT_OF_RANGE))
     reason = F.lit(None).cast("string")
     for fails, text in reversed(faults):
         reason = F.when(fails, F.lit(text)).otherwise(reason)
-    return EventFrame(frame.withColumn(REASON, reason), schema, reduce(operator.or_, (fails for fails, _ in faults)))
+    return EventFrame(frame.withColumn(REASON, reason), schema, reduce(operator.or_, suspects))
 
 
 def _is_outside(source: EventFrame, first: int, last: int) -> Column:

@@ -76,7 +76,7 @@ class Aggregator(Reporter[pa.Table]):
         return self._courses[events.schema]
 
     def goes_on(self, events: Events) -> bool:
-        return not isinstance(self.course(events), str)
+        return not isinstance(self.course(with_columns(events, self.plan.computed)), str)
 
     def start(self) -> State:
         refuse_steps(self.plan)
