@@ -111,10 +111,27 @@ def test_check_as_json_says_every_problem_with_its_place(seqube: Command) -> Non
     assert (found.code, found.document["queries"]) == (2, {})
     (problem,) = found.document["problems"]
     assert problem == {
-        "message": "there is no function 'LOWR'", "hint": "did you mean LOWER?", "line": 1, "column": 23, "length": 4,
+        "query": "query", "message": "there is no function 'LOWR'", "hint": "did you mean LOWER?",
+        "line": 1, "column": 23, "length": 4,
     }  # fmt: skip
     found = seqube("check", "--query", "A a WHERE b.x > 1 AND c.s = 'x' WITHIN 5", "--json")
     assert [(each["line"], each["column"]) for each in found.document["problems"]] == [(1, 11), (1, 23)]
+
+
+def test_check_as_json_says_of_every_query_of_a_file_what_it_is(seqube: Command) -> None:
+    Path("several.sqb").write_text(
+        "-- name: first\nSEQ(A a, B b) WHERE c.x > 1 AND d.y = 2 WITHIN 5\n"
+        "-- name: good\nA a WHERE a.x > :least WITHIN 5\n"
+        "-- name: last\nSEQ(A a, B b WITHIN 5\n"
+        "-- name: twice\nA a WITHIN 5\n-- name: twice\nB b WITHIN 5\n"
+        "-- name: empty\n"
+    )
+    found = seqube("check", "several.sqb", "--json")
+    assert (found.code, found.err) == (2, "")
+    assert found.document["queries"] == {"good": {"text": "PATTERN A a\nWHERE a.x > :least\nWITHIN 5", "parameters": ["least"]}}
+    told = [(each["query"], each["line"], each["column"]) for each in found.document["problems"]]
+    assert told == [("first", 2, 21), ("first", 2, 33), ("last", 6, 14), ("twice", 9, 1), ("empty", 11, 1)]
+    assert all(each["hint"] for each in found.document["problems"])
 
 
 def test_values_for_parameters(seqube: Command) -> None:

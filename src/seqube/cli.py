@@ -21,7 +21,7 @@ from rich.progress import Progress
 
 from seqube.engine.jsonable import plain
 from seqube.engine.limits import LIMITS
-from seqube.errors import DataError, LimitError, PlanError, QueryError, SequbeError, SequbeWarning
+from seqube.errors import DataError, LimitError, PlanError, SequbeError, SequbeWarning
 from seqube.finding import PRINTED_ROWS, REJECTED, RunRequest, find_here, find_on_spark, predict_on_spark
 from seqube.options import (
     Conf,
@@ -43,6 +43,7 @@ from seqube.options import (
     queries_from,
     settings_of,
     spark_settings,
+    text_from,
 )
 from seqube.output import Format, err, note, out, places_for, print_json, print_table, show, write
 
@@ -198,21 +199,18 @@ def check(
 
 
 def _check_as_json(query: Path | None, text: str | None) -> NoReturn:
-    """What an editor asks for: the queries by name, or every problem with its place."""
+    """What an editor asks for: the queries that are right, by name, and every problem of the others with its place."""
+    from seqube.language.files import read_file
     from seqube.language.parameters import parameters_of
 
-    try:
-        parsed = queries_from(query, text)
-    except QueryError as error:
-        problems = [
-            {"message": each.message, "hint": each.hint} | (asdict(each.at) if each.at is not None else {})
-            for each in error.problems
-        ]
-        print_json({"queries": {}, "problems": problems})
-        raise SystemExit(WRONG) from None
-    told = {name: {"text": str(each), "parameters": parameters_of(each)} for name, each in parsed.items()}
-    print_json({"queries": told, "problems": []})
-    raise SystemExit(0)
+    queries, problems = read_file(text_from(query, text))
+    right = {name: {"text": str(each), "parameters": parameters_of(each)} for name, each in queries.items()}
+    wrong = [
+        {"query": name, "message": each.message, "hint": each.hint} | (asdict(each.at) if each.at is not None else {})
+        for name, each in problems
+    ]
+    print_json({"queries": right, "problems": wrong})
+    raise SystemExit(WRONG if wrong else 0)
 
 
 @program.command()

@@ -81,19 +81,25 @@ def params_from(given: list[str] | None) -> dict[str, Any]:
     return {name: read_parameter(value) for name, value in named_values(given, "--param").items()}
 
 
+def text_from(path: Path | None, text: str | None) -> str:
+    """The text of the queries: that of a file, or the one that was typed."""
+    if (path is None) == (text is None):
+        raise typer.BadParameter("give a query file or --query TEXT, one of the two")
+    if path is None:
+        assert text is not None
+        return text
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"cannot read the query file {path}: {error}") from None
+
+
 def queries_from(path: Path | None, text: str | None, given: list[str] | None = None) -> dict[str, Query]:
     """The queries of a file or a text, with the values that are given for their parameters."""
     from seqube.language import parse_file
     from seqube.language.parameters import fill, refuse_unknown
 
-    if (path is None) == (text is None):
-        raise typer.BadParameter("give a query file or --query TEXT, one of the two")
-    if path is not None:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise typer.BadParameter(f"cannot read the query file {path}: {error}") from None
-    assert text is not None
+    text = text_from(path, text)
     try:
         queries, values = parse_file(text), params_from(given)
         refuse_unknown(queries.values(), values)

@@ -24,6 +24,7 @@ from seqube.language.types import check, mismatches
 # Strings, quoted names and comments, so that a header is never found inside a string and a quote never inside a comment.
 _PIECES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|--(?P<comment>[^\n]*)""")
 _HEADER = re.compile(r"\s*name\s*:(?P<name>.*)", re.IGNORECASE)
+_ALONE = "query"  # the name of one that has none
 
 
 @checked
@@ -75,42 +76,53 @@ def _elsewhere(text: str, error: QueryError, schema: Mapping[str, Kind] | None, 
 
 def parse_file(text: str) -> dict[str, Query]:
     """The queries of a `*.sqb` file by name; a single query without a name is called `query`."""
+    queries, problems = read_file(text)
+    if problems:
+        raise QueryError([problem for _, problem in problems], text)
+    return queries
+
+
+def read_file(text: str) -> tuple[dict[str, Query], list[tuple[str, Problem]]]:
+    """The queries of a file that are right, by name, and all that is wrong, each with the name of its query."""
     headers = []
     for piece in _PIECES.finditer(text):
         header = _HEADER.fullmatch(piece["comment"] or "")
         line_start = text.rfind("\n", 0, piece.start()) + 1
         if header and not text[line_start : piece.start()].strip("\ufeff \t"):
             headers.append((header["name"].strip(), piece.start(), piece.end()))
-    if not headers:
-        return {"query": parse(text)}
+    problems: list[tuple[str, Problem]] = []
+    queries: dict[str, Query] = {}
 
-    problems: list[Problem] = []
+    def read(name: str, source: str) -> None:
+        try:
+            queries[name] = parse(source)
+        except QueryError as error:
+            problems.extend((name, problem) for problem in error.problems)
+
+    if not headers:
+        read(_ALONE, text)
+        return queries, problems
     stray = _code(text[: headers[0][1]])
     if stray.strip():
         at = place(text, len(stray) - len(stray.lstrip()))
-        problems.append(Problem("a query stands before the first '-- name:' line", at, "give it a name of its own"))
-    queries: dict[str, Query] = {}
+        problems.append(("", Problem("a query stands before the first '-- name:' line", at, "give it a name of its own")))
     first: dict[str, int] = {}
     ends = [start for _, start, _ in headers[1:]] + [len(text)]
     for (name, start, body), end in zip(headers, ends, strict=True):
         at = place(text, start, body - start)
         if not name:
-            problems.append(Problem("a query without a name", at, "write the name after the colon: -- name: hygiene"))
+            problems.append((name, Problem("a query without a name", at, "write the name after the colon: -- name: hygiene")))
         elif name in first:
-            problems.append(
-                Problem(f"two queries are called {name!r} (the first in line {first[name]})", at, "give one another name")
-            )
+            told = f"two queries are called {name!r} (the first in line {first[name]})"
+            problems.append((name, Problem(told, at, "give one another name")))
         first.setdefault(name, at.line)
         if not _code(text[body:end]).strip():
-            problems.append(Problem(f"there is no query under the name {name!r}", at, "write it below, or remove this line"))
+            told = f"there is no query under the name {name!r}"
+            problems.append((name, Problem(told, at, "write it below, or remove this line")))
             continue
-        try:
-            queries[name] = parse("\n" * (at.line - 1) + text[body:end])
-        except QueryError as error:
-            problems.extend(error.problems)
-    if problems:
-        raise QueryError(problems, text)
-    return queries
+        read(name, "\n" * (at.line - 1) + text[body:end])
+    wrong = {name for name, _ in problems}  # also where only the name is: of two that are called the same, who knows which is meant
+    return {name: query for name, query in queries.items() if name not in wrong}, problems
 
 
 def _code(text: str) -> str:
