@@ -3,7 +3,8 @@
     statement ──► steps (language) ──► each: its table by DuckDB, the clause by the engine, its rows under a name ──► DuckDB
 
 Cost: what DuckDB takes for the tables and the statement, and the clauses (`engine.rows`). Only the columns that a clause needs are
-read. Invariant: a statement means what it would if DuckDB had the clause.
+read. Invariant: a statement means what it would if DuckDB had the clause; unless a connection is given, it sees what was handed in
+and nothing else: no files, no network, no variables of Python.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def sql(text: str, *, limits: Limits | None = None, connection: Any = None, **ta
       With EXPLAIN before it, the table says how each clause is run.
     - `tables`: what the names in it stand for: PyArrow tables, pandas or polars frames, or paths of files.
     - `limits`: what each clause may use.
-    - `connection`: a connection of DuckDB, whose tables and views can be named too.
+    - `connection`: a connection of DuckDB, whose tables and views can be named too, and files where it may read them. Without one
+      a statement sees `tables` alone.
 
     >>> trades = pa.table({"ts": [1, 2, 3, 4], "price": [12, 9, 7, 11]})
     >>> found = sq.sql('''
@@ -47,7 +49,9 @@ def sql(text: str, *, limits: Limits | None = None, connection: Any = None, **ta
     statement = read_statement(text, "duckdb")
     import duckdb
 
-    database = _Database(duckdb.connect() if connection is None else connection, duckdb)
+    if connection is None:  # by itself DuckDB reads and writes any file that a statement names
+        connection = duckdb.connect(config={"enable_external_access": "false"})
+    database = _Database(connection, duckdb)
     try:
         for name, data in tables.items():
             database.register(name, load(data, "")[0])
@@ -121,6 +125,9 @@ class _Database:
             name = message.partition("Table with name ")[2].partition(" ")[0]
             hint = did_you_mean(name, self._known) or "give it by name: sq.sql(text, trades=table)"
             raise DataError(f"there is no table {name!r}\n  hint: {hint}") from None if name else error
+        except self._duckdb.PermissionException as error:
+            hint = "hand files in by name: trades='trades.csv' (--table trades=trades.csv), or give a connection that may do this"
+            raise QueryError(Problem(str(error), hint=hint)) from None
         except self._duckdb.Error as error:
             raise QueryError(Problem(str(error))) from None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -90,6 +91,36 @@ def test_explain_tells_columns_and_what_is_asked() -> None:
     assert "UP: column price > PREV(price); asked UP.price < 2 * AVG(DOWN.price)" in told
     assert "backtracking" in told
     assert "linear" in sq.sql(f"EXPLAIN SELECT * FROM trades {V}", trades=TRADES)["plan"][0].as_py()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM '{path}'",
+        "SELECT * FROM read_text('{path}')",
+        "SELECT * FROM (SELECT * FROM '{path}') " + V,
+        "SELECT * FROM SEQUBE((SELECT * FROM read_csv('{path}')), 'A a WITHIN 1')",
+        "SELECT * FROM glob('{folder}/*')",
+        "COPY trades TO '{folder}/out.csv'",
+        "ATTACH '{folder}/base.db'",
+        "LOAD httpfs",
+    ],
+)
+def test_a_statement_sees_what_was_handed_in_and_no_files(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "secret.csv"
+    path.write_text("s,ts,price\nx,1,2\n")
+    with pytest.raises(sq.QueryError, match=r"(?s)Permission Error: .*hint: hand files in by name"):
+        rows(text.format(path=path, folder=tmp_path))
+    assert [each.name for each in tmp_path.iterdir()] == ["secret.csv"]
+
+
+def test_nobody_opens_what_is_closed_and_a_connection_of_yours_stays_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(sq.QueryError, match="Cannot enable external access"):
+        rows("SET enable_external_access = true")
+    path = tmp_path / "t.csv"
+    path.write_text("s,ts,price\nx,1,2\n")
+    assert rows("SELECT price FROM t", t=path) == [(2,)]
+    assert rows(f"SELECT price FROM '{path}'", connection=duckdb.connect()) == [(2,)]
 
 
 def test_the_command(tmp_path: Path) -> None:
