@@ -18,7 +18,7 @@ from pipelines import PAIRS, add_file, expected, write_pipeline
 import postgres
 import seqube as sq
 from seqube.spark import outlets
-from seqube.spark.outlets import open_outlet
+from seqube.spark.outlets import Webhook, open_outlet
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.gauges import Gauges
 from seqube.spark.streaming.pipeline import run_stream
@@ -35,6 +35,7 @@ class Receiver:
     def __init__(self) -> None:
         self.bodies: list[Any] = []
         self.answers: list[int] = []
+        self.fetched = 0
         receiver = self
 
         class Page(BaseHTTPRequestHandler):
@@ -44,6 +45,13 @@ class Receiver:
                 if answer == 200:
                     receiver.bodies.append((self.headers["Idempotency-Key"], self.headers["X-Key"], json.loads(body)))
                 self.send_response(answer)
+                if 300 <= answer < 400:
+                    self.send_header("Location", "/elsewhere")
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                receiver.fetched += 1
+                self.send_response(200)
                 self.end_headers()
 
             def log_message(self, *said: Any) -> None:
@@ -92,6 +100,15 @@ def test_alarms_are_sent_again_where_that_may_help(
     with pytest.raises(sq.DataError, match=r"has not taken its rows: it answered 400"):
         hook.write(rows, "pairs", "batch=00000008")
     assert len(receiver.bodies) == 1
+
+
+@pytest.mark.parametrize("answer", [301, 302, 303, 307, 308])
+def test_alarms_that_are_sent_elsewhere_are_not_taken(receiver: Receiver, answer: int) -> None:
+    """A redirect that is followed is a GET: it would be answered well, without a row, and with the headers that are a secret."""
+    receiver.answers = [answer]
+    with pytest.raises(sq.DataError, match=rf"has not taken its rows: it answered {answer}"):
+        Webhook("webhook", {"url": receiver.url, "headers.X-Key": "secret"})._post(b"{}", "pairs/1/0")
+    assert (receiver.bodies, receiver.fetched) == ([], 0)
 
 
 def test_a_command_gets_lines_and_must_end_well(spark: SparkSession, tmp_path: Path) -> None:
@@ -158,6 +175,7 @@ def test_a_sink_that_fails_is_named(spark: SparkSession, tmp_path: Path, day: pa
         ({"format": "postgres"}, "has a url and a table"),
         ({"format": "webhook", "options": {"url": "ftp://x"}}, "has the url"),
         ({"format": "command"}, "a program with its arguments"),
+        ({"format": "command", "options": {"command": "ring 'the bell"}}, "a program with its arguments"),
         ({"format": "parquet"}, "has no path"),
         ({"path": "x", "options": 3}, "options are a mapping"),
         ({"path": "x", "port": 3}, "unknown key 'port'"),

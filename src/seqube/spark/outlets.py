@@ -222,6 +222,16 @@ def _table(name: str) -> Any:
 # ---------------------------------------------------------------- alarms
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A POST that is sent elsewhere becomes a GET without its rows, with our headers: it is an answer like others that are no."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_POSTS = urllib.request.build_opener(_NoRedirects)
+
+
 class Webhook(Outlet):
     """Rows as JSON lists, by POST. A refusal that may pass (a server that is down or busy) is tried again a few times."""
 
@@ -246,7 +256,7 @@ class Webhook(Outlet):
                 time.sleep(PAUSE * 2 ** (attempt - 1))
             request = urllib.request.Request(self.options["url"], body, headers)  # noqa: S310 - http and https alone, above
             try:
-                with urllib.request.urlopen(request, timeout=PATIENCE):  # noqa: S310
+                with _POSTS.open(request, timeout=PATIENCE):
                     return
             except urllib.error.HTTPError as error:
                 why = f"it answered {error.code}"
@@ -261,7 +271,11 @@ class Command(Outlet):
     """Rows as JSON lines, on the standard input of a program that must end well."""
 
     def check(self) -> None:
-        if not shlex.split(self.options.get("command", "")):
+        try:
+            words = shlex.split(self.options.get("command", ""))
+        except ValueError:  # a quotation without an end
+            words = []
+        if not words:
             raise SchemaError("a command is a program with its arguments\n  hint: {command: 'notify --channel alarms'}")
 
     @property
