@@ -14,6 +14,8 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+from seqube.arguments import FOR_ENGINE
+
 REFERENCE = "reference.md"
 PLACES = (
     ("seqube", "import seqube as sq"),
@@ -66,7 +68,7 @@ def _describe(module: ModuleType, name: str) -> str:
 
 
 def members(thing: Any) -> list[tuple[str, Any]]:
-    """The public methods and properties that a class itself has."""
+    """The public methods and properties that a class itself has for people."""
     if not inspect.isclass(thing):
         return []
     plain = {
@@ -74,7 +76,8 @@ def members(thing: Any) -> list[tuple[str, Any]]:
         for name, value in sorted(vars(thing).items())
     }
     kinds = (FunctionType, property, cached_property)
-    return [(name, value) for name, value in plain.items() if not name.startswith("_") and isinstance(value, kinds)]
+    public = [(name, value) for name, value in plain.items() if not name.startswith("_") and isinstance(value, kinds)]
+    return [(name, value) for name, value in public if not (value.__doc__ or "").startswith(FOR_ENGINE)]
 
 
 def _page(doc: str) -> str:

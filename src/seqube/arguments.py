@@ -23,6 +23,9 @@ from seqube.errors import ArgumentError
 
 Given = ParamSpec("Given")
 Answered = TypeVar("Answered")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+FOR_ENGINE = "For the engine, which knows what it gives: nothing is checked."
 
 
 def checked(function: Callable[Given, Answered]) -> Callable[Given, Answered]:
@@ -48,6 +51,12 @@ def checked(function: Callable[Given, Answered]) -> Callable[Given, Answered]:
         return function(*arguments, **named)
 
     return call
+
+
+def for_engine(function: Method) -> Method:
+    """The same function, which says that it is not for people: it runs too often to be checked, and the reference leaves it out."""
+    function.__doc__ = f"{FOR_ENGINE} {function.__doc__}"
+    return function
 
 
 def _annotations(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import seqube as sq
+from seqube.arguments import FOR_ENGINE
 
 TABLE = pa.table({"type": ["A", "B", "A", "B"], "ts": [1, 2, 3, 4], "x": [1, 2, 3, 4]})
 EVENTS = sq.Events(TABLE)
@@ -131,3 +133,11 @@ def test_the_docstring_says_what_is_meant() -> None:
         CUBE.roll_up("X")  # type: ignore[arg-type]
     with pytest.raises(sq.ArgumentError, match="hint: partition_by: columns; each of their values is a stream of its own"):
         sq.mine(EVENTS, "5", 1, 0.5, partition_by=[5])  # type: ignore[list-item]
+
+
+def test_methods_of_events_check_their_arguments_or_say_that_they_are_for_the_engine() -> None:
+    methods = {name: getattr(sq.Events, name) for name in vars(sq.Events) if not name.startswith("_")}
+    asking = {name: each for name, each in methods.items() if callable(each) and set(inspect.signature(each).parameters) - {"self"}}
+    trusting = {name for name, each in asking.items() if (each.__doc__ or "").startswith(FOR_ENGINE)}
+    assert {"take", "rows_of", "concat", "tied"} <= trusting
+    assert [name for name in asking if (name in trusting) == hasattr(asking[name], "__wrapped__")] == []

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
-from seqube.arguments import checked
+from seqube.arguments import checked, for_engine
 from seqube.errors import SchemaError, did_you_mean, warn
 from seqube.events.files import Malformed
 from seqube.events.schema import ANY, HIDDEN_COLUMNS, TIME, TYPE, Schema, schema_of
@@ -62,7 +62,8 @@ class Events:
     - `unit`: the unit of integer times: "ns", "us", "ms", "s", ...; timestamps have their own.
     - `order`: columns that say what is after what among equal times, for every query that has no ORDER BY of its own.
 
-    Rows without a type or a time are rejected: `rejected` has them, with the reasons.
+    Rows without a type or a time are rejected: `rejected` has them, with the reasons. Methods that say that they are for the engine
+    (`take`, `rows_of`, ...) trust whoever calls them, and may change.
 
     >>> events = sq.Events(pa.table({"what": ["Wash", "Recycle", None], "at": [9, 3, 5]}), type="what", time="at", unit="s")
     >>> len(events), events.type_names, events.rejected.reasons
@@ -93,6 +94,7 @@ class Events:
             self.__dict__["order"] = _read_order([order] if isinstance(order, str) else order, self.schema)
 
     @classmethod
+    @for_engine
     def of_rows(cls, raw: pa.Table, malformed: Malformed | None, type: str, time: str, unit: str) -> Events:
         """Events from rows that were loaded already, and what of them were no rows."""
         events = cls.__new__(cls)
@@ -220,6 +222,7 @@ class Events:
     def _counts(self) -> Ints:
         return np.bincount(self.types, minlength=len(self.type_names)).astype(np.int64)
 
+    @for_engine
     def rows_of(self, names: str | Iterable[str]) -> Ints:
         """Ascending numbers of the rows whose type is one of these names; a name that no event has adds none."""
         wanted = {names} if isinstance(names, str) else set(names)
@@ -237,6 +240,7 @@ class Events:
         chosen[codes] = True
         return np.flatnonzero(chosen[self.types])
 
+    @for_engine
     def some_rows_of(self, names: Iterable[str] | None, n: int) -> Ints:
         """Ascending numbers of about so many rows of these types (None: of all), spread evenly; all where they are few."""
         if names is None or ANY in (wanted := set(names)):
@@ -256,6 +260,7 @@ class Events:
         rows, starts = self._by_type
         return rows[starts[code] : starts[code + 1]]
 
+    @for_engine
     def tied(self, name: str, keys: Sequence[str] = ()) -> float:
         """The share of the events of a type that have their time, and these columns, in common with another one of it."""
         rows = self.rows_of(name)
@@ -301,6 +306,7 @@ class Events:
     # ------------------------------------------------------------ pieces
 
     @classmethod
+    @for_engine
     def single(cls, table: pa.Table, time: int, name: str, schema: Schema) -> Events:
         """One event whose time and type are known, in a table of one chunk."""
         events = cls.__new__(cls)
@@ -309,10 +315,12 @@ class Events:
         events.__dict__.update(table=table, times=times, types=types, type_names=(name,), schema=schema)
         return events
 
+    @for_engine
     def with_table(self, table: pa.Table, schema: Schema) -> Events:
         """The same events with other columns beside their times and types."""
         return Events._of(table, self.times, self.types, self.type_names, schema, self.__dict__.get("rejected"))
 
+    @for_engine
     def take(self, rows: npt.NDArray[np.integer[Any]], columns: Collection[str] | None = None) -> Events:
         """The events of these row numbers, whose times must ascend; all columns, or those of some attributes."""
         if columns is not None:
@@ -334,6 +342,7 @@ class Events:
             self._narrowed[names] = self.with_table(table, schema)
         return self._narrowed[names]
 
+    @for_engine
     def slice(self, start: int, stop: int) -> Events:
         """The events of rows start, start + 1 .. stop - 1, without a copy."""
         start, stop, _ = slice(start, stop).indices(len(self))
@@ -343,6 +352,7 @@ class Events:
         cut = slice(start, start + length)
         return self._part(self.table.slice(start, length), self.times[cut], self.types[cut])
 
+    @for_engine
     def stretch(self, start: int, stop: int) -> Events:
         """A slice that looks for its types in the index of these events: for pieces of a stream that is asked as a whole."""
         part = self.slice(start, stop)
@@ -356,6 +366,7 @@ class Events:
             return Events._of(table, times, types, self.type_names, self.schema)
         return self.like(table, times, types, self.type_names)
 
+    @for_engine
     def like(self, table: pa.Table, times: Ints, types: Codes, names: tuple[str, ...]) -> Events:
         """Other events with the same columns, in one chunk and in time order, of which all that makes them events is known."""
         times.flags.writeable = types.flags.writeable = False
@@ -364,6 +375,7 @@ class Events:
         return events
 
     @staticmethod
+    @for_engine
     def concat(pieces: Sequence[Events]) -> Events:
         """Pieces of one stream as one batch; ties keep the order of the pieces."""
         if not pieces:
