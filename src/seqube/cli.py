@@ -14,7 +14,7 @@ import sys
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.progress import Progress
@@ -46,9 +46,6 @@ from seqube.options import (
     text_from,
 )
 from seqube.output import Format, err, note, out, places_for, print_json, print_table, show, write
-
-if TYPE_CHECKING:
-    pass
 
 FAILED, WRONG = 1, 2
 MOST = 10**12  # of rows that anybody can ask for
