@@ -33,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.measure import Measurement, compare
+from bench.measure import Measurement, compare, tree_cpu
 from bench.workloads.cube import COMPANIES, PATTERNS, named, related_patterns, workload
 
 if TYPE_CHECKING:
@@ -148,28 +148,6 @@ def _timed(task: str, n_events: int, answer: int, contenders: dict[str, Callable
     """Those whose rows nobody looks at, in turns; how much memory the JVM takes is its own affair."""
     for m in compare(WORKLOAD, task, n_events, contenders, repetitions=3, cpu_clock=tree_cpu):
         yield asdict(replace(m, answer=answer, peak_mb=None, cores=len(os.sched_getaffinity(0))))
-
-
-def tree_cpu() -> float:
-    """CPU seconds of this process and all below it, those that have ended included."""
-    parents: dict[int, int] = {}
-    used: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        pid = int(stat.parent.name)
-        parents[pid], used[pid] = int(fields[1]), sum(map(int, fields[11:15]))
-
-    def is_below(pid: int) -> bool:
-        while pid > 1:
-            if pid == os.getpid():
-                return True
-            pid = parents.get(pid, 0)
-        return False
-
-    return sum(ticks for pid, ticks in used.items() if is_below(pid)) / os.sysconf("SC_CLK_TCK")
 
 
 def _sink(frame: DataFrame) -> None:
