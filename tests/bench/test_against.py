@@ -23,9 +23,9 @@ def contender(answer: int, cpu_s: list[float], told: list[str], name: str) -> Ca
 def test_they_take_turns_and_the_median_counts() -> None:
     told: list[str] = []
     both = {"before": contender(7, [9.0, 1.0, 1.0, 5.0], told, "before"), "here": contender(7, [2.0], told, "here")}
-    assert compare_task("Q-a", both, 3) == {"before": 1.0, "here": 2.0}
+    assert compare_task("Q-a", "SEQ(A a)", both, 3) == {"before": 1.0, "here": 2.0}
     assert told == [
-        *("before Q-a", "here Q-a", "before run", "here run"),  # the warm-up
+        *('before ["Q-a", "SEQ(A a)"]', 'here ["Q-a", "SEQ(A a)"]', "before run", "here run"),  # the warm-up
         *("here run", "before run", "before run", "here run", "here run", "before run"),
         *("before end", "here end"),
     ]
@@ -34,4 +34,4 @@ def test_they_take_turns_and_the_median_counts() -> None:
 def test_other_answers_are_not_compared() -> None:
     both = {"before": contender(7, [1.0], [], "before"), "here": contender(8, [1.0], [], "here")}
     with pytest.raises(SystemExit, match="Q-a: the answers differ"):
-        compare_task("Q-a", both, 3)
+        compare_task("Q-a", "SEQ(A a)", both, 3)
