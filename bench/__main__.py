@@ -1,4 +1,4 @@
-"""Measure, and write the report: `python -m bench [--full] [--no-peers] [--peer NAME] [--no-report] [WORKLOAD ...]`.
+"""Measure, and write the report: `python -m bench [--full] [--no-peers] [--peer NAME] [--task NAME] [--no-report] [WORKLOAD ...]`.
 
 Every workload writes its JSON lines to build/bench; the report is made from all that lie there.
 """
@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument(
         "--peer", action="append", choices=peer_names(), help="only this one of the peers, beside Seqube", dest="chosen"
     )
+    parser.add_argument("--task", action="append", help="only this task of a workload on Spark: slices, stream, ...", dest="tasks")
     parser.add_argument("--no-report", action="store_true", help="measure only")
     parser.add_argument("--out", type=Path, default=OUT, help="the folder for JSON lines")
     options = parser.parse_args()
@@ -55,7 +56,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # an exit ends the processes of peers; a signal would not
     console = Console()
     wanted = [name for name in options.workloads or known if name != "peers" or not options.no_peers]
-    failed = [name for name in wanted if not run(name, not options.full, options.out, console, options.chosen)]
+    chosen = {"peers": options.chosen, "spark": options.tasks}
+    failed = [name for name in wanted if not run(name, not options.full, options.out, console, chosen.get(name))]
     if not options.no_report:
         from bench.report import write_report
 
@@ -68,9 +70,8 @@ def run(name: str, quick: bool, out: Path, console: Console, chosen: Sequence[st
     """One workload, printed and written as it goes; one that breaks off does not stop the others."""
     began = time.perf_counter()
     command = f"python -m bench {'--quick' if quick else '--full'} {name}"
-    only = {"chosen": chosen} if chosen and name == "peers" else {}
-    if only:
-        command += "".join(f" --peer {peer}" for peer in chosen or ())
+    only = {"chosen": chosen} if chosen else {}
+    command += "".join(f" --{'peer' if name == 'peers' else 'task'} {each}" for each in chosen or ())
     measured_as = "-".join((name, *(() if quick else ("full",)), *only.get("chosen", ())))
     draft = out / f"{measured_as}.jsonl.draft"
     with draft.open("w", encoding="utf-8") as file:

@@ -24,7 +24,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,20 +56,27 @@ AUDITED = 0.01  # of the trades
 SHORT_MS = 30  # a window of few matches: what is written is the same for all contenders
 
 
-def measurements(quick: bool = False) -> Iterator[Measurement]:
+def measurements(quick: bool = False, chosen: Collection[str] | None = None) -> Iterator[Measurement]:
+    """All tasks, or those chosen."""
     with tempfile.TemporaryDirectory() as folder:
         n, n_keys = (1_000_000, 10_000) if quick else (10_000_000, 100_000)
-        write_events(Path(folder) / "keyed", n, n_keys)
-        write_events(Path(folder) / "slices", n, 1)
         streams: list[tuple[Any, ...]] = [("stream", folder, 14, (2, 7), 50_000)]
         if not quick:
             streams = [("stream", folder, 230, (10, 200), 50_000), ("stream", folder, 130, (100,), 400_000)]
-        write_trades(Path(folder) / "trades", n, n_keys)
-        trades = [("workloads", folder, n), ("related", folder, n, n_keys)]
         # Slices and counts come first in both sessions, so that both are equally warm.
-        cut = (("slices", folder, n), ("counts", folder, n))
-        ones = _in_session(1, *cut)
-        twos = _in_session(2, *cut, ("keyed", folder, n, n_keys), *trades, *streams)
+        cut = [("slices", folder, n), ("counts", folder, n)]
+        more = [("keyed", folder, n, n_keys), ("workloads", folder, n), ("related", folder, n, n_keys), *streams]
+        if chosen:
+            cut, more = ([task for task in tasks if task[0] in chosen] for tasks in (cut, more))
+        wanted = {task for task, *_ in (*cut, *more)}
+        if "keyed" in wanted:
+            write_events(Path(folder) / "keyed", n, n_keys)
+        if cut:
+            write_events(Path(folder) / "slices", n, 1)
+        if wanted & {"workloads", "related"}:
+            write_trades(Path(folder) / "trades", n, n_keys)
+        ones = _in_session(1, *cut) if cut else []
+        twos = _in_session(2, *cut, *more)
         for one, two in zip(ones, twos, strict=False):
             yield one
             if one.wall_s and two.wall_s:
@@ -292,7 +300,20 @@ def _stream(spark: SparkSession, place: Path, window: int, n_events: int, after:
         "task": "stream", "events": n_events, "contender": f"a window of {window} micro-batches", "answer": found,
         "right": found == answer, "wall_s": statistics.median(seconds), "cpu_s": cpu / n_timed, "repetitions": len(full),
         "note": f"{n_events * len(full) / sum(seconds):,.0f} events/s; state {min(states):,} to {max(states):,} bytes",
+        "about": {"window": window, "parts_ms": _parts(full)},
     }  # fmt: skip
+
+
+def _parts(progress: Sequence[Any]) -> dict[str, float]:
+    """The median of what Spark says of the parts of a micro-batch, in milliseconds; those of state are sums over tasks."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for row in progress:
+        for name, value in row.durationMs.items():
+            found[name].append(value)
+        for operator in row.stateOperators:
+            for name in ("commitTimeMs", "allUpdatesTimeMs", "allRemovalsTimeMs"):
+                found[f"state {name}"].append(getattr(operator, name))
+    return {name: statistics.median(values) for name, values in found.items()}
 
 
 if __name__ == "__main__":

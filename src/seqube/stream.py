@@ -15,7 +15,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from threading import RLock
@@ -417,7 +417,7 @@ class Stream:
         queries = self._standing.queries
         measured = None
         if len(events) >= MEASURED or self._standing.strategy != AUTO:
-            measured = measure(queries, events, self._standing.hierarchy).only(self._named_columns())
+            measured = replace(measure(queries, events, self._standing.hierarchy).only(self._named_columns()), continuous=True)
         self._standing.begin(events.schema, measured)
 
     def _settle_lengths(self, unit: str) -> None:

@@ -428,6 +428,43 @@ def test_a_query_that_shares_can_be_removed_and_replaced() -> None:
     assert stream.close()["C"].to_pylist() == [{"ts": 201, "count": 0}]
 
 
+@pytest.mark.parametrize(
+    ("query", "batch_takes"),
+    [
+        ("SEQ(A a, B b, C c, [id]) WITHIN 400 AGG COUNT(*)", "two-step"),
+        ("SEQ(A a, !SEQ(B b, C c), D d) PARTITION BY id WITHIN 400", "iterative"),
+    ],
+)
+def test_a_stream_takes_what_goes_on(query: str, batch_takes: str) -> None:
+    """Over all events at once it is cheaper to build the few matches, or to look into each partition; at every step it is not."""
+    again, n = "evaluated again at every step", 2000
+    table = pa.table({"type": ["A", "B", "C", "D", "B"] * (n // 5), "ts": range(n), "id": [i * i % 997 for i in range(n)]})
+    whole = str(sq.explain(query, table))
+    assert again in whole
+    assert f"taken: {batch_takes}" in whole
+    stream = sq.Stream(query)
+    pieces = [stream.push(table.slice(start, n // 2)) for start in (0, n // 2)]
+    plan = stream.stats.queries["query"].plan
+    assert "on a stream it evaluates its window again" in plan  # the reason why not the one of a batch
+    assert again not in plan
+    pieces.append(stream.close())
+    found = pa.concat_tables([tables["query"] for tables in pieces if tables])
+    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, sq.run(query, table).table.to_pylist()))
+    assert len(found) > 0
+
+
+def test_a_stream_is_planned_for_windows_that_are_full() -> None:
+    """Of a first push that is shorter than the window, a counter for each of its starts would be cheapest, and soon no more."""
+    table = pa.table({"type": ["A", "B", "C", "D"] * 300, "ts": range(1200), "id": [i % 2 for i in range(1200)]})
+    taken = {}
+    for window in (10, 1_000_000):
+        stream = sq.Stream(f"SEQ(A a, B b, C c, [id]) WITHIN {window} AGG COUNT(*)")
+        stream.push(table)
+        plan = stream.stats.queries["query"].plan
+        taken[window] = next(name for name in ("per-start", "window-product") if f"taken: {name}" in plan)
+    assert taken == {10: "per-start", 1_000_000: "window-product"}
+
+
 def test_matches_are_shared_where_it_is_asked_for_and_stay_right() -> None:
     queries = {"ab": "SEQ(A a, B b) WITHIN 5", "abc": "SEQ(A a, B b, C c) WITHIN 5"}
     table = pa.table({"type": ["A", "B", "C", "D", "B"] * 40, "ts": range(200)})

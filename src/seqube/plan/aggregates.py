@@ -300,14 +300,14 @@ class Aggregation:
         return self._values([*_key_names(chain.key), *self.plan.matches.partition_by])
 
     def _per_window(self, types: frozenset[str]) -> float:
-        """How many events of these types a window holds, where they lie."""
+        """How many events of these types a window holds, where they lie; of a stream, once it is full."""
         window, statistics = self.plan.matches.window, self.measured.statistics
         if window.counts_events:
             share = window.length / max(statistics.n, 1)
         else:
             length = ticks(window, self.measured.unit)
             share = length / max(statistics.span, 1) * statistics.crowding(length)
-        return statistics.count(types) * min(share, 1.0)
+        return statistics.count(types) * (share if self.measured.continuous else min(share, 1.0))
 
     def _values(self, names: Iterable[str]) -> int:
         return prod(self.measured.values(name, MANY_VALUES) for name in names)

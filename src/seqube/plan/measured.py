@@ -20,6 +20,7 @@ class Measurements:
     unit: str = "ms"
     distinct: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, float] = field(default_factory=dict)
+    continuous: bool = False  # more events come, a few at a time: what goes on from step to step is better than what begins anew
 
     def only(self, names: Iterable[str]) -> Measurements:
         """The same with these columns alone: a query is weighed by its own columns, whatever others the workload looks at."""

@@ -15,7 +15,7 @@ same queries, hierarchy and measurements give the same plan in every process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -28,7 +28,7 @@ from seqube.plan.aggregates import AggregatePlan, Aggregation, looked_up
 from seqube.plan.chase import Chase, Estimates, SharedPlan
 from seqube.plan.ecube import Cuboid
 from seqube.plan.measured import Measurements
-from seqube.plan.needs import Plan
+from seqube.plan.needs import Plan, why_replayed
 from seqube.plan.physical import MatchPlan, Option, PlanNode, Way, taking
 from seqube.plan.sharing import CHOPPED, Counted, Counting, SharingPlan
 from seqube.plan.strategies import (
@@ -49,6 +49,7 @@ from seqube.plan.views import Costs, Subquery, equated, negated_events, subqueri
 
 AUTO = "auto"
 ALONE = ""  # the name of a query that is no workload
+BEGINS_ANEW = "on a stream it evaluates its window again at every step"
 
 
 @dataclass(frozen=True)
@@ -221,8 +222,19 @@ def _plan_aggregates(case: Case, plan: AggregatePlan, strategy: str) -> Aggregat
     else:
         weighed = [Option(row.name, row.cost(Aggregation(plan, case.chain, case.known))) for row in rows]
     if strategy == AUTO:
-        strategy = weighed[-1].strategy if case.known is None else _least(weighed)
+        if case.known is not None and case.known.continuous:
+            begins_anew = {row.name for row in rows if why_replayed(replace(plan, strategy=row.name)) is not None}
+            weighed = _set_aside(weighed, begins_anew) if len(begins_anew) < len(rows) else weighed
+        strategy = weighed[-1].strategy if case.known is None else _least([option for option in weighed if not option.reason])
     return replace(plan, strategy=strategy, options=taking(strategy, [*weighed, *refused]))
+
+
+def _set_aside(options: Iterable[Option], strategies: Collection[str]) -> list[Option]:
+    """The same without those that evaluate their window again at every step of a stream, where others go on."""
+    return [
+        Option(option.strategy, reason=option.reason or BEGINS_ANEW) if option.strategy in strategies else option
+        for option in options
+    ]
 
 
 def _least(options: list[Option]) -> str:
@@ -249,6 +261,9 @@ def _cheapest(case: Case, flat: MatchPlan) -> MatchPlan:
     loops = _loops(case)
     if not loops:
         return own
+    looping = replace(case.nested, ways=(Way(case.nested.pattern, loops[0]),))
+    if case.known.continuous and why_replayed(own) is None and why_replayed(looping) is not None:
+        return replace(own, ways=tuple(replace(way, options=tuple(_set_aside(way.options, loops))) for way in own.ways))
     ways = []
     for part in subqueries(case.nested):
         options = _weigh(case, case.nested, part)
