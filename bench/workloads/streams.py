@@ -6,8 +6,8 @@ matches whatever the window, so that only what is kept differs. All rows that co
 stream, must be as many as one run over the whole stream gives. For another query there is one more row in `CASES`.
 
 Nested queries by their views look at every pair of outer events, and store what they compute, by nature; so for them a trigger is
-one event in a hundred, and a window has a few of each other part, whatever its length. Forecasts have 10,000 rules, and no event
-that they name is so rare that the shortest window is without it: else a longer one had more to predict.
+one event in a hundred, and a window has a few of each other part, whatever its length. Forecasts have 10,000 rules, of
+which what comes first is never so rare that the shortest window is without it: else a longer one had more to predict.
 
 A workload shares: matches of queries are made from those of coarser or finer ones.
 
@@ -93,7 +93,7 @@ MATCHED = {
     "longer": "SEQ(A a, C b, E c, [id]) WITHIN {window}",
 }
 N_RULES = 10_000
-N_KINDS = 100  # of events that rules name
+N_CAUSES, N_ENDS = 50, 200  # kinds of events that rules name
 
 
 def measurements(quick: bool = False) -> Iterator[Measurement]:
@@ -158,16 +158,17 @@ def nested(strategy: str, window: int, n_steps: int) -> Measurement:
 
 
 def foreseen(strategy: str, window: int, n_steps: int) -> Measurement:
-    """Predictions by many rules, of four kinds of events each, some of them frequent and some rare."""
+    """Predictions by many rules, of four kinds of events each, of which the last is rare."""
     random = np.random.default_rng(SEED)
-    kinds, weights = np.array([f"e{number}" for number in range(N_KINDS)]), 1 / np.arange(10, N_KINDS + 10)
+    causes, ends = np.array([f"e{i}" for i in range(N_CAUSES)]), np.array([f"f{i}" for i in range(N_ENDS)])
     rules = []
     for number in range(N_RULES):
-        a, b, c, d = random.permutation(kinds)[:4]
+        (a, b, c), d = random.permutation(causes)[:3], random.choice(ends)
         predicate = f"{a} -> {b} -> {c} -> {d}" if number % 2 else f"{a}, {b}, {c} -> {d}"
         rules.append(sq.Rule(predicate, "next", window, window + 10, 0.5, f"rule {number}"))
-    n = window + n_steps * BATCH
-    table = pa.table({"type": random.choice(kinds, n, p=weights / weights.sum()), "ts": np.arange(n)})
+    n, weights = window + n_steps * BATCH, 1 / np.arange(10, N_CAUSES + 10)
+    types = np.where(random.random(n) < 0.05, random.choice(ends, n), random.choice(causes, n, p=weights / weights.sum()))
+    table = pa.table({"type": types, "ts": np.arange(n)})
     operator = Forecaster(sq.Rules(rules), sq.Events(table).schema, strategy=strategy)
     name = f"{N_RULES:,} rules, {strategy}"
     return in_steps(name, operator, table, window, n_steps, lambda: len(sq.forecast(rules, table).table))
