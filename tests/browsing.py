@@ -29,7 +29,6 @@ PATIENCE_MS = 180_000  # what is asked for the first time is compiled, which tak
 
 in_browser = [
     pytest.mark.browser,
-    pytest.mark.xdist_group("browser"),
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,19 +36,11 @@ settings.register_profile(
 settings.load_profile("seqube")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A file's tests go to one worker: it builds what they share, and compiles the kernels that they need, once.
+@pytest.hookimpl(optionalhook=True)  # where xdist is switched off, there is nobody to ask for it
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from scheduling import Scheduling
 
-    Those on Spark make two groups, because a session is large and starting it takes seconds.
-    """
-    on_spark = [item for item in items if "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark")]
-    files = list(dict.fromkeys(item.path for item in on_spark))
-    for item in on_spark:
-        item.add_marker(pytest.mark.xdist_group(f"spark {files.index(item.path) % 2}"))
-    for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

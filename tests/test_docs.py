@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from scheduling import is_on_spark, scope_of
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -91,7 +93,9 @@ def run_console(block: Block, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    if is_on_spark(scope_of(request.node.nodeid)):
+        request.getfixturevalue("spark")  # which blocks find running
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in read_blocks(page):
