@@ -162,6 +162,15 @@ spark.stop()
 """
 
 
+def test_the_packaged_java_starts_with_what_spark_passes(bare: Path) -> None:
+    home = find_java().path
+    done = subprocess.run(
+        [home / "bin" / "java", VECTOR_MODULE, "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=True
+    )
+    assert major_version(read_settings(done.stderr)["java.version"]) == 21
+
+
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_runs_on_the_packaged_java_where_there_is_no_other(tmp_path: Path) -> None:
     tools = tmp_path / "bin"

@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +94,20 @@ def test_no_module_is_too_long() -> None:
 KERNELS = {"kernel", "inner_kernel", "kernel_part"}
 
 
+def statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """All of them, but for what stands in an expression: no function can."""
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, ast.stmt):
+            yield each
+        if not isinstance(each, ast.expr):
+            yield from statements(each)
+
+
 def test_no_function_is_too_long() -> None:
     """Kernels aside, which are one loop."""
     long = {}
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
                 length = node.end_lineno - node.lineno + 1
                 kernels = {name.id for name in node.decorator_list if isinstance(name, ast.Name)} & KERNELS
