@@ -84,6 +84,11 @@ PAIRS = {
         "NEXT(A a, B{2} b, C c) SKIP TO LAST b",
     ),
 }
+# What was not finished in its window goes to Flink's side output for timeouts.
+PAIRS |= {
+    "timeouts, followedBy": ("noSkip begin:a:A followedBy:b:B followedBy:c:C", "NEXT(A a, B b, C c) KEEP PARTIAL"),
+    "timeouts, times": ("noSkip begin:a:A followedBy:b:B:times,2 followedBy:c:C", "NEXT(A a, B{2} b, C c) KEEP PARTIAL"),
+}
 DIFFERENCES = {
     "oneOrMore: every length": ("noSkip begin:a:A followedBy:b:B:oneOrMore followedBy:c:C", "NEXT(A a, B+ b, C c)"),
     "oneOrMore, greedy: goes on after a match": (
@@ -150,7 +155,8 @@ def compare(pairs: dict[str, tuple[str, str]], events: pa.Table) -> dict[str, Co
     flink = _ask(path, patterns)
     found = {}
     for number, (name, (_, query)) in enumerate(pairs.items()):
-        theirs = Counter(_text(stream, match) for pattern, stream, match in flink if pattern == number)
+        kinds = ("match", "partial") if "KEEP PARTIAL" in query else ("match",)
+        theirs = Counter(_text(stream, match) for pattern, stream, match, kind in flink if pattern == number and kind in kinds)
         found[name] = Compared(theirs, _ours(query, events))
     return found
 
@@ -166,7 +172,8 @@ def _ask(path: Path, patterns: str) -> list[Any]:
 
 
 def _ours(query: str, events: pa.Table) -> Counter[str]:
-    rows = sq.run(f"{query} PARTITION BY stream WITHIN {WINDOW}", events).table.drop_columns(["start", "end"]).to_pylist()
+    found_here = sq.run(f"{query} PARTITION BY stream WITHIN {WINDOW}", events).table
+    rows = found_here.drop_columns([name for name in ("start", "end", "reached") if name in found_here.column_names]).to_pylist()
     found: Counter[str] = Counter()
     for row in rows:
         bound = {name: value if isinstance(value, list) else [value] for name, value in row.items() if value}

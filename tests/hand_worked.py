@@ -272,6 +272,14 @@ REPETITIONS = [
     ("SEQ(B{2} b) WITHIN 10", "B1 B2 B3", ["[B1 B2]", "[B1 B3]", "[B2 B3]"]),
     ("SEQ(B{2,} b) WITHIN 10", "B1 B2 B3", ["[B1 B2]", "[B1 B3]", "[B2 B3]", "[B1 B2 B3]"]),
     ("SEQ(B{,1} b, C) WITHIN 10", "B1 C2", ["B1 C2", "- C2"]),
+    # an equality with a part that is absent is met, whatever the events of the list are among themselves
+    ("SEQ(A? a, B+ b) WHERE a.id = b.id WITHIN 10", "B1:1 B2:2", ["- [B1]", "- [B2]", "- [B1 B2]"]),
+    (
+        "SEQ(A? a, B+ b) WHERE a.id = b.id WITHIN 3",
+        "A1:1 B2:1 B3:1 B5:2",
+        ["A1 [B2]", "A1 [B3]", "A1 [B2 B3]", "- [B2]", "- [B3]", "- [B5]", "- [B2 B3]", "- [B3 B5]"],
+    ),
+    ("SEQ(A+ a, B* b) WHERE a.id = b.id WITHIN 10", "A1:1 A2:2 B3:2", ["[A1] []", "[A2] []", "[A1 A2] []", "[A2] [B3]"]),
     ("SEQ(B{1} b, C) WITHIN 10", "B1 C2", ["[B1] C2"]),
     ("SEQ(A, B? b, C) WITHIN 10", "A1 B2 C3", ["A1 B2 C3", "A1 - C3"]),
     ("SEQ(A, B* b, C) WITHIN 10", "A1 B2 C3", ["A1 [B2] C3", "A1 [] C3"]),

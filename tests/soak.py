@@ -42,6 +42,7 @@ def steps(seed: int, number: int) -> dict[str, list[str]]:
     }
     if number % 4 == 0:
         found["spark"] = [*PYTEST, "-m", "hypothesis", drawn, str(TESTS / "spark" / "test_random.py")]
+        found["runs on spark"] = [*PYTEST, "-m", "slow", drawn, str(TESTS / "spark" / "test_random_runs.py")]
     if number == 0:
         found["kills"] = [*PYTEST, "-m", "slow", str(TESTS / "spark" / "test_faults.py")]
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,9 +71,47 @@ def test_order_and_skip(text: str, events: list[oracle.Event]) -> None:
     assert_same_rows(found(text, events), expected(text, events))
 
 
-def test_skip_needs_the_whole_stream() -> None:
-    with pytest.raises(sq.PlanError, match="it needs the whole stream"):
-        open_plan(plan_aggregates(parse("SEQ(A a, B b) SKIP TO NEXT AGG COUNT(*) WITHIN 9"))).start()
+@given(
+    data=st.data(),
+    text=CLAUSES.flatmap(lambda c: aggregate_queries(repeats=True, depth=2, words=WORDS, clauses=c)),
+    events=small,
+    watermarks=st.booleans(),
+)
+def test_any_cutting_of_a_stream_that_is_thinned_out(
+    data: st.DataObject, text: str, events: list[oracle.Event], watermarks: bool
+) -> None:
+    """Whether or not the state was bytes between two steps: what was settled about the matches before is part of it."""
+    show(text, events)
+    pieces = data.draw(cuts(len(events)))
+    saved = data.draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
+    found = feed(open_plan(plan_aggregates(parse(text))), Events(table(events)), pieces, watermarks, saved)
+    assert_same_rows(found.to_pylist(), expected(text, events))
+
+
+@pytest.mark.parametrize("emit", ["", "EMIT EVERY 7", "EMIT PER 50", "EMIT TOTAL"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SEQ(A a, B b) SKIP PAST LAST WITHIN 20",
+        "NEXT(A a, B{1,2} b, C c) PARTITION BY id SKIP TO FIRST b WITHIN 30",
+        "SEQ(A a, B b, !C c) SKIP TO NEXT WITHIN 9",
+        "STRICT(A a, B b) SKIP PAST LAST WITHIN 8 EVENTS",
+    ],
+)
+def test_a_long_stream_that_is_thinned_out_keeps_a_few_windows(query: str, emit: str) -> None:
+    n = 600
+    types = [("A", "B", "B", "C", "A")[(i * i + i // 7) % 5] for i in range(n)]
+    events = Events(pa.table({"type": types, "ts": range(n), "id": [i % 3 for i in range(n)]}))
+    text = f"{query} AGG COUNT(*) AS n, SUM(b.ts) AS s {emit}"
+    operator = open_plan(plan_aggregates(parse(text)))
+    state, found, most = operator.start(), [], 0
+    for start in range(0, n, 13):
+        state, rows = operator.step(state, events.slice(start, min(start + 13, n)))
+        found.append(rows)
+        most = max(most, state.n_kept)
+    found.append(operator.finish(state)[1])
+    assert_same_rows(pa.concat_tables(found).to_pylist(), operator.run(events).to_pylist())
+    assert most < 120
 
 
 @given(text=aggregate_queries(repeats=True, depth=1, words=("SEQ", "NEXT")), events=small)

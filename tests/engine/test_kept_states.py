@@ -43,6 +43,8 @@ KINDS = {  # each is cut after the sixth event, where something is kept, somethi
     "buckets": "SEQ(A a, C c, [id]) WITHIN 10 AGG COUNT(*), SUM(c.x) GROUP BY a.id EMIT PER 8",
     "replayed buckets": "SEQ(A a, C c, !B b) WITHIN 3 AGG COUNT(*), MAX(c.x) GROUP BY a.name EMIT PER 4",
     "replayed aggregates": "SEQ(A a, C c) WITHIN 10 AGG COUNT(*) GROUP BY a.name",
+    "aggregates of what is thinned out": "SEQ(A a, C c) SKIP TO NEXT WITHIN 2 AGG COUNT(*), SUM(c.x)",
+    "totals of what is thinned out": "SEQ(A a, C c) SKIP PAST LAST WITHIN 5 EVENTS AGG COUNT(*), SUM(c.x) EMIT TOTAL",
     "nested": "SEQ(A a, !SEQ(B b, C c, [id]), C d) WITHIN 10",
     "views": "SEQ(A a, !SEQ(B b, C c, a.x < c.x), C d) WITHIN 10",
     "views that wait": "SEQ(A a, AND(B b, C c), !SEQ(A e, B f)) WITHIN 6",

@@ -89,6 +89,19 @@ def assert_every_way_finds(
 @given(data=st.data(), hierarchy=hierarchies(), events=streams())
 def test_aggregates(data: st.DataObject, hierarchy: dict[str, Any] | None, events: list[oracle.Event]) -> None:
     text = data.draw(aggregate_queries(names=concepts(hierarchy), depth=2))
+    assert_every_way_adds_up(data, text, events, hierarchy)
+
+
+@given(data=st.data(), hierarchy=hierarchies(), events=streams(max_size=9))
+def test_aggregates_of_repetition_and_runs(
+    data: st.DataObject, hierarchy: dict[str, Any] | None, events: list[oracle.Event]
+) -> None:
+    clauses = data.draw(st.sampled_from(CLAUSES))
+    text = data.draw(aggregate_queries(names=concepts(hierarchy), repeats=True, depth=2, words=RUNS, clauses=clauses))
+    assert_every_way_adds_up(data, text, events, hierarchy)
+
+
+def assert_every_way_adds_up(data: st.DataObject, text: str, events: list[oracle.Event], hierarchy: dict[str, Any] | None) -> None:
     show(text, events, hierarchy)
     tree = sq.Hierarchy.from_dict(hierarchy) if hierarchy else None
     stream = sq.Events(table(events))

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tables import bound_rows, keyed_queries
@@ -24,7 +22,7 @@ from seqube.language import parse
 from seqube.plan.planner import plan_matches
 from seqube.spark import ingest
 from seqube.spark.streaming.stream import watch_stream
-from strategies import ATTRIBUTES, queries, spark_table, streams
+from strategies import ATTRIBUTES, queries, streams
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,43 +66,6 @@ def test_stream(
     arrived = table.take(pa.array(order, pa.int64()))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(events)), min_size=2, max_size=2)))
     assert_a_stream_finds_what_one_process_does(spark, workload, arrived, end, cuts)
-
-
-RUNS = ("SEQ", "NEXT", "NEXT", "STRICT")
-CLAUSES: list[list[str]] = [[], ["SKIP"], ["ORDER BY"]]
-
-
-def runs(**how: Any) -> st.SearchStrategy[str]:
-    return st.sampled_from(CLAUSES).flatmap(
-        lambda clauses: queries(durations=False, repeats=True, depth=2, words=RUNS, clauses=clauses, **how)
-    )
-
-
-@pytest.mark.slow
-@settings(max_examples=2, phases=[Phase.generate])
-@given(
-    texts=st.lists(runs(counted=False) | keyed_queries(depth=2, repeats=True), min_size=8, max_size=8),
-    events=streams(max_size=12, max_time=25),
-    slices=st.sampled_from([None, 3]),
-    data=st.data(),
-)
-def test_repetition_and_runs(
-    spark: SparkSession, texts: list[str], events: list[oracle.Event], slices: int | None, data: st.DataObject
-) -> None:
-    """Over times that differ: of equal ones, Spark takes an order that their contents tell."""
-    workload = {f"q{number}": text for number, text in enumerate(texts)}
-    apart = [replace(event, ts=2 * number) for number, event in enumerate(events)]
-    table = carried(spark_table(apart))
-    found = sqs.run(workload, spark.createDataFrame(table), slices=slices)
-    try:
-        for name, text in workload.items():
-            assert bound_rows(found[name].toArrow().to_pylist()) == bound_rows(sq.run(text, table).table.to_pylist()), text
-    finally:
-        found.unpersist()
-    plans = {name: plan_matches(parse(text)) for name, text in workload.items()}
-    timed = {name: text for name, text in workload.items() if not (plans[name].waits and plans[name].window.unit == "events")}
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(events)), min_size=2, max_size=2)))
-    assert_a_stream_finds_what_one_process_does(spark, timed, table, carried(spark_table([END])), cuts)
 
 
 def assert_a_stream_finds_what_one_process_does(

@@ -31,6 +31,7 @@ any_query = queries(depth=2) | aggregate_queries(depth=2)
 RUNS = ("SEQ", "NEXT", "STRICT")
 runs = queries(repeats=True, depth=2, words=RUNS) | queries(repeats=True, depth=1, words=RUNS, clauses=["SKIP"])
 counted_runs = aggregate_queries(repeats=True, depth=1, words=RUNS)
+counted_runs |= aggregate_queries(repeats=True, depth=1, words=RUNS, clauses=["SKIP"])
 timed_query = queries(depth=2, counted=False) | aggregate_queries(depth=2, counted=False)
 
 Row = tuple[Any, ...]

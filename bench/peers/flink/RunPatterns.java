@@ -12,6 +12,7 @@ import java.util.TreeMap;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.cep.CEP;
 import org.apache.flink.cep.functions.PatternProcessFunction;
+import org.apache.flink.cep.functions.TimedOutPartialMatchHandler;
 import org.apache.flink.cep.nfa.aftermatch.AfterMatchSkipStrategy;
 import org.apache.flink.cep.pattern.Pattern;
 import org.apache.flink.cep.pattern.conditions.SimpleCondition;
@@ -24,7 +25,7 @@ import org.apache.flink.util.Collector;
  * Patterns of Flink CEP's API over many small streams, each the events of one key: what they match, event by event.
  *
  * <p>Commands on stdin, one line each: {@code load FILE} takes lines of stream, time and type, and {@code run WINDOW SKIP PART ... | WINDOW SKIP ...}
- * runs some patterns in one job; each is answered by one JSON line, for the latter of the pattern's number, the stream and the match. A part is {@code CONTIGUITY:NAME:TYPE[:CALL ...]}, as in {@code
+ * runs some patterns in one job; each is answered by one JSON line, for the latter of the pattern's number, the stream, the match, and whether it is one or a partial one that timed out. A part is {@code CONTIGUITY:NAME:TYPE[:CALL ...]}, as in {@code
  * followedBy:b:B:oneOrMore:greedy}, and a call may have numbers ({@code times,2,4}); SKIP is the name of a strategy, with a part's name
  * where it wants one ({@code skipToFirst,b}).
  */
@@ -55,8 +56,8 @@ public final class RunPatterns {
         }
     }
 
-    /** Notes matches: the stream, and the times of each part's events. */
-    private static final class Note extends PatternProcessFunction<Event, String> {
+    /** Notes matches, and what timed out, as "partial": the stream, and the times of each part's events. */
+    private static final class Note extends PatternProcessFunction<Event, String> implements TimedOutPartialMatchHandler<Event> {
         private final int number;
 
         Note(int number) {
@@ -65,6 +66,15 @@ public final class RunPatterns {
 
         @Override
         public void processMatch(Map<String, List<Event>> match, Context context, Collector<String> out) {
+            note(match, "match");
+        }
+
+        @Override
+        public void processTimedOutMatch(Map<String, List<Event>> match, Context context) {
+            note(match, "partial");
+        }
+
+        private void note(Map<String, List<Event>> match, String kind) {
             StringBuilder text = new StringBuilder();
             for (Map.Entry<String, List<Event>> part : new TreeMap<>(match).entrySet()) {
                 List<Long> times = new ArrayList<>();
@@ -74,7 +84,7 @@ public final class RunPatterns {
                 text.append(text.length() == 0 ? "" : ", ").append('"').append(part.getKey()).append("\": ").append(times);
             }
             int stream = match.values().iterator().next().get(0).stream;
-            FOUND.add("[" + number + ", " + stream + ", {" + text + "}]");
+            FOUND.add("[" + number + ", " + stream + ", {" + text + "}, \"" + kind + "\"]");
         }
     }
 

@@ -33,7 +33,7 @@ from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.linking import NONE_FOUND, Chains, Linker
 from seqube.engine.members import PartitionMembers
 from seqube.engine.operator import Operator
-from seqube.engine.order import Skipping, order_events, refuse_steps
+from seqube.engine.order import Skipping, order_events, refuse_resuming, refuse_steps
 from seqube.engine.output import MatchWriter
 from seqube.engine.partitions import Partitions
 from seqube.engine.predicates import Evaluator, Ints, Mask, Unsteady
@@ -43,7 +43,6 @@ from seqube.engine.snapshots import read_state, write_state
 from seqube.engine.views.continuing import LiveViews
 from seqube.engine.views.iterative import passing
 from seqube.engine.views.program import FIRST, LAST, MEMBERS
-from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.plan.needs import needs_of, replays_partitions, why_replayed
 from seqube.plan.physical import MatchPlan, MatchSequence
@@ -168,8 +167,7 @@ class Matcher(Operator[State, pa.Table]):
         return _resumed(state, kept, kept.times if numbers is None else numbers[: len(kept)], waiting, about["decided"])
 
     def resume(self, events: Events, decided: int, reported: int, last: int) -> State:
-        if self._plan.skip is not None:
-            raise PlanError("SKIP leaves out matches by all that end before them, which the events of a window do not tell")
+        refuse_resuming(self._plan)
         if self._plan.order_by:
             events = order_events(events, self._plan.order_by)
         n_kept = int(np.searchsorted(events.times, decided, "right"))

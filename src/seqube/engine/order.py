@@ -19,6 +19,7 @@ Cost: a sort of the events; a sort of the matches that are final at once, some a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -73,6 +74,12 @@ def refuse_steps(plan: Plan) -> None:
     """Raise a `PlanError` for what is said of a whole stream alone."""
     if (why := why_whole(plan)) is not None:
         raise PlanError(f"{why}: it needs the whole stream\n  hint: use sq.run")
+
+
+def refuse_resuming(plan: Plan) -> None:
+    """Raise a `PlanError` for what the events of a window do not tell."""
+    if plan.matches.skip is not None:
+        raise PlanError("SKIP leaves out matches by all that end before them, which the events of a window do not tell")
 
 
 class Skipping:
@@ -169,6 +176,48 @@ class Skipping:
             codes = anew._partitions(events, rows)
             np.maximum.at(anew._bounds, codes, first + rows + 1)
         return anew
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Where matches of a window are found again and again: what was settled about those that ended before, as marks on events.
+
+    A match that ends at an event of `ends` is over: which of these were taken shows in `begun`, the events that begin no match
+    any more. The marks are those of the first events at hand; the others have none.
+    """
+
+    ends: Mask
+    begun: Mask
+
+    @staticmethod
+    def nothing() -> Settled:
+        return Settled(np.zeros(0, np.bool_), np.zeros(0, np.bool_))
+
+    def over(self, size: int) -> Settled:
+        """The marks of so many events."""
+        more = np.zeros(max(0, size - len(self.ends)), np.bool_)
+        return Settled(np.append(self.ends[:size], more), np.append(self.begun[:size], more))
+
+    def take(self, rows: Ints) -> Settled:
+        return Settled(self.ends[rows], self.begun[rows])
+
+    def remaining(self, plan: MatchPlan, pieces: Iterator[Instances], events: Events, budget: Budget) -> Instances:
+        """The matches that remain of those that are not over."""
+        return self._skip(plan, events, pieces, np.zeros(len(events), np.bool_), budget)[1]
+
+    def settle(self, plan: MatchPlan, pieces: Iterator[Instances], events: Events, ends: Mask, budget: Budget) -> Settled:
+        """What is known when all matches that end at `ends` are over, too."""
+        skipping, _ = self._skip(plan, events, pieces, ~ends, budget)
+        return Settled(ends, skipping.marks(events, 0))
+
+    def _skip(
+        self, plan: MatchPlan, events: Events, pieces: Iterator[Instances], leave: Mask, budget: Budget
+    ) -> tuple[Skipping, Instances]:
+        """Go through the matches that are not over, but for those that end where they are left for later."""
+        marks = self.over(len(events))
+        skipping, asked = Skipping(plan).marked(events, 0, marks.begun), ~(marks.ends | leave)
+        chosen = (piece.select(asked[piece.last_rows]) for piece in pieces)
+        return skipping, skipping.remaining(chosen, events, np.arange(len(events)), budget)
 
 
 @kernel

@@ -243,10 +243,10 @@ def draw_funnel(rows: Sequence[Mapping[str, Any]], breakdown: str | None, measur
             told = "" if row[measure] is None else f"{row[measure]:,{'' if measure == 'reached' else '.4g'}}{share}"
             data.append({"value": row[measure], "label": {"formatter": _as_label(told)}})
         name = {} if breakdown is None else {"name": str(value)}
-        series.append({"type": "bar", "data": data, "label": {"show": True, "position": "insideLeft"}, **name})
+        series.append({"type": "bar", "data": data, "label": {"show": True, "position": "right"}, **name})
     return _base(
         f"{'Keys' if measure == 'reached' else 'Median seconds'} at the steps {', '.join(steps)}",
-        grid={"left": 120, "right": 30, "top": 30 if breakdown is not None else 10, "bottom": 30},
+        grid={"left": 120, "right": 90, "top": 30 if breakdown is not None else 10, "bottom": 30},
         legend={"show": breakdown is not None, "top": 0, "type": "scroll"},
         xAxis={"type": "value", "min": 0, "splitLine": {"lineStyle": {"color": FAINT}}},
         yAxis={"type": "category", "data": steps, "inverse": True, "axisTick": {"show": False}},

@@ -118,7 +118,7 @@ class FunnelPanel:
                     with ui.column().classes("sq-card gap-1").style("flex: 1 1 300px; min-width: 0"):
                         show_title(title)
                         spec = charts.draw_funnel(rows, breakdown, measure)
-                        height = 60 + 40 * len(asked["steps"]) * max(1, len(spec["series"]) // 2)
+                        height = 60 + len(asked["steps"]) * max(40, 12 + 20 * len(spec["series"]))  # a label beside each bar
                         ui.echart(spec).classes("w-full").style(f"height: {height}px").props(f"data-testid={name}")
             with ui.column().classes("sq-card gap-1"):
                 _show_table(rows, breakdown)

@@ -60,6 +60,7 @@ class Ran:
     text: str  # the query in canonical form
     n_rows: int
     is_aggregate: bool
+    noun: str  # what the rows are
     seconds: float
     plan: Explanation
     how: str  # the strategies that were taken, in a few words
@@ -127,7 +128,8 @@ class Desk:
         seconds = time.perf_counter() - before
         explained = explain_workload(planned, events.statistics, events.unit)
         notes = (*events.notes, *planned.notes[ALONE])
-        return Ran(str(query), n_rows, bool(query.aggregates), seconds, explained, _how(explained.root), notes)
+        noun = "rows" if query.aggregates else "runs" if query.keeps_partial else "matches"
+        return Ran(str(query), n_rows, bool(query.aggregates), noun, seconds, explained, _how(explained.root), notes)
 
     def matches(self, text: str, out: Path) -> int:
         """The matches of a query with their events, whatever it returns."""

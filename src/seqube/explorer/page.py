@@ -452,10 +452,9 @@ class QueryPanel:
             screen.detail.pop("between", None)  # it was a stretch of other matches
         self._shown = screen.data, text
         screen.go()
-        noun = "rows" if ran.is_aggregate else "matches"
         pace = f"{ran.seconds:.2f} s" if ran.seconds >= 0.1 else f"{1000 * ran.seconds:.0f} ms"
         count = f'<span class="sq-big" data-testid="count">{ran.n_rows:,}</span>'
-        self._outcome.content = f'{count} {noun} in {pace} <span class="text-slate-500">· {escape(ran.how)}</span>'
+        self._outcome.content = f'{count} {ran.noun} in {pace} <span class="text-slate-500">· {escape(ran.how)}</span>'
         self._show(ran, text)
 
     def _show(self, ran: Ran, text: str) -> None:

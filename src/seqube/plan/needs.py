@@ -106,7 +106,8 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         return replace(common, reaches=reaches, ahead=ahead, skips=skips, can_be_cut=not skips, halo=common.window)
     triggers = () if plan.trigger is None else (plan.trigger,)
     # A report is over a window, from any match in which a negation may look back one; or a match waits for one from its end on.
-    reaches = 2 if matches.looks_back or matches.waits_from_end else 1
+    # Which of its matches SKIP takes depends on those that end in it and begin before it.
+    reaches = (2 if matches.looks_back or matches.waits_from_end else 1) + (matches.skip is not None)
     # Totals of a key stay with it: to merge them would bring all keys to one place.
     can_be_cut = matches.skip is None and not common.by_position and not (plan.emit.counts_once and common.key)
     return replace(
@@ -117,6 +118,7 @@ def needs_of(plan: Plan, unit: str) -> Needs:
         reaches=reaches,
         period=whole_ticks(plan.emit, unit) if plan.emit.when == "every" else None,
         bucket=whole_ticks(plan.emit, unit) if plan.emit.when == "per" else None,
+        skips=matches.skip is not None,
         can_be_cut=can_be_cut,
         halo=min(common.window * reaches, ALL_OF_TIME),
         adds_up=can_be_cut and plan.emit.counts_once,
@@ -126,8 +128,6 @@ def needs_of(plan: Plan, unit: str) -> Needs:
 def why_whole(plan: Plan) -> str | None:
     """Why a query is answered over a whole stream alone, and refused where one goes on; None where it may go on."""
     matches = plan.matches
-    if isinstance(plan, AggregatePlan) and matches.skip is not None:
-        return "SKIP leaves out matches by all that end before them"
     if matches.is_distinct:
         return "RETURN DISTINCT leaves out rows by all that came before them"
     return None if matches.limit is None else "LIMIT ends a result, and that of a stream goes on"

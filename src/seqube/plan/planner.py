@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from seqube.errors import PlanError
 from seqube.events import Hierarchy
@@ -80,8 +80,9 @@ def plan_nested(query: Query, hierarchy: Hierarchy | None = None) -> MatchPlan:
 
 
 def _plan(query: Query, pattern: Pattern, hierarchy: Hierarchy | None) -> MatchPlan:
-    repeated = frozenset(quantifiers(pattern))
-    built = _Builder(hierarchy, negated_variables(pattern), repeated).build(pattern, (), Scope(), is_root=True)
+    times = quantifiers(pattern)
+    optional = frozenset(name for name, quantifier in times.items() if quantifier.is_optional)
+    built = _Builder(hierarchy, negated_variables(pattern), frozenset(times), optional).build(pattern, (), Scope(), is_root=True)
     assert not built.lifted, "the binder lets no predicate name a variable that nothing binds"
     cut_at = None
     if query.keeps_partial:
@@ -126,6 +127,7 @@ class _Builder:
     hierarchy: Hierarchy | None
     negated: frozenset[str]  # variables of negated types: what names one goes there as a whole
     repeated: frozenset[str]  # variables that stand for lists, or for an event that may be absent
+    optional: frozenset[str]  # those of them whose part may be absent
 
     def build(self, part: Pattern, given: Sequence[Predicate], scope: Scope, is_root: bool = False) -> _Built:
         """Plan one positive expression, with predicates `given` from above over its variables alone, and `scope` around it."""
@@ -241,8 +243,10 @@ class _Builder:
             placed.here += [Guarded(predicate) for predicate in placed.into_slot[i] if not named_by_event(predicate)]
             placed.into_slot[i] = [predicate for predicate in placed.into_slot[i] if named_by_event(predicate)]
         own_lists = frozenset(part.variable or "" for part in components if isinstance(part, Type) and part.quantifier is not None)
-        for predicate in [same for guarded in placed.here for same in _same_in_lists(guarded, own_lists)]:
+        for predicate in [same for guarded in placed.here for same in _same_in_lists(guarded, own_lists, self.optional)]:
             placed.into_slot[next(i for i, each in enumerate(names) if variables_of(predicate) <= each)].append(predicate)
+        single = frozenset(name for name, times in quantifiers(part).items() if name in own_lists and not times.is_list)
+        lists = _Lists(own_lists, single, _alike(placed.into_slot))
         slots = [self.build(components[i], placed.into_slot[i], scopes[i]) for i in range(len(components))]
         risen = self._sort([guarded for slot in slots for guarded in slot.lifted], components, negations, names)
         here = [*placed.here, *risen.here, *(Guarded(predicate) for into in risen.into_slot for predicate in into)]
@@ -257,9 +261,9 @@ class _Builder:
         if optional:
             assert isinstance(part, Seq), "a part that may be absent is one of a sequence"
             checks = [*(check for slot in slots for check in slot.checks), *absences]
-            cases = self._cases(here, [slot.node for slot in slots], names, optional, own_lists)
+            cases = self._cases(here, [slot.node for slot in slots], names, optional, lists)
             return _Built(cases, (*placed.lifted, *risen.lifted), tuple(checks))
-        key, clauses, filters = self._join(here, names, own_lists)
+        key, clauses, filters = self._join(here, names, lists)
         if isinstance(part, Seq) and len(components) == 1:  # nothing to join, but a key tells apart which instances may cancel
             outers = dict.fromkeys(link.outer for absence in absences for link in absence.links)
             key = tuple((outer,) for outer in outers if variables_of(outer) <= names[0])
@@ -285,7 +289,7 @@ class _Builder:
         slots: list[PlanNode],
         names: list[frozenset[str]],
         optional: list[int],
-        own_lists: frozenset[str],
+        lists: _Lists,
     ) -> PlanNode:
         """A sequence for each choice of the parts that are there, at least one."""
         if len(optional) > MAX_OPTIONAL:
@@ -301,18 +305,15 @@ class _Builder:
                 asked = [guarded for guarded in here if not named_by_event(guarded.predicate) & gone]
                 if chosen:
                     known = [replace(guarded, predicate=transform(guarded.predicate, _without(gone))) for guarded in asked]
-                    key, clauses, filters = self._join(known, [names[i] for i in chosen], own_lists)
+                    key, clauses, filters = self._join(known, [names[i] for i in chosen], lists)
                     branches.append(MatchSequence(tuple(slots[i] for i in chosen), clauses, key, (), filters))
         return branches[0] if len(branches) == 1 else MatchAlternatives(tuple(branches))
 
     def _join(
-        self, here: list[Guarded], names: list[frozenset[str]], own_lists: frozenset[str]
+        self, here: list[Guarded], names: list[frozenset[str]], lists: _Lists
     ) -> tuple[tuple[KeyColumn, ...], tuple[Clause, ...], tuple[Guarded, ...]]:
-        """How slots are joined, lists by their first events where these tell all; what asks every event is a filter.
-
-        `own_lists` are those of the slots themselves, which are there; one further inside may be absent.
-        """
-        told = [replace(guarded, predicate=_told_by_first(guarded.predicate, own_lists)) for guarded in here]
+        """How slots are joined, lists by their first events where these tell all; what asks every event is a filter."""
+        told = [replace(guarded, predicate=_told_by_first(guarded.predicate, lists)) for guarded in here]
         each = [guarded for guarded in told if named_by_event(guarded.predicate) & self.repeated]
         key, clauses, filters = join_conditions([guarded for guarded in told if guarded not in each], names)
         return key, clauses, (*filters, *each)
@@ -376,23 +377,47 @@ def _is_tied(predicate: Predicate, lists: frozenset[str]) -> TypeGuard[Compariso
     return bool(plain) and not any(named_by_event(side) & lists for side in others) and len(variables_of(predicate)) > 1
 
 
-def _same_in_lists(guarded: Guarded, lists: frozenset[str]) -> Iterator[Predicate]:
-    """What an equality with something else says of the events of a list: each is equal to the one before."""
+class _Lists(NamedTuple):
+    """Lists of the slots themselves, which are there: one further inside may be absent. Of each the first event tells some values."""
+
+    variables: frozenset[str]
+    single: frozenset[str]  # of one event
+    alike: frozenset[Attribute]  # what all events of a list agree on
+
+    def is_told_by_first(self, value: Attribute) -> bool:
+        return value.variable in self.single or value in self.alike
+
+
+def _alike(into_slot: Sequence[Sequence[Predicate]]) -> frozenset[Attribute]:
+    """What all events of a list have alike, because it is asked of them."""
+    found = set()
+    for predicate in (predicate for into in into_slot for predicate in into):
+        match predicate:
+            case Comparison("=", Attribute() as value, Prev(before)) if value == before:
+                found.add(value)
+    return frozenset(found)
+
+
+def _same_in_lists(guarded: Guarded, lists: frozenset[str], optional: frozenset[str]) -> Iterator[Predicate]:
+    """What an equality with something else says of the events of a list: each is equal to the one before.
+
+    Where that may be absent it says nothing: an absent part meets the equality, and the list may be any.
+    """
     predicate = guarded.predicate
     if not guarded.when and _is_tied(predicate, lists):
-        for side in (predicate.left, predicate.right):
-            if isinstance(side, Attribute) and side.variable in lists:
+        for side, other in ((predicate.left, predicate.right), (predicate.right, predicate.left)):
+            if isinstance(side, Attribute) and side.variable in lists and not named_by_event(other) & optional:
                 yield Comparison("=", side, Prev(side))
 
 
-def _told_by_first(predicate: Predicate, lists: frozenset[str]) -> Predicate:
-    """An equality with the events of lists as one with the first of each."""
-    if not _is_tied(predicate, lists):
+def _told_by_first(predicate: Predicate, lists: _Lists) -> Predicate:
+    """An equality with the events of lists as one with the first of each, where that tells all."""
+    if not _is_tied(predicate, lists.variables):
         return predicate
-    left, right = (
-        OfList("FIRST", side) if isinstance(side, Attribute) and side.variable in lists else side
-        for side in (predicate.left, predicate.right)
-    )
+    sides = [side for side in (predicate.left, predicate.right) if isinstance(side, Attribute) and side.variable in lists.variables]
+    if not all(map(lists.is_told_by_first, sides)):
+        return predicate
+    left, right = (OfList("FIRST", side) if side in sides else side for side in (predicate.left, predicate.right))
     return replace(predicate, left=left, right=right)
 
 

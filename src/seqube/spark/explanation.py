@@ -19,7 +19,7 @@ from seqube.plan.physical import ticks
 from seqube.spark import ingest
 from seqube.spark.batch import HALO, SMALL, TASK_ROWS
 from seqube.spark.ingest import REASON, SURVEYED, EventFrame
-from seqube.spark.rows import refuse_in_streams, unknown_in_streams
+from seqube.spark.rows import refuse_in_streams, unknown_to_tasks
 from seqube.spark.streaming.stream import STATE_BUCKETS
 from seqube.spark.transport.columns import needed_schema
 
@@ -43,7 +43,7 @@ def _explain(plan: Plan, source: EventFrame, is_open: bool) -> Explanation:
     elif is_open:
         notes.append(f"one event in {SURVEYED} is looked at when it is run, and says which strategy is cheapest; below, none was")
     if not streaming:
-        new = unknown_in_streams(plan)
+        new = unknown_to_tasks(plan)
         notes.append("as a stream: " + (next(_as_stream(needs)) if new is None else f"{new} cannot be run there yet"))
     return Explanation(Step("on Spark, as a stream" if streaming else "on Spark, as a batch", tuple(notes), (inner.root,)))
 

@@ -136,13 +136,13 @@ def asking_ids(query: Query, wanted: ShippedQuery) -> Query:
 
 def refuse_in_streams(plan: Plan) -> None:
     """Raise a `PlanError` for what no stream on Spark knows."""
-    if (new := unknown_in_streams(plan)) is not None:
+    if (new := unknown_to_tasks(plan)) is not None:
         _refuse(new, "a stream on Spark", "run it over a batch, or in this process")
 
 
 def refuse_in_tasks(plan: Plan) -> None:
     """Raise a `PlanError` for what no task of the SQL function knows."""
-    if (new := _unknown_in_tasks(plan)) is not None:
+    if (new := unknown_to_tasks(plan)) is not None:
         _refuse(new, "the SQL function", "ask SQL for it: SELECT DISTINCT ... FROM seqube(...) LIMIT 10")
 
 
@@ -150,14 +150,7 @@ def _refuse(new: str, where: str, hint: str) -> NoReturn:
     raise PlanError(f"{new} cannot be run in {where} yet\n  hint: {hint}")
 
 
-def unknown_in_streams(plan: Plan) -> str | None:
-    """What a plan asks for that no stream on Spark knows."""
-    if isinstance(plan, AggregatePlan) and plan.matches.skip is not None:
-        return "an aggregate over SKIP"
-    return _unknown_in_tasks(plan)
-
-
-def _unknown_in_tasks(plan: Plan) -> str | None:
+def unknown_to_tasks(plan: Plan) -> str | None:
     """What is asked of all rows together, which no task has."""
     matches = plan.matches
     return "RETURN DISTINCT" if matches.is_distinct else None if matches.limit is None else "LIMIT"

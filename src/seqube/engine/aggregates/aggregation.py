@@ -33,7 +33,7 @@ from seqube.engine.aggregates.totals import BUCKET, merge_totals, one_array, sta
 from seqube.engine.bindings import Bindings
 from seqube.engine.instances import Batch, minus, plus
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
-from seqube.engine.order import order_events, rank_events, refuse_steps
+from seqube.engine.order import Settled, order_events, rank_events, refuse_resuming, refuse_steps
 from seqube.engine.partitions import NONE_KNOWN, number_events, partition_codes
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
@@ -99,6 +99,7 @@ class Aggregator(Reporter[pa.Table]):
 
     def resume(self, events: Events, decided: int, reported: int, last: int) -> Any:
         """As `Operator.resume`; counters are made of the events that were decided, and what those report is out already."""
+        refuse_resuming(self.plan)
         events = with_columns(events, self.plan.computed)
         if isinstance(course := self.course(events), str):
             events = self.order(events)
@@ -237,23 +238,23 @@ class Aggregator(Reporter[pa.Table]):
         ranks = rank_events(events, matches.order_by) if matches.order_by else None
         window = needs_of(self.plan, events.unit).window
         batch = Batch(events, window, clocks, codes, budget or self._limits.budget(), state.numbers, ranks)
-        return Task(self.plan, batch, state.reported, upto, state.last, final)
+        return Task(self.plan, batch, state.reported, upto, state.last, final, state.settled or Settled.nothing())
 
     def _purge(self, state: State, task: Task) -> State:
         """Forget what no later row can depend on."""
         assert state.events is not None
-        events, span = state.events, task.needs.back
-        if not task.batch.counts_events:
-            oldest = int(minus(np.array([task.next_due - 1]), span)[0])
-            rows = np.arange(len(events)) if state.numbers is not None else events.rows_of(self.plan.matches.types)
-            rows = rows[events.times[rows] > oldest]
-            return replace(state, events=events.take(rows), numbers=None if state.numbers is None else state.numbers[rows])
-        assert state.numbers is not None
-        order, starts, counts = by_partition(task.batch.partitions, len(events))
-        last_decided = np.add.reduceat(events.times[order] < task.next_due, starts) if len(starts) else starts
-        keep = np.arange(len(order)) >= np.repeat(starts + last_decided - span, counts)
-        rows = np.sort(order[keep])
-        return replace(state, events=events.take(rows), numbers=state.numbers[rows])
+        events = state.events
+        rows = task.rows_within(task.needs.back)
+        if state.numbers is None:
+            rows = rows[np.isin(rows, events.rows_of(self.plan.matches.types), assume_unique=True)]
+        settled = state.settled
+        if self.plan.matches.skip is not None:
+            # A row to come is about matches of a window, and what they wait for is over by then.
+            ends = np.ones(len(events), np.bool_)
+            ends[task.rows_within(task.needs.window)] = False
+            settled = settle(task, ends).take(rows)
+        numbers = None if state.numbers is None else state.numbers[rows]
+        return replace(state, events=events.take(rows), numbers=numbers, settled=settled)
 
 
 def by_partition(codes: Ints | None, size: int) -> tuple[Ints, Ints, Ints]:
@@ -298,6 +299,7 @@ class Task:
     upto: int
     last: int
     final: bool
+    settled: Settled = field(default_factory=Settled.nothing)  # about the matches before those at hand
     evaluator: Evaluator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -374,6 +376,15 @@ class Task:
         untils[order[inside]] = times[order[follower[inside]]]
         return untils
 
+    def rows_within(self, span: int) -> Ints:
+        """The events that lie so far before the next row that is due, or after that."""
+        times = self.batch.events.times
+        if not self.batch.counts_events:
+            return np.flatnonzero(times > int(minus(np.array([self.next_due - 1]), span)[0]))
+        order, starts, counts = by_partition(self.batch.partitions, len(times))
+        n_decided = np.add.reduceat(times[order] < self.next_due, starts) if len(starts) else starts
+        return np.sort(order[np.arange(len(order)) >= np.repeat(starts + n_decided - span, counts)])
+
     def scan(self, node: Scan) -> Ints:
         """The rows of a type that pass their own predicates and are in a partition."""
         return self.batch.scan(node, self.evaluator)
@@ -427,6 +438,13 @@ def distinct_cells(groups: Ints, moments: Ints) -> Cells:
     new = np.ones(len(groups), np.bool_)
     new[1:] = (groups[1:] != groups[:-1]) | (moments[1:] != moments[:-1])
     return Cells(groups[new], moments[new])
+
+
+def settle(task: Task, ends: npt.NDArray[np.bool_]) -> Settled:
+    """What is known of the matches that SKIP takes when those that end at these events are over."""
+    from seqube.engine.aggregates.two_step import settle_matches
+
+    return settle_matches(task, ends)
 
 
 def strategy(name: str) -> Callable[[Task], Answer]:

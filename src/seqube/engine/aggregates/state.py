@@ -18,6 +18,7 @@ from seqube.engine.aggregates.counters import DOMAIN_OF, GROUP_OF, N_DOMAINS, N_
 from seqube.engine.aggregates.ledger import FEWEST, Ledger
 from seqube.engine.aggregates.progress import leave
 from seqube.engine.operator import Operator, Rows
+from seqube.engine.order import Settled
 from seqube.engine.partitions import KeyCodes
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
@@ -36,6 +37,7 @@ class State:
     reported: int = LOWEST  # every row up to here is out
     last: int = LOWEST  # time of the last event of the stream
     totals: pa.Table | None = None
+    settled: Settled | None = None  # with SKIP: what the matches before the window leave to those in it
 
     @property
     def has_begun(self) -> bool:
@@ -56,13 +58,22 @@ class State:
         return 0 if self.events is None else self.events.table.nbytes
 
     def to_bytes(self) -> bytes:
-        about = {"decided": self.decided, "reported": self.reported, "last": self.last}
-        return write_state(self.events, self.numbers, about, self.totals)
+        about: dict[str, Any] = {"decided": self.decided, "reported": self.reported, "last": self.last}
+        if self.settled is None:
+            return write_state(self.events, self.numbers, about, self.totals)
+        parts: dict[str, Any] = {"ends": self.settled.ends, "begun": self.settled.begun}
+        parts |= {} if self.totals is None else {"totals": self.totals}
+        return write_state(self.events, self.numbers, {**about, "settled": True}, bundle(parts))
 
     @staticmethod
-    def of(events: Events, numbers: Ints | None, about: Mapping[str, Any], totals: pa.Table | None) -> State:
+    def of(events: Events, numbers: Ints | None, about: Mapping[str, Any], beside: pa.Table | None) -> State:
         """What was written."""
-        return State(events, numbers, about["decided"], about["reported"], about["last"], totals)
+        state = State(events, numbers, about["decided"], about["reported"], about["last"], beside)
+        if "settled" not in about:
+            return state
+        assert beside is not None
+        parts = unbundle(beside)
+        return replace(state, totals=parts.get("totals"), settled=Settled(parts["ends"], parts["begun"]))
 
 
 class Pending:

@@ -7,7 +7,8 @@ cancels.
 
 With a trailing negation a match may be cancelled after its end (and, where the negated expression holds a negation itself, come
 back), so the pattern is matched anew at every moment, over the events of its window; so is a run that may still go on. Which
-matches SKIP leaves depends on all before them: it is asked over the whole stream up to that moment.
+matches SKIP leaves depends on all before them: it is asked of all matches that end less than a window before that moment, with
+marks on the events that those before leave to begin none.
 
 Cost: the matches, each with log(cells) for doubles and extremes; with a trailing negation, the matches of every window reported.
 
@@ -35,7 +36,7 @@ from seqube.engine.bindings import Bindings, Lists, shifted
 from seqube.engine.evaluation import Evaluation
 from seqube.engine.instances import Batch, Instances, minus
 from seqube.engine.numbers import double
-from seqube.engine.order import Skipping
+from seqube.engine.order import Settled
 from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.language.tree import Attribute, Value
@@ -146,6 +147,8 @@ def _pieces(task: Task) -> Iterator[_Piece]:
     times, untils = batch.events.times, task.untils
     for piece in _matches(task, batch, after, HIGHEST if whole else task.upto):
         if once:
+            if plan.matches.skip is not None and not whole:
+                piece = piece.select(times[piece.last_rows] > after)
             if whole:
                 leaves = untils[piece.last_rows if plan.matches.waits_from_end else piece.first_rows]
                 piece = piece.select((leaves > task.after) & ((leaves <= task.upto) | task.final))
@@ -165,10 +168,19 @@ def _pieces(task: Task) -> Iterator[_Piece]:
 def _matches(task: Task, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> Iterator[Instances]:
     """The matches that end in (after, upto], those that SKIP leaves."""
     plan = task.plan.matches
-    pieces = Evaluation(plan, batch, after, upto).matches()
     if plan.skip is None:
-        return pieces
-    return iter([Skipping(plan).remaining(pieces, batch.events, np.arange(len(batch.events)), batch.budget)])
+        return Evaluation(plan, batch, after, upto).matches()
+    pieces = Evaluation(plan, batch, LOWEST, upto).matches()  # those before leave out others
+    return iter([task.settled.remaining(plan, pieces, batch.events, batch.budget)])
+
+
+def settle_matches(task: Task, ends: Mask) -> Settled:
+    """What is known of the matches that SKIP takes when those that end at these events are over."""
+    plan, batch = task.plan.matches, task.batch
+    new = ends & ~task.settled.over(len(ends)).ends
+    upto = int(batch.events.times.max(initial=LOWEST, where=new))
+    pieces = Evaluation(plan, batch, LOWEST, upto).matches() if new.any() else iter(())
+    return task.settled.settle(plan, pieces, batch.events, ends, batch.budget)
 
 
 def _anew(task: Task) -> Iterator[_Piece]:

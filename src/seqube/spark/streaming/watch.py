@@ -380,7 +380,7 @@ class Watch:
     def _outlived(self, held: Held, state: State, events: Events) -> Held:
         """When a state that outlives its events has something to say, and whether it is still of use to anyone."""
         wake = self.operator.wake(state)
-        if self.needs.by_position:
+        if self.needs.by_position or self.needs.period is not None:
             return replace(held, wake=wake)
         last = max(held.last, int(events.times[-1]) if len(events) else LOWEST)
         over = int(plus(np.array([last]), self.needs.back)[0])
