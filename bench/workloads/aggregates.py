@@ -5,9 +5,6 @@ art, here on our own matcher, which is far quicker than the one it was measured 
 `window-product`. "sweep" goes where matches are many and shows how the ratio to two-step grows with length and window; the thesis
 reports 16,736 at length 5. "flat" holds the length and lets the window grow.
 
-"repetition" counts SEQ(A, B+, C), whose matches double with every B: over windows of 10 to 10,000 events, all of which count, and
-against building them where 20 B's still allow it. GRETA, COGRA and HAMLET report 10^4 to 10^6 times over building.
-
 Workloads: 50 random queries with a key, groups, negations and sums, shared and one by one; Chop-Connect over the frequency of the
 connecting event, the length of the shared piece and the number of queries, against every query by itself; the optimizer's greedy
 choice against the exhaustive one on 12 groups of queries; 50 overlapping queries.
@@ -56,7 +53,6 @@ PUBLISHED = 16_736  # times two-step, at length 5
 SEED = 0
 TICKERS = ["DELL", "IPIX", "QQQ", "AMAT", "MSFT", "CSCO", "INTC", "ORCL", "YHOO", "RIMM"]
 OTHERS = ["IBM", "FB", "AMAZ", "VMW", "GOOG", "LNKD", "NTAP", "EBAY", "SUNW", "JNPR"]
-LISTS = ["A", "B+", "C"]
 ALL = ("two-step", "per-start", "window-product")
 LONG_S = 1.0  # what takes longer is timed once
 
@@ -85,7 +81,6 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     for window in (100, 20_000):
         about = {"window": window}
         yield from single(f"flat, every event counts, window {window} ms", TICKERS[:3], window, dense, repetitions, ALL[1:], about)
-    yield from repetition(n, repetitions)
     yield from chop_connect(n // 20, repetitions)
     yield from optimizer()
     yield from fifty(made, repetitions)
@@ -112,13 +107,14 @@ def text_of(pattern: list[str], window: int) -> str:
     return f"SEQ({', '.join(pattern)}) WITHIN {window} ms AGG COUNT(*)"
 
 
-def runner(text: str, events: sq.Events, strategy: str) -> Callable[[], tuple[int, int]]:
-    """Runs a query; the answer is the number of rows and the sum of all counts, which may leave 64 bits."""
+def runner(text: str, events: sq.Events, strategy: str) -> Callable[[], pa.Table]:
+    """Runs a query; `digest` makes an answer of its rows, outside of its time."""
     aggregator = Aggregator(replace(plan_aggregates(parse(text)), strategy=strategy))
-    return lambda: digest(aggregator.run(events))
+    return lambda: aggregator.run(events)
 
 
 def digest(table: pa.Table) -> tuple[int, int]:
+    """The number of rows and the sum of all counts, which may leave 64 bits."""
     counts = table.column("count")
     if pa.types.is_decimal(counts.type):
         return len(counts), sum(int(count) for count in counts.to_pylist())
@@ -137,7 +133,7 @@ def single(
 ) -> Iterator[Measurement]:
     text = text_of(pattern, window)
     contenders = {name: runner(text, events, name) for name in strategies}
-    for measured in compare(WORKLOAD, task, len(events), contenders, repetitions, once_above_s=LONG_S):
+    for measured in compare(WORKLOAD, task, len(events), contenders, repetitions, LONG_S, digest):
         yield replace(measured, about=dict(about or {}))
 
 
@@ -148,17 +144,6 @@ def sweep(events: sq.Events, repetitions: int, longest: int) -> Iterator[Measure
             about = {"length": length, "window": window}
             task = f"sweep, length {length}, window {window} ms"
             yield from single(task, TICKERS[:length], window, events, repetitions, about=about)
-
-
-def repetition(n: int, repetitions: int) -> Iterator[Measurement]:
-    """Every list of B's counts: one B in 500 events, so that the largest window has 20; then 20 B's in a row."""
-    types = np.where(np.arange(n) % 500 == 250, "B", np.where(np.arange(n) % 2 == 0, "A", "C"))
-    events = sq.Events(pa.table({"type": types, "ts": np.arange(n)}))
-    for window in (10, 100, 1_000, 10_000):
-        task = f"repetition, SEQ(A, B+, C), window {window:,} events"
-        yield from single(task, LISTS, window, events, repetitions, ("window-product",), {"window": window})
-    rows = sq.Events(pa.table({"type": ["A", *["B"] * 20, "C"], "ts": np.arange(22)}))
-    yield from single("repetition, SEQ(A, B+, C), 20 B's", LISTS, 22, rows, repetitions)
 
 
 # ---------------------------------------------------------------- many queries

@@ -3,6 +3,10 @@
 Over the events of the peer suite, from an `Events` to the Arrow table of matches; what is asked between events is asked in a loop,
 so it has rows of its own. A funnel over a million keys stands beside ClickHouse's `windowFunnel`, where `chdb` is installed: one
 thread each, events in memory, the same number of keys at every step.
+
+"Lists" counts SEQ(A, B+, C), whose matches double with every B: over windows of 10 to 10,000 events, all of which count, with up to
+20 B's in one, and with up to 200, whose counts have 60 digits; and bursts of 20 B's, beside building what there is to count (GRETA,
+COGRA and HAMLET report 10^4 to 10^6 times over building).
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import pyarrow as pa
 import seqube as sq
 from bench import clickhouse
 from bench.measure import Measurement, compare
+from bench.workloads.aggregates import digest, runner
 from seqube.generate import generate
 
 WORKLOAD = "runs"
@@ -44,7 +49,27 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
             return sq.run(text, events, threads=1).table.num_rows
 
         yield from compare(WORKLOAD, task, n, {"seqube": ours}, repetitions=5 if quick else 15)
+    yield from _lists(200_000 if quick else 1_000_000, 3 if quick else 7, quick)
     yield from _funnel(10_000_000, repetitions=2 if quick else 5)
+
+
+def _lists(n: int, repetitions: int, quick: bool) -> Iterator[Measurement]:
+    """Every list of B's counts."""
+    text = "SEQ(A a, B+ b, C c) WITHIN {} ms AGG COUNT(*)"
+    for every in (500, 50):
+        numbers = np.arange(n)
+        types = np.where(numbers % every == every // 2, "B", np.where(numbers % 2 == 0, "A", "C"))
+        events = sq.Events(pa.table({"type": types, "ts": numbers}))
+        for window in (10, 100, 1_000, 10_000):
+            ours = {"window-product": runner(text.format(window), events, "window-product")}
+            yield from compare(
+                WORKLOAD, f"lists, a B in {every} events, window {window:,} events", n, ours, repetitions, judge=digest
+            )
+    n_bursts = 30 if quick else 300
+    times = np.concatenate([np.arange(22) + 1_000 * burst for burst in range(n_bursts)])
+    bursts = sq.Events(pa.table({"type": ["A", *["B"] * 20, "C"] * n_bursts, "ts": times}))
+    ways = {strategy: runner(text.format(22), bursts, strategy) for strategy in ("two-step", "window-product")}
+    yield from compare(WORKLOAD, f"lists of 20 B's, {n_bursts} times, counted and built", len(bursts), ways, 3, 1.0, digest)
 
 
 def visits(n: int) -> pa.Table:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from math import prod
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import assume, given
@@ -15,6 +17,7 @@ import seqube as sq
 from aggregate_queries import COUNTED, applies, assert_same_rows, chains, expected
 from answers import show
 from seqube.engine.aggregates.aggregation import Aggregator
+from seqube.engine.aggregates.measured import PRIMES, from_residues, whole_numbers
 from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.aggregates import plan_aggregates
@@ -95,3 +98,23 @@ def test_more_than_76_digits_are_an_error() -> None:
     text = f"SEQ({', '.join(f'A v{i}' for i in range(60))}) WITHIN 3000 AGG COUNT(*) EMIT TOTAL"
     with pytest.raises(sq.DataError, match="76 digits"):
         sq.run(text, stream, strategy="window-product")
+
+
+EDGES = [0, 1, 2**31, 2**63 - 1, 2**63, 2**64, 10**38 - 1, 10**38, 10**76 - 1, 10**76]
+
+
+@given(data=st.data(), n_primes=st.integers(1, len(PRIMES)))
+def test_whole_numbers_from_what_they_are_modulo_primes(data: st.DataObject, n_primes: int) -> None:
+    primes = PRIMES[:n_primes]
+    half = (prod(primes) - 1) // 2
+    near = st.sampled_from([*EDGES, half, half - 1]).flatmap(lambda edge: st.integers(edge - 1, edge + 1))
+    drawn = data.draw(st.lists(near | st.integers(-half, half), max_size=5))
+    values = [sign * value for value in drawn for sign in (1, -1) if abs(value) <= half]
+    residues = [np.array([value % prime for value in values], np.int64) for prime in primes]
+    if any(abs(value) >= 10**76 for value in values):
+        with pytest.raises(sq.DataError, match="more than 76 digits"):
+            from_residues(residues, primes)
+        return
+    found = from_residues(residues, primes)
+    assert found.type == whole_numbers(values).type
+    assert [int(value) for value in found.to_pylist()] == values

@@ -378,7 +378,7 @@ def _is_tied(predicate: Predicate, lists: frozenset[str]) -> TypeGuard[Compariso
 
 
 class _Lists(NamedTuple):
-    """Lists of the slots themselves, which are there: one further inside may be absent. Of each the first event tells some values."""
+    """Lists of the slots themselves, which are there (one further inside may be absent), and what first events tell of all."""
 
     variables: frozenset[str]
     single: frozenset[str]  # of one event

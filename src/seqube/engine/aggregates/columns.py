@@ -102,7 +102,7 @@ class SumOverEvents:
     def largest(self) -> float:
         return max(term.column.largest for term in self.terms)
 
-    def total(self, counts: pa.Array, sums: Sequence[Ints | list[int]]) -> pa.Array:
+    def total(self, counts: pa.Array, sums: Sequence[Ints | pa.Array]) -> pa.Array:
         """The sum over matches, of which so many have a value, from the sums of the terms."""
         signs = [term.sign for term in self.terms]
         bound = sum(float(np.abs(part).max(initial=0)) if isinstance(part, np.ndarray) else inf for part in sums)
@@ -110,7 +110,8 @@ class SumOverEvents:
             small = np.sum([sign * np.asarray(part) for sign, part in zip(signs, sums, strict=True)], axis=0)
             found = pa.array(small if self.exponent is None else np.ldexp(small.astype(np.float64), self.exponent))
             return unless_empty(counts, found)
-        whole = [sum(sign * int(part) for sign, part in zip(signs, parts, strict=True)) for parts in zip(*sums, strict=True)]
+        rows = zip(*(pa.array(part).to_pylist() for part in sums), strict=True)
+        whole = [sum(sign * int(part) for sign, part in zip(signs, parts, strict=True)) for parts in rows]
         if self.exponent is None:
             return unless_empty(counts, whole_numbers(whole))
         return unless_empty(counts, pa.array([scaled(number, 1, self.exponent) for number in whole], pa.float64()))

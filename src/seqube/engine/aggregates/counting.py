@@ -406,7 +406,7 @@ class _Measures:
     def _weighted(self, by_row: Mapping[str, Floats]) -> Numbers:
         return self._counter.at_cells(RowWeights(by_row), DOUBLES)
 
-    def _whole(self, bounds: Floats, by_row: ByRow | None, signed: bool = False) -> Ints | list[int]:
+    def _whole(self, bounds: Floats, by_row: ByRow | None, signed: bool = False) -> Ints | pa.Array:
         """Whole numbers of at most the size of `bounds` (which are exact themselves where they are counts below 2^53)."""
         bound = float(bounds.max(initial=0.0))
         if not signed and bound < EXACT:

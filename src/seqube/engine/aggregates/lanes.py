@@ -55,8 +55,9 @@ def times(left: Any, right: Any, tropical: int | None, modulus: Any) -> Any:
 def plus(left: Any, right: Any, tropical: int | None, modulus: Any) -> Any:
     if tropical is not None:
         return min(left, right)
-    if modulus is not None:
-        return (left + right) % modulus
+    if modulus is not None:  # both are below it, and to divide would take ten times as long
+        total = left + right
+        return total - modulus if total >= modulus else total
     return left + right
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from seqube.engine.aggregates.counters import (
     BACK_STARTS,
@@ -313,7 +314,7 @@ class Ledger:
         self.exact = self.widths.exact(self.level, self.largest)
         return wider
 
-    def whole(self, numbers: Array, track: int) -> Ints | list[int]:
+    def whole(self, numbers: Array, track: int) -> Ints | pa.Array:
         """The whole numbers of a track."""
         primes = LEVELS[self.level].primes
         if not primes:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -138,10 +137,10 @@ def _words(column: pa.Array, valid: Mask) -> tuple[Ints, ...]:
     return (*(raw[:, k].astype(np.int64) for k in range(width - 1)), raw[:, -1].view(np.int32).astype(np.int64))
 
 
-def whole_numbers(values: list[int] | Ints) -> pa.Array:
+def whole_numbers(values: list[int] | Ints | pa.Array) -> pa.Array:
     """Exact whole numbers: 64 bits where they suffice, else decimals of 38 or of 76 digits."""
-    if isinstance(values, np.ndarray):
-        return pa.array(values)
+    if not isinstance(values, list):
+        return values if isinstance(values, pa.Array) else pa.array(values)
     size = max((abs(value) for value in values), default=0)
     if all(LOWEST <= value <= HIGHEST for value in values):
         return pa.array(values, pa.int64())
@@ -159,16 +158,63 @@ def count_too_long() -> DataError:
     )
 
 
-def from_residues(residues: Sequence[npt.NDArray[np.integer[Any]]], primes: Sequence[int]) -> list[int]:
-    """Whole numbers from what they are modulo primes: those nearest to zero."""
-    product = prod(primes)
-    values = [0] * len(residues[0])
+def from_residues(residues: Sequence[npt.NDArray[np.integer[Any]]], primes: Sequence[int]) -> pa.Array:
+    """Whole numbers from what they are modulo primes: those nearest to zero.
+
+    A number is written with digits of which each counts what the primes before it make together (Garner): as many operations on
+    columns as there are pairs of primes. The half of all numbers has half of the largest digit at every place; beyond it are the
+    negative ones, and the digits that are missing to the largest are those of what lies between them and -1.
+    """
+    digits: list[npt.NDArray[np.uint64]] = []
     for prime, column in zip(primes, residues, strict=True):
-        rest = product // prime
-        factor = rest * pow(rest, -1, prime)
-        values = [value + residue * factor for value, residue in zip(values, column.tolist(), strict=True)]
-    values = [value % product for value in values]
-    return [value - product if value > product // 2 else value for value in values]
+        digit = column.astype(np.uint64)
+        for before, known in zip(primes, digits, strict=False):
+            digit = (digit + np.uint64(prime) - known % np.uint64(prime)) * np.uint64(pow(before, -1, prime)) % np.uint64(prime)
+        digits.append(digit)
+    negative, undecided = np.zeros(len(digits[0]), np.bool_), np.ones(len(digits[0]), np.bool_)
+    for prime, digit in zip(reversed(primes), reversed(digits), strict=True):
+        half = np.uint64((prime - 1) // 2)
+        negative |= undecided & (digit > half)
+        undecided &= digit == half
+    words = [np.zeros(len(negative), np.uint64) for _ in range(len(primes))]
+    for place in reversed(range(len(primes))):
+        base, digit = np.uint64(primes[place]), digits[place]
+        carry = np.where(negative, base - np.uint64(1) - digit, digit)
+        for k in range(len(primes) - place):
+            product = words[k] * base + carry
+            words[k], carry = product & _LOW, product >> np.uint64(WORD)
+    return _whole_numbers_of_words(words, negative)
+
+
+_LOW = np.uint64((1 << WORD) - 1)
+
+
+def _whole_numbers_of_words(words: list[npt.NDArray[np.uint64]], negative: Mask) -> pa.Array:
+    """Whole numbers from their words; of the negative ones, those of what lies between them and -1."""
+    if not _reach(words, 1 << 63):
+        low = words[0] | (words[1] << np.uint64(WORD) if len(words) > 1 else np.uint64(0))
+        return pa.array(np.where(negative, ~low, low).view(np.int64))
+    for kind in (pa.decimal128(38, 0), pa.decimal256(76, 0)):
+        if not (
+            _reach([word[~negative] for word in words], 10**kind.precision)
+            or _reach([word[negative] for word in words], 10**kind.precision - 1)
+        ):
+            raw = np.zeros((len(negative), kind.byte_width // 4), np.uint32)
+            for k, word in enumerate(words[: raw.shape[1]]):
+                raw[:, k] = word
+            raw[negative] = ~raw[negative]
+            return pa.Array.from_buffers(kind, len(negative), [None, pa.py_buffer(raw)])
+    raise count_too_long()
+
+
+def _reach(words: list[npt.NDArray[np.uint64]], limit: int) -> bool:
+    """Whether a number is as large as this."""
+    larger, equal = np.zeros(len(words[0]), np.bool_), np.ones(len(words[0]), np.bool_)
+    for k in reversed(range(len(words))):
+        part = np.uint64(limit >> (WORD * k) & int(_LOW))
+        larger |= equal & (words[k] > part)
+        equal &= words[k] == part
+    return limit < 1 << (WORD * len(words)) and bool((larger | equal).any())
 
 
 # ---------------------------------------------------------------- what sums are sums of
