@@ -131,6 +131,38 @@ def test_workloads(data: st.DataObject, hierarchy: dict[str, Any] | None, events
         assert {name: counted(rows(result.table)) for name, result in found.items()} == expected
 
 
+SHARED = {"matches": ["SEQ(A a, B b) WITHIN 5", "SEQ(A a, B b, C c) WITHIN 5"]}
+SHARED["counts"] = [f"{text} AGG COUNT(*) AS n" for text in SHARED["matches"]]
+
+
+@given(data=st.data(), kind=st.sampled_from(["matches", "counts"]), events=streams(max_size=9))
+def test_workloads_run_by_itself_what_they_cannot_share(data: st.DataObject, kind: str, events: list[oracle.Event]) -> None:
+    """Repetition, NEXT, STRICT, ORDER BY and SKIP beside queries that share: here at once, and as a stream."""
+    drawn = aggregate_queries if kind == "counts" else queries
+    clauses = data.draw(st.sampled_from(CLAUSES))
+    texts = [*SHARED[kind], *data.draw(st.lists(drawn(repeats=True, depth=2, words=RUNS, clauses=clauses), min_size=1, max_size=2))]
+    workload = {f"q{number}": text for number, text in enumerate(texts)}
+    show("\n".join(texts), events)
+
+    def assert_right(found: dict[str, list[dict[str, Any]]]) -> None:
+        for name, text in workload.items():
+            if kind == "counts":
+                assert_same_rows(found[name], oracle.aggregates(parse(text), events))
+            else:
+                assert counted(found[name]) == counted(oracle.matches(parse(text), events))
+
+    def read(one: pa.Table) -> list[dict[str, Any]]:
+        return one.to_pylist() if kind == "counts" else rows(one)
+
+    for strategy in ("auto", "independent", *names(f"shared {kind}")):
+        note(strategy)
+        result = sq.run(workload, table(events), strategy=strategy)
+        assert_right({name: read(one.table) for name, one in result.items()})
+    pushed = sq.Stream(workload, columns=SCHEMA)
+    came = [pushed.push(table(events[start:stop])) for start, stop in data.draw(cuts(len(events)))] + [pushed.close()]
+    assert_right({name: [row for each in came if name in each for row in read(each[name])] for name in workload})
+
+
 @given(data=st.data(), hierarchy=hierarchies(), events=streams())
 def test_cubes(data: st.DataObject, hierarchy: dict[str, Any] | None, events: list[oracle.Event]) -> None:
     """A cuboid and its neighbours count what their queries find."""
