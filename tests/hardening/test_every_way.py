@@ -156,7 +156,11 @@ def test_workloads_run_by_itself_what_they_cannot_share(data: st.DataObject, kin
 
     for strategy in ("auto", "independent", *names(f"shared {kind}")):
         note(strategy)
-        result = sq.run(workload, table(events), strategy=strategy)
+        try:
+            result = sq.run(workload, table(events), strategy=strategy)
+        except sq.PlanError:  # who asks for shared counts by name is told what cannot share
+            assert strategy in names("shared counts")
+            continue
         assert_right({name: read(one.table) for name, one in result.items()})
     pushed = sq.Stream(workload, columns=SCHEMA)
     came = [pushed.push(table(events[start:stop])) for start, stop in data.draw(cuts(len(events)))] + [pushed.close()]
