@@ -49,8 +49,8 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
             return sq.run(text, events, threads=1).table.num_rows
 
         yield from compare(WORKLOAD, task, n, {"seqube": ours}, repetitions=5 if quick else 15)
-    yield from _lists(200_000 if quick else 1_000_000, repetitions=3 if quick else 7)
     yield from _funnel(10_000_000, repetitions=2 if quick else 5)
+    yield from _lists(200_000 if quick else 1_000_000, repetitions=3 if quick else 7)  # last: what is built takes gigabytes
 
 
 def _lists(n: int, repetitions: int) -> Iterator[Measurement]:
