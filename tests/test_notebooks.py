@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 from html import escape
 from pathlib import Path
@@ -16,6 +17,7 @@ import seqube as sq
 from seqube.generate import generate, hierarchy
 from seqube.predict import Rule, forecast
 
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 EVENTS = sq.Events(generate("stock", 2_000, seed=1))
 CONCEPTS = sq.Hierarchy.from_dict(hierarchy("stock"))
 
@@ -48,6 +50,23 @@ def values_of(chart: Any) -> list[dict[str, Any]]:
         if "data" in document
         else [row for layer in document["layer"] for row in layer["data"]["values"]]
     )
+
+
+@pytest.mark.parametrize(("page", "name", "picture"), [("index", "risky", "plot"), ("results", "result", "lags")])
+def test_a_picture_of_a_plot_is_what_its_page_draws(page: str, name: str, picture: str) -> None:
+    """Beside the picture lies what it was drawn from. `SEQUBE_PICTURES=write` draws both anew."""
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    assert f"](pictures/{picture}.png)" in text
+    names: dict[str, Any] = {}
+    exec(text.split("```python\n")[1].split("```")[0], names)
+    chart = names[name].plot()
+    spec = {part: chart.to_dict()[part] for part in ("mark", "encoding", "data")}
+    drawn = json.loads(json.dumps(spec), parse_float=lambda number: round(float(number), 6))
+    kept = DOCS / "pictures" / f"{picture}.json"
+    if os.environ.get("SEQUBE_PICTURES") == "write":
+        chart.properties(width=390, height=135).save(kept.with_suffix(".png"), scale_factor=2)
+        kept.write_text(json.dumps(drawn), encoding="utf-8")
+    assert json.loads(kept.read_text(encoding="utf-8")) == drawn, "the picture is older than the plot: SEQUBE_PICTURES=write"
 
 
 def test_few_matches_are_drawn_one_by_one() -> None:

@@ -52,6 +52,16 @@ def test_no_events_at_all_is_one_note() -> None:
     assert notes("SEQ(A a, B b) WITHIN 5", LOGINS.slice(0, 0)) == ("there are no events",)
 
 
+def test_rows_that_are_all_rejected_say_why() -> None:
+    days = pa.table({"type": ["A", "B"], "ts": ["31.01.2026", "01.02.2026"]})
+    with pytest.warns(
+        SequbeWarning, match=r"no events: all 2 rows were rejected \(2 time is not a timestamp\); times as text are ISO"
+    ):
+        sq.run("SEQ(A a, B b) WITHIN 5", days)
+    with pytest.warns(SequbeWarning, match=r"all 1 rows were rejected \(1 time is not a whole number\)$"):
+        sq.run("A a WITHIN 5", pa.table({"type": ["A"], "ts": [1.5]}))
+
+
 def test_a_workload_says_a_thing_once_and_keeps_it_with_each_query() -> None:
     with pytest.warns(SequbeWarning) as said:
         found = sq.run({"a": "X x WITHIN 5", "b": "SEQ(LOGIN l, X x) WITHIN 5", "c": "LOGIN l WITHIN 5"}, LOGINS)

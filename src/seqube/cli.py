@@ -557,6 +557,8 @@ def warm(
     from seqube.warming import KINDS_OF_WORK, pack_kernels
     from seqube.warming import warm as compile_ahead
 
+    if archive is not None and not archive.absolute().parent.is_dir():  # known before minutes of work
+        raise DataError(f"--archive: there is no folder {str(archive.parent)!r}\n  hint: make it first")
     with err.status(f"Compiling {len(KINDS_OF_WORK)} kinds of work"):
         found = compile_ahead(jobs)
     out.print(f"{found.n_kernels:,} compiled loops in {found.folder}, {found.n_new:,} of them new", highlight=False, soft_wrap=True)

@@ -1,7 +1,8 @@
 """What can go wrong, in the user's words.
 
 Every error Seqube raises on purpose is a `SequbeError`. A `QueryError` is made of one or more `Problem`s: binding does not stop
-at the first mistake, so one run shows all of them, each with its place in the text and one thing to do about it:
+at the first mistake, so one run shows all of them, each with its place in the text and one thing to do about it. What a text that
+cannot be read may hide is said beside it.
 
     QueryError: unknown event type 'Withdrawl' (line 1, column 19)
       PATTERN SEQ(Card, Withdrawl, !Recharge)
@@ -31,20 +32,23 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, where it is wrong, and one thing to do about it."""
+    """One thing that is wrong, where it is wrong, and one thing to do about it; `note`: what was not looked at because of it."""
 
     message: str
     at: Span | None = None
     hint: str | None = None
+    note: str | None = None
 
     def show(self, source: str = "") -> str:
-        """The message with its place, the offending line with a caret under it, and the hint."""
+        """The message with its place, the offending line with a caret under it, the hint and the note."""
         if self.at is None:
             lines = [self.message]
         else:
             lines = [f"{self.message} (line {self.at.line}, column {self.at.column})", *self._caret(source)]
         if self.hint:
             lines.append(f"  hint: {self.hint}")
+        if self.note:
+            lines.append(f"  note: {self.note}")
         return "\n".join(lines)
 
     def _caret(self, source: str) -> list[str]:
@@ -158,6 +162,13 @@ class ArgumentError(SequbeError, TypeError):
     seqube.errors.ArgumentError: run: hierarchy is a dict, where Hierarchy | None is expected
       hint: hierarchy: the concepts above the event types, a `Hierarchy`.
     """
+
+
+class UnknownNameError(ArgumentError, KeyError):
+    """A mapping of ours was asked for a name that it does not have; a `KeyError` too, because `get` and `in` go by that."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # that of a KeyError has quotes around it
 
 
 class SequbeWarning(UserWarning):

@@ -230,6 +230,7 @@ class Stream:
         self._ended = CLOSED
         return self._found(found)
 
+    @checked
     async def follow(self, source: asyncio.Queue[Any] | AsyncIterable[Any]) -> AsyncIterator[tuple[str, pa.Table]]:
         """Push whatever comes from an asyncio source, and give what is final as (name, table); the stream is closed at its end.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import pickle
 from typing import Any
 
 import pandas as pd
@@ -90,7 +91,7 @@ def test_durations_are_a_histogram() -> None:
     chart = plot_rows(pa.table({"lag": pa.array([1_000_000, 1_000_000, 5_000_000], pa.duration("us"))}))
     assert chart.to_dict()["mark"]["type"] == "bar"
     assert sum(row["rows"] for row in values_of(chart)) == 3
-    assert chart.to_dict()["encoding"]["x"]["title"] == "seconds"
+    assert chart.to_dict()["encoding"]["x"]["title"] == "lag (seconds)"
     assert chart.to_dict()["encoding"]["x"]["bin"] == "binned"  # without it a bar is a dash at its height
 
 
@@ -113,6 +114,31 @@ def test_groups_are_bars() -> None:
     chart = plot_rows(pa.table({"ward": ["A", "B"], "count": [3, 4]}))
     assert chart.to_dict()["mark"]["type"] == "bar"
     assert {row["series"]: row["value"] for row in values_of(chart)} == {"A": 3, "B": 4}
+
+
+def test_groups_of_aggregates_are_bars_whatever_their_columns_hold() -> None:
+    """A number that names a group is no measure, and the mean duration of each group is no histogram."""
+    table = pa.table({"type": ["A", "B", "A", "B"], "ts": pa.array([0, 60, 600, 900], pa.timestamp("s")), "id": [7, 7, 8, 8]})
+    query = "SEQ(A a, B b, [id]) WITHIN 1 hour AGG COUNT(*), AVG(b.ts - a.ts) AS mean GROUP BY a.id EMIT TOTAL"
+    result = sq.run(query, sq.Events(table))
+    for each in (result, pickle.loads(pickle.dumps(result))):
+        assert each.groups == ("a_id",)
+        rows = values_of(each.plot())
+        assert [(row["measure"], row["series"], row["value"]) for row in rows] == [
+            ("count", "7", 1),
+            ("mean (minutes)", "7", 1.0),
+            ("count", "8", 1),
+            ("mean (minutes)", "8", 5.0),
+        ]
+    assert sq.run("SEQ(A a, B b, [id]) WITHIN 1 hour", table).groups is None
+
+
+@pytest.mark.parametrize(
+    ("longest", "unit"), [(2, "seconds"), (179, "seconds"), (180, "minutes"), (3 * 3_600, "hours"), (3 * 86_400, "days")]
+)
+def test_durations_are_drawn_in_a_unit_of_their_size(longest: int, unit: str) -> None:
+    chart = plot_rows(pa.table({"lag": pa.array([1, longest, None], pa.duration("s"))})).to_dict()
+    assert chart["encoding"]["x"]["title"] == f"lag ({unit})"
 
 
 def test_of_too_many_columns_those_that_tell_least_go_first() -> None:

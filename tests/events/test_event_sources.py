@@ -86,3 +86,26 @@ def test_libraries_that_need_not_be_there_get_their_own_kind(kind: str, library:
     assert isinstance(given, expected)
     assert list(given.columns) == ["lag", "x"]
     assert sq.Events(given.select("x"), type=None, time="x").times.tolist() == [1]
+
+
+def test_an_index_of_times_is_a_column_even_without_a_name() -> None:
+    frame = pd.DataFrame({"type": ["A", "B"], "x": [1, 2]}, index=pd.to_datetime(TABLE.column("ts").to_pylist()))
+    with pytest.raises(sq.SchemaError, match="there is no time column 'ts'; the columns are 'index', 'type', 'x'"):
+        sq.Events(frame)
+    assert sq.run("SEQ(A a, B b) WITHIN 1 min RETURN b.x AS x", frame, time="index").table.to_pylist() == [{"x": 2}]
+    numbered = pd.DataFrame(TABLE.to_pandas(), index=[5, 7])
+    assert sq.Events(numbered).table.column_names == ["type", "ts", "x"]
+
+
+def test_numbers_that_no_column_holds_are_told() -> None:
+    frame = pd.DataFrame({"type": ["A"], "ts": [1], "id": [2**70]})
+    with pytest.raises(sq.DataError, match=r"this DataFrame cannot be read as a table: .*too large"):
+        sq.Events(frame)
+
+
+@pytest.mark.parametrize("sign", [";", "\t", "|"])
+def test_a_file_without_commas_is_told_from_one_without_the_column(sign: str, tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text(f"ts{sign}type\n1{sign}A\n", encoding="utf-8")
+    with pytest.raises(sq.SchemaError) as told:
+        sq.Events(tmp_path / "events.csv")
+    assert str(told.value).endswith(f"are its columns separated by {sign!r}? without commas: pandas.read_csv(path, sep={sign!r})")

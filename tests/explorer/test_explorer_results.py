@@ -54,6 +54,14 @@ def test_a_page_in_the_order_of_a_column(matches: ResultFile, descending: bool) 
     assert [row["a_price"] for row in matches.page(100, 20, "a_price", descending)] == prices[100:120]
 
 
+def test_columns_without_a_value_are_exported_but_not_shown(tmp_path: Path) -> None:
+    events = [{"x": None, "y": 1}, {"x": None, "y": None}]
+    with pa.ipc.new_file(tmp_path / "rows.arrow", (table := pa.table({"start": [1, 2], "a": events})).schema) as file:
+        file.write_table(table)
+    assert ResultFile(tmp_path / "rows.arrow").telling == ["start", "a_y"]
+    assert ResultFile(tmp_path / "rows.arrow").flat.column_names == ["start", "a_x", "a_y"]
+
+
 def test_a_column_that_is_not_there_orders_nothing(matches: ResultFile) -> None:
     assert matches.page(0, 5, "no such column") == matches.page(0, 5)
 

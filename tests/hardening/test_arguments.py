@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 import seqube as sq
 from seqube.arguments import FOR_ENGINE
+from seqube.generate import generate, hierarchy
 
 TABLE = pa.table({"type": ["A", "B", "A", "B"], "ts": [1, 2, 3, 4], "x": [1, 2, 3, 4]})
 EVENTS = sq.Events(TABLE)
@@ -69,6 +71,23 @@ def begun() -> sq.Stream:
     return stream
 
 
+class Rows:
+    """Rows that come one after the other."""
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        yield TABLE
+
+
+ROWS = Rows()
+
+
+def follow(source: Any) -> list[str]:
+    async def names() -> list[str]:
+        return [name async for name, _ in sq.Stream(QUERY).follow(source)]
+
+    return asyncio.run(names())
+
+
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "run": (sq.run, RUN | LIMITS | {"limits": None}),
     "explain": (sq.explain, RUN),
@@ -100,6 +119,17 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "roll_up": (CUBE.roll_up, {"concept": [], "pattern": []}),
     "slice": (CUBE.slice, {"predicate": "a.x > 1"}),
     "children": (CUBE.children, {"insert": ["A"]}),
+    "follow": (follow, {"source": ROWS}),
+    "Rules.from_text": (sq.Rules.from_text, {"text": "rules: []"}),
+    "generate": (generate, {"kind": "stock", "n": 5, "seed": 0}),
+    "hierarchy": (hierarchy, {"kind": "stock"}),
+    "is_a": (CONCEPTS.is_a, {"name": "A", "ancestor": "C"}),
+    **{each: (getattr(CONCEPTS, each), {"name": "A"}) for each in ("covers", "parent", "ancestors", "descendants", "level")},
+    "Hierarchy.children": (CONCEPTS.children, {"name": "A"}),
+    "to_polars": (lambda flat: sq.run(QUERY, EVENTS).to_polars(flat=flat), {"flat": True}),
+    "to_native": (lambda flat: sq.run(QUERY, EVENTS).to_native(flat=flat), {"flat": True}),
+    "remove": (lambda name: begun().remove(name), {"name": "query"}),
+    "sql": (lambda text, t: sq.sql(text, t=t), {"text": "SELECT * FROM t", "t": TABLE}),
     "pivot": (CUBE.pivot, {"rows": 1, "columns": 2}),
 }
 
@@ -128,11 +158,51 @@ def test_an_unknown_argument_is_named() -> None:
         sq.explain(QUERY, EVENTS, treshold=5)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("call", ["run", "explain", "forecast", "funnel", "Stream", "mine", "Events"])
+def test_every_function_names_an_unknown_argument(call: str) -> None:
+    function, given = CALLS[call]
+    with pytest.raises(sq.ArgumentError, match=rf"{call}: got an .* 'unti'\n  hint: did you mean unit=\?") as told:
+        function(**{name: value for name, value in given.items() if name != "unit"}, unti="ms")
+    assert isinstance(told.value, TypeError)
+
+
+def test_the_name_of_a_limit_is_known_by_its_neighbours() -> None:
+    with pytest.raises(sq.ArgumentError, match="did you mean max_matches="):
+        sq.run(QUERY, EVENTS, max_match=5)  # type: ignore[call-overload]
+
+
 def test_the_docstring_says_what_is_meant() -> None:
     with pytest.raises(sq.ArgumentError, match=r"roll_up: concept is a str, where .* is expected"):
         CUBE.roll_up("X")  # type: ignore[arg-type]
     with pytest.raises(sq.ArgumentError, match="hint: partition_by: columns; each of their values is a stream of its own"):
         sq.mine(EVENTS, "5", 1, 0.5, partition_by=[5])  # type: ignore[list-item]
+
+
+STRANGE_FRAMES = (None, 5, "events.parquet", TABLE, EVENTS, TABLE.to_pandas(), [])
+
+
+@pytest.mark.parametrize("name", ["run", "explain", "forecast", "funnel", "mine", "quarantine", "register", "run_pipeline", "Cube"])
+def test_on_spark_what_is_no_dataframe_is_named(name: str) -> None:
+    """A table of pandas, which is called a DataFrame too, among them; Spark is not asked."""
+    import seqube.spark as sqs
+
+    more = {"funnel": {"steps": ["A", "B"], "by": "x", "within": "5"}, "forecast": {"rules": RULES}, "run_pipeline": {"path": "x"}}
+    more |= {"mine": {"window": "5", "min_support": 1, "min_confidence": 0.5}}
+    given = more.get(name, {"query": QUERY} if name in ("run", "explain", "Cube") else {})
+    first, wanted = ("spark", "SparkSession") if name in ("register", "run_pipeline") else ("events", "DataFrame")
+    for strange in STRANGE_FRAMES:
+        with pytest.raises(sq.ArgumentError, match=f"^{name}: {first} is .*, where pyspark {wanted} is expected"):
+            getattr(sqs, name)(**{first: strange}, **given)
+    with pytest.raises(sq.ArgumentError, match="events is a pandas DataFrame, where pyspark DataFrame is expected"):
+        sqs.run(QUERY, TABLE.to_pandas())
+
+
+def test_a_query_that_was_not_asked_is_named() -> None:
+    results = sq.run({"pairs": QUERY}, EVENTS)
+    assert (results.get("pears"), "pears" in results) == (None, False)
+    with pytest.raises(sq.ArgumentError, match=r"there is no query 'pears'\n  hint: did you mean 'pairs'\?") as told:
+        results["pears"]
+    assert isinstance(told.value, KeyError)
 
 
 def test_methods_of_events_check_their_arguments_or_say_that_they_are_for_the_engine() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pyarrow import parquet
 
 import seqube as sq
 from seqube import cli
+from seqube.explorer.server import explore
 
 QUERY = "SEQ(A a, B b, [x]) WHERE a.x > :low WITHIN 5"
 STRANGE = ("", "-1", "nan", "1e400", "nonsense", "no/such/file.yaml", "a=b", "--", "é\u2028", "9" * 30, ".")
@@ -35,6 +37,7 @@ GIVEN: dict[str, dict[str, list[str]]] = {
         "--min-confidence": ["0"],
     },
     "funnel": {"": ["A", "B"], "--events": ["events.parquet"], "--by": ["x"], "--within": ["5"]},
+    "sql": {"": ["SELECT * FROM t"], "--table": ["t=events.parquet"]},
     "generate": {"": ["stock"], "--events": ["10"], "--out": ["made.parquet"]},
 }
 
@@ -86,3 +89,19 @@ def test_only_our_messages_come_out(
         if "internal error" in said or code not in (0, 1, 2) or (code and not names_it):
             wrong.append((strange, code, said[-400:]))
     assert wrong == []
+
+
+def test_what_takes_long_is_refused_before_it_starts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder that is not there, after minutes of compiling; a unit or an interface, by a page that says so when it is opened."""
+    assert say(["warm", "--archive", "no/such/folder.zip"], monkeypatch, capsys)[0] == 1
+    with pytest.raises(sq.SchemaError, match="unknown time unit 'parsec'"):
+        explore(unit="parsec", port=0)
+    with pytest.raises(sq.DataError, match="hint: --host takes an address of this machine"):
+        explore(host="999.1.1.1", port=0)
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(sq.DataError, match="hint: --port 0 takes a free one"):
+        explore(port=taken.getsockname()[1])
+    for name in ("no-such.yaml", "query.sqb"):
+        code, said = say(["pipeline", name], monkeypatch, capsys)
+        assert (code, name in said) == (2, True)

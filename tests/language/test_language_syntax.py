@@ -217,6 +217,10 @@ def test_the_caret_points_into_the_text() -> None:
         ("SEQ(A a, B b) WHERE qwertz(a.x) = 1 WITHIN 5", None),
         ("SEQ(A a, B b) WITHIN 5 min LAMIT 5", "did you mean LIMIT?"),
         ("SEQ(A a, B b) WITHIN 5 min SURELY 5", None),
+        (
+            "SEQ(A a, B b) WHERE a.m.x = 1 WITHIN 5",
+            'a name with a dot in it takes double quotes: a."m..."; what is in a struct is made a column first',
+        ),
     ],
 )
 def test_a_hint_is_something_that_then_works(text: str, hint: str | None) -> None:
@@ -242,6 +246,24 @@ def test_a_clause_that_cannot_be_read_does_not_hide_what_is_wrong_in_others(text
     assert len(caught.value.problems) == len(messages), str(caught.value)
     for problem, message in zip(caught.value.problems, messages, strict=True):
         assert message in problem.message
+
+
+@pytest.mark.parametrize(
+    ("text", "unread"),
+    [
+        ("SEQ(A a, B b) WHERE c.x > 1 AND a.x > > 1 WITHIN 5", "clause"),
+        ("SEQ(A a, B b, c.x > ) WHERE d.x > 1 WITHIN 5", "query"),
+        ("SEQ(A a, B b) WHERE 'c.x' > > 1 WITHIN 5 -- c.x", None),
+        ("SEQ(A a B b) WITHIN 5", None),
+    ],
+)
+def test_what_cannot_be_read_says_what_it_may_hide(text: str, unread: str | None) -> None:
+    """Names are looked up in what can be read; where there are some that were not, the message says so."""
+    with pytest.raises(QueryError) as caught:
+        parse(text)
+    note = f"note: no other name in this {unread} is looked up until this can be read"
+    assert (note in str(caught.value)) is (unread is not None)
+    assert [problem.note is None for problem in caught.value.problems] == [unread is None]
 
 
 def test_a_wrong_name_is_told_once() -> None:

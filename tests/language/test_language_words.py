@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+from lark.lexer import PatternStr
 
 import seqube
 from seqube.language import parse
 from seqube.language.functions import FUNCTIONS, PLAIN_CALLS, VALUE_FUNCTIONS
 from seqube.language.parser import _parser
+from seqube.language.tokens import UNIT_US
 from seqube.language.words import CALLED, CLAUSE_WORDS, COLOURED, COUNTED, KEYWORDS, OF_FUNCTIONS, OF_LEVELS, OPERATORS
 from seqube.language.writer import write
 
@@ -57,3 +59,15 @@ def test_the_page_is_told_the_words() -> None:
     """The editor's own file has none."""
     editor = (Path(seqube.__file__).parent / "explorer" / "editor.js").read_text()
     assert not [word for word in KEYWORDS if re.search(rf"\b{word}\b", editor)]
+
+
+def test_the_page_of_the_language_has_every_word_unit_and_sign() -> None:
+    """A new word, unit or sign is not there until it is written down."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
+    units = [unit for unit in UNIT_US if unit == "ms" or unit.removesuffix("s") not in UNIT_US]  # the others have an s behind them
+    for word in (*COLOURED, *COUNTED, *units):
+        assert re.search(rf"(?<!\w){re.escape(word)}(?!\w)", page), word
+    signs = {pattern.value for pattern in TERMINALS.values() if isinstance(pattern, PatternStr)}
+    signs |= set(TERMINALS["COMPARE"].value.split("|"))
+    assert {"||", "%", "==", ";"} <= signs
+    assert [sign for sign in signs if sign not in page.replace("\\|", "|")] == []

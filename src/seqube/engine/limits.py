@@ -83,8 +83,6 @@ class Named(TypedDict, total=False):
 
 def read_limits(limits: Limits | None, named: Named, *, may_truncate: bool = False) -> Limits:
     """The limits that a caller gave, either way; the defaults where none were given."""
-    if unknown := sorted(named.keys() - Named.__annotations__.keys()):
-        raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
     if limits is not None and named:
         raise PlanError(f"limits= and {min(named)}= are both given\n  hint: write all of them in sq.Limits(...)")
     found = Limits(**named) if limits is None else limits

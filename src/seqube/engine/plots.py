@@ -1,24 +1,25 @@
 """Results as charts: matches in time, durations as a histogram, aggregates as lines over time or bars by group.
 
+What names a group is known of aggregates, whose groups may be numbers as well; of other rows, what is no number names one.
 Measures whose sizes are more than a hundred times apart get a chart each, because on one axis all but the largest lie on the
 ground. A line does not go on where moments that come at regular times are missing. Times are drawn by the clocks of their own zone,
 which the chart takes for UTC: else it would show the clocks of whoever looks at it.
 
-Durations over time are drawn in seconds.
+Durations are drawn in the largest unit that the longest of them has a few of.
 
 Cost: what is drawn is a few thousand rows at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.engine.display import name_group
@@ -34,23 +35,25 @@ DRAWN_ROWS = 500  # matches that are still told apart
 DRAWN_CELLS = 5_000
 BINS = 200
 FAR_APART = 100  # times that one measure is larger than another
+UNITS = {"days": 86_400.0, "hours": 3_600.0, "minutes": 60.0, "seconds": 1.0}
+A_FEW = 3
 
 Points = list[dict[str, Any]]
 
 
-def plot_rows(table: pa.Table) -> altair.Chart:
-    """The chart that suits these rows."""
+def plot_rows(table: pa.Table, groups: Sequence[str] | None = None) -> altair.Chart:
+    """The chart that suits these rows; of aggregates, with the columns that name their `groups`."""
     need("plot")
-    table = _by_clock(table)
+    table = _in_units(_by_clock(table), groups or ())
     names = set(table.column_names)
     if {"start", "end"} <= names:
         return _plot_matches(table) if len(table) <= DRAWN_ROWS else _plot_density(table)
-    durations = [field.name for field in table.schema if pat.is_duration(field.type)]
     if "ts" in names:
-        return _plot_over_time(table)
-    if durations:
+        return _plot_over_time(table, groups)
+    durations = [field.name for field in table.schema if field.metadata and b"unit" in field.metadata]
+    if durations and groups is None:
         return _plot_durations(table, durations)
-    return _plot_groups(table)
+    return _plot_groups(table, groups)
 
 
 def _plot_matches(table: pa.Table) -> altair.Chart:
@@ -64,7 +67,7 @@ def _plot_density(table: pa.Table) -> altair.Chart:
     ends = table.column("end")
     ticks = ends.cast(pa.int64()).to_numpy() // (1_000 if pat.is_timestamp(ends.type) else 1)
     x = _axis(table, "end", "time of the last event", shown="from").bin("binned")
-    return _chart(_binned(ticks, "matches"), "bar", x=x, x2="to", y="matches:Q")
+    return _chart(_binned(ticks, "matches"), "bar", x=x, x2="to", y=_counted("matches"))
 
 
 def _plot_durations(table: pa.Table, names: list[str]) -> altair.Chart:
@@ -72,14 +75,16 @@ def _plot_durations(table: pa.Table, names: list[str]) -> altair.Chart:
 
     rows: Points = []
     for name in names:
-        seconds = table.column(name).drop_null().cast(pa.duration("us")).cast(pa.int64()).to_numpy() / 1e6
-        rows += [{"measure": name, **row} for row in _binned(seconds, "rows")]
-    chart = _chart(rows, "bar", x=alt.X("from:Q", title="seconds", bin="binned"), x2="to", y="rows:Q")
+        rows += [{"measure": name, **row} for row in _binned(table.column(name).drop_null().to_numpy(), "rows")]
+    x = alt.X("from:Q", title=names[0] if len(names) == 1 else None, bin="binned")
+    chart = _chart(rows, "bar", x=x, x2="to", y=_counted("rows"))
     return chart if len(names) == 1 else _one_each(chart)
 
 
-def _plot_over_time(table: pa.Table) -> altair.Chart:
-    numbers, groups = _columns(table)
+def _plot_over_time(table: pa.Table, known: Sequence[str] | None) -> altair.Chart:
+    import altair as alt
+
+    numbers, groups = _columns(table, known)
     rows: Points = []
     sliced = table.slice(0, DRAWN_CELLS).to_pylist()
     for name in numbers:
@@ -89,29 +94,34 @@ def _plot_over_time(table: pa.Table) -> altair.Chart:
                 {"measure": name, "series": series, "value": value, "ts": plain(moment)}
                 for moment, value in _with_gaps([(row["ts"], _number(row[name])) for row in points])
             ]
-    chart = _chart(rows, "line", x=_axis(table, "ts", "ts"), y="value:Q", color="series:N")
-    return _one_each(chart) if _are_far_apart(rows) else chart
+    is_apart = _are_far_apart(rows)
+    y = _value(numbers, is_apart)
+    chart = _chart(rows, "line", x=_axis(table, "ts", "ts"), y=alt.Y(**y), color=alt.Color("series:N", title=None))
+    return _one_each(chart) if is_apart else chart
 
 
-def _plot_groups(table: pa.Table) -> altair.Chart:
+def _plot_groups(table: pa.Table, known: Sequence[str] | None) -> altair.Chart:
     import altair as alt
 
-    numbers, groups = _columns(table)
+    numbers, groups = _columns(table, known)
     rows: Points = [
         {"measure": name, "value": _number(row[name]), "series": name_group(row[group] for group in groups) or name}
         for row in table.slice(0, DRAWN_CELLS).to_pylist()
         for name in numbers
     ]
-    chart = _chart(rows, "bar", x="value:Q", y=alt.Y("series:N", sort=None, title=", ".join(groups) or None))
-    return _one_each(chart) if len(numbers) > 1 and (groups or _are_far_apart(rows)) else chart
+    is_each = len(numbers) > 1 and (bool(groups) or _are_far_apart(rows))
+    x = _value(numbers, is_each)
+    chart = _chart(rows, "bar", x=alt.X(**x), y=alt.Y("series:N", sort=None, title=", ".join(groups) or None))
+    return _one_each(chart) if is_each else chart
 
 
 # ---------------------------------------------------------------- rows
 
 
-def _columns(table: pa.Table) -> tuple[list[str], list[str]]:
-    """The columns that are measured, and those that name groups."""
-    numbers = [field.name for field in table.schema if field.name != "ts" and _is_number(field.type)]
+def _columns(table: pa.Table, known: Sequence[str] | None) -> tuple[list[str], list[str]]:
+    """The columns that are measured, and those that name groups, as far as these are known."""
+    named = {"ts", *(known or ())}
+    numbers = [field.name for field in table.schema if field.name not in named and _is_number(field.type)]
     if not numbers:
         raise PlanError("there are no times and no numbers to plot\n  hint: leave out RETURN, or return numbers")
     return numbers, [name for name in table.column_names if name != "ts" and name not in numbers]
@@ -148,8 +158,6 @@ def _are_far_apart(rows: Points) -> bool:
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, timedelta):
-        return value.total_seconds()
     return float(value) if isinstance(value, Decimal) else value
 
 
@@ -166,12 +174,39 @@ def _chart(rows: Points, mark: str, **channels: Any) -> altair.Chart:
 
 def _one_each(chart: altair.Chart) -> altair.Chart:
     """A small chart for each measure, with its own axis."""
-    small: altair.Chart = chart.properties(height=120).facet(row="measure:N").resolve_scale(y="independent", x="independent")
+    import altair as alt
+
+    row = alt.Row("measure:N", title=None, sort=None)
+    small: altair.Chart = chart.properties(height=120).facet(row=row).resolve_scale(y="independent", x="independent")
     return small
 
 
+def _value(numbers: list[str], is_each: bool) -> dict[str, Any]:
+    """The axis of what is measured; charts of one measure each have its name beside them."""
+    return {"shorthand": "value:Q", "title": None if is_each or len(numbers) > 1 else numbers[0]}
+
+
+def _counted(name: str) -> altair.Y:
+    """The axis of how many there are, which are whole numbers."""
+    import altair as alt
+
+    return alt.Y(f"{name}:Q", axis=alt.Axis(tickMinStep=1))
+
+
 def _is_number(kind: pa.DataType) -> bool:
-    return bool(pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind) or pat.is_duration(kind))
+    return bool(pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind))
+
+
+def _in_units(table: pa.Table, groups: Sequence[str]) -> pa.Table:
+    """The same rows, with durations that are no groups as numbers of a unit, which their column is named with."""
+    for number, field in enumerate(table.schema):
+        if pat.is_duration(field.type) and field.name not in groups:
+            seconds = pc.divide(table.column(number).cast(pa.duration("us"), safe=False).cast(pa.int64()).cast(pa.float64()), 1e6)
+            longest = pc.max(pc.abs(seconds)).as_py() or 0
+            unit = next((name for name, length in UNITS.items() if longest >= A_FEW * length), "seconds")
+            drawn = pa.field(f"{field.name} ({unit})", pa.float64(), metadata={"unit": unit})
+            table = table.set_column(number, drawn, pc.divide(seconds, UNITS[unit]))
+    return table
 
 
 def _by_clock(table: pa.Table) -> pa.Table:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from seqube.engine.display import brief, draw_text, shown_columns
 from seqube.engine.display import flat as flat_table
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
-from seqube.errors import LimitError
+from seqube.errors import LimitError, UnknownNameError, did_you_mean
 from seqube.events.batch import Rejected
 from seqube.extras import need
 
@@ -46,7 +46,8 @@ class Result:
     """The rows of one query, as `run` gives them; `len(result)` is their number, and notebooks show them as a table.
 
     `rejected` holds the input rows that were no events. `truncated` says which limit cut the rows short, or is None. `notes` says
-    what a person should know: a type that no event has, times that look like those of another unit.
+    what a person should know: a type that no event has, times that look like those of another unit. `groups` are the columns of
+    aggregates that name their groups; None, where rows are matches.
 
     >>> result = sq.run("SEQ(A a, B b) WITHIN 5", pa.table({"type": ["A", "B"], "ts": [1, 2]}))
     >>> len(result), result.table.column_names
@@ -68,6 +69,7 @@ class Result:
         self.rejected = rejected
         self.notes = notes
         self.native = "pyarrow"
+        self.groups: tuple[str, ...] | None = None
         self.truncated: str | None = None
         self._find = find
         self._limits = limits
@@ -144,8 +146,8 @@ class Result:
             raise error
         self.truncated = str(error).partition("\n")[0]
 
-    def __reduce__(self) -> tuple[Callable[..., Result], tuple[pa.Table, Rejected, tuple[str, ...], str | None]]:
-        return _restored, (self.table, self.rejected, self.notes, self.truncated)
+    def __reduce__(self) -> tuple[Callable[..., Result], tuple[Any, ...]]:
+        return _restored, (self.table, self.rejected, self.notes, self.truncated, self.groups)
 
     @property
     def n_rows(self) -> int:
@@ -236,7 +238,7 @@ class Result:
         """Matches in time, or, if many, how many end when; durations as a histogram; aggregates as lines or bars."""
         from seqube.engine.plots import plot_rows
 
-        return plot_rows(self.table)
+        return plot_rows(self.table, self.groups)
 
     def _more(self) -> list[str]:
         table, n_rows = self._shown()
@@ -267,9 +269,11 @@ def whole_result(table: pa.Table, rejected: Rejected, limits: Limits = NO_LIMITS
     return result
 
 
-def _restored(table: pa.Table, rejected: Rejected, notes: tuple[str, ...], truncated: str | None) -> Result:
+def _restored(
+    table: pa.Table, rejected: Rejected, notes: tuple[str, ...], truncated: str | None, groups: tuple[str, ...] | None
+) -> Result:
     result = whole_result(table, rejected, notes=notes)
-    result.truncated = truncated
+    result.truncated, result.groups = truncated, groups
     return result
 
 
@@ -286,6 +290,9 @@ class Results(Mapping[str, Result]):
         self._by_name = dict(by_name)
 
     def __getitem__(self, name: str) -> Result:
+        if not isinstance(name, str) or name not in self._by_name:
+            near = did_you_mean(str(name), self._by_name)
+            raise UnknownNameError(f"there is no query {name!r}\n  hint: {near or 'none was asked'}")
         return self._by_name[name]
 
     def __iter__(self) -> Iterator[str]:

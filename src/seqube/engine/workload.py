@@ -52,6 +52,7 @@ def run_workload(workload: WorkloadPlan, events: Events, limits: Limits, threads
             unbuilt = Unbuilt(plan, events, limits, threads) if isinstance(plan, MatchPlan) else None
             results[name] = begin_result(partial(open_plan(plan, limits).pieces, events, threads=threads), *about, unbuilt)
         results[name].native = events.native
+        results[name].groups = None if isinstance(plan, MatchPlan) else plan.group_names
     return results
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from seqube.arguments import checked
+from seqube.arguments import checked, for_engine
 from seqube.errors import SchemaError, did_you_mean
 from seqube.events.documents import read_yaml
 
@@ -89,10 +89,12 @@ class Hierarchy:
         """The names that have none above them."""
         return tuple(name for name, parent in self._parents.items() if parent is None)
 
+    @checked
     def covers(self, name: str) -> frozenset[str]:
         """The types whose events `name` matches: itself and all below it. A name outside the hierarchy covers itself alone."""
         return frozenset((name, *(self.descendants(name) if name in self._parents else ())))
 
+    @for_engine
     def below(self, parents: Mapping[str, str]) -> Hierarchy:
         """The same with more names, each below another one that is there, or is a root then."""
         more: dict[str, str | None] = dict(self._parents)
@@ -103,14 +105,17 @@ class Hierarchy:
             more[name] = above
         return Hierarchy(more)
 
+    @checked
     def parent(self, name: str) -> str | None:
         """The name one step above; None for a root."""
         return self._parents[self._known(name)]
 
+    @checked
     def children(self, name: str) -> tuple[str, ...]:
         """The names one step below."""
         return tuple(self._children[self._known(name)])
 
+    @checked
     def ancestors(self, name: str) -> tuple[str, ...]:
         """From the parent up to the root."""
         found = []
@@ -120,6 +125,7 @@ class Hierarchy:
             above = self._parents[above]
         return tuple(found)
 
+    @checked
     def descendants(self, name: str) -> tuple[str, ...]:
         """All names below, each after its parent."""
         found: list[str] = []
@@ -130,10 +136,12 @@ class Hierarchy:
             waiting.extend(reversed(self._children[below]))
         return tuple(found)
 
+    @checked
     def level(self, name: str) -> int:
         """0 for a root, one more for every step down."""
         return len(self.ancestors(name))
 
+    @checked
     def is_a(self, name: str, ancestor: str) -> bool:
         """Whether `name` is `ancestor` or below it."""
         return name == ancestor or (name in self._parents and ancestor in self.ancestors(name))
@@ -147,7 +155,7 @@ class Hierarchy:
         return {root: nodes[root] for root in self.roots}
 
     def __contains__(self, name: object) -> bool:
-        return name in self._parents
+        return isinstance(name, str) and name in self._parents
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._parents)

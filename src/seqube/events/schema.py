@@ -75,8 +75,7 @@ class Schema(Mapping[str, Kind]):
     """Column name -> kind, and which columns hold the type and the time of an event. Immutable, hashable, picklable."""
 
     def __init__(self, columns: pa.Schema, type_column: str = "type", time_column: str = "ts", unit: str = "ms") -> None:
-        if unit not in UNITS:
-            raise SchemaError(f"unknown time unit {unit!r}\n  hint: one of {', '.join(UNITS)}")
+        check_unit(unit)
         _check_names(columns.names, type_column, time_column)
         arrow_type = value_type(columns.field(type_column).type)
         if not (is_text(arrow_type) or pat.is_integer(arrow_type) or pat.is_boolean(arrow_type) or pat.is_null(arrow_type)):
@@ -140,6 +139,11 @@ class Schema(Mapping[str, Kind]):
 
 
 @lru_cache(maxsize=64)
+def check_unit(unit: str) -> None:
+    if unit not in UNITS:
+        raise SchemaError(f"unknown time unit {unit!r}\n  hint: one of {', '.join(UNITS)}")
+
+
 def schema_of(columns: pa.Schema, type_column: str, time_column: str, unit: str) -> Schema:
     """The schema of these columns; the pieces of a stream, which have the same, share it."""
     return Schema(columns, type_column, time_column, unit)
@@ -161,14 +165,20 @@ def _check_names(names: list[str], type_column: str, time_column: str) -> None:
     check_unique(names)
     for role, column in (("type", type_column), ("time", time_column)):
         if column not in names:
+            hint = _between(names) or f'{_suggest(column, names)}choose it with {role}="..."'
             raise SchemaError(
-                f"there is no {role} column {column!r}; the columns are {', '.join(map(repr, names)) or 'none'}\n"
-                f'  hint: {_suggest(column, names)}choose it with {role}="..."'
+                f"there is no {role} column {column!r}; the columns are {', '.join(map(repr, names)) or 'none'}\n  hint: {hint}"
             )
     if type_column == time_column:
         raise SchemaError(
             f'column {type_column!r} cannot be both the type and the time\n  hint: choose them with type="..." and time="..."'
         )
+
+
+def _between(names: list[str]) -> str:
+    """What to do about a file whose columns were not told apart, because no commas are between them."""
+    sign = next((sign for sign in (";", "\t", "|") if len(names) == 1 and sign in names[0]), None)
+    return f"are its columns separated by {sign!r}? without commas: pandas.read_csv(path, sep={sign!r})" if sign else ""
 
 
 def _suggest(name: str, names: list[str]) -> str:

@@ -54,7 +54,7 @@ def as_table(data: Any) -> pa.Table:
             return data.collect().to_arrow()
         if _is_frame(data, "pyarrow", "Dataset") or _is_frame(data, "pyarrow", "Scanner"):
             return data.to_table()
-    except (pa.ArrowException, TypeError, ValueError, AttributeError) as problem:
+    except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as problem:
         raise DataError(
             f"this {type(data).__name__} cannot be read as a table: {problem}\n  hint: give every column values of one kind"
         ) from problem
@@ -77,8 +77,8 @@ def _is_frame(data: Any, library: str, name: str) -> bool:
 
 
 def _from_pandas(frame: Any) -> pa.Table:
-    if set(frame.index.names) - {None, *frame.columns}:
-        # A named index (often the time) is a column like any other; an unnamed one only numbers the rows.
+    if set(frame.index.names) - {None, *frame.columns} or frame.index.dtype.kind == "M":
+        # A named index, or one of times, is a column like any other; what else has no name only numbers the rows.
         frame = frame.reset_index()
     names = [str(name) for name in frame.columns]
     check_unique(names)

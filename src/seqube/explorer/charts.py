@@ -353,7 +353,8 @@ def draw_predictions(table: pa.Table) -> Spec:
             | {"axisLabel": label, "axisTick": {"show": False}, "splitLine": {"show": True, "lineStyle": {"color": FAINT}}},
         ],
         dataZoom=[
-            {"type": "slider", "xAxisIndex": 0, "filterMode": "none", "height": 22, "bottom": 10},
+            # What a slider draws of a series behind itself is a scribble where that is made of stretches.
+            {"type": "slider", "xAxisIndex": 0, "filterMode": "none", "height": 22, "bottom": 10, "showDataShadow": False},
             {"type": "inside", "xAxisIndex": 0, "filterMode": "none"},
         ],
         # On a phone the names have less room.

@@ -41,9 +41,7 @@ class ResultTable:
 
     def __init__(self, result: ResultFile, n: int = ROWS_SHOWN) -> None:
         self._result = result
-        columns = [
-            {"name": name, "label": name, "field": name, "sortable": True, "align": "left"} for name in result.flat.column_names
-        ]
+        columns = [{"name": name, "label": name, "field": name, "sortable": True, "align": "left"} for name in result.telling]
         pages = {"page": 1, "rowsPerPage": n, "rowsNumber": len(result), "sortBy": None, "descending": False}
         self._table = ui.table(columns=columns, rows=self._rows(0, n), row_key="#", pagination=pages)
         self._table.classes("sq-table").props(

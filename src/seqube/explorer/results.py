@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from seqube import output
-from seqube.engine.display import flat
+from seqube.engine.display import flat, shown_columns
 from seqube.engine.jsonable import plain
 from seqube.events.times import wall_clock
 
@@ -46,6 +46,11 @@ class ResultFile:
     @cached_property
     def flat(self) -> pa.Table:
         return flat(self.table)
+
+    @cached_property
+    def telling(self) -> list[str]:
+        """The columns that have something to show; what they hold is exported with the others."""
+        return shown_columns(self.table).column_names
 
     def page(self, start: int, n: int, order: str | None = None, descending: bool = False) -> list[dict[str, Any]]:
         """Some rows as plain values, in the order of a column or of the file."""

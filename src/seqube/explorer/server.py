@@ -8,6 +8,7 @@ request may send, and how many connections there may be, is bounded whoever it c
 from __future__ import annotations
 
 import contextlib
+import errno
 import hmac
 import secrets
 import signal
@@ -33,6 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seqube.errors import DataError
 from seqube.events import Hierarchy
+from seqube.events.schema import check_unit
 from seqube.explorer.page import LARGEST_UPLOAD, Explorer, show_page
 from seqube.explorer.sources import Source, generated
 from seqube.predict.rules import Rules
@@ -174,6 +176,7 @@ def explore(
 ) -> None:
     """Open the page for writing queries and looking at what they find."""
     out = Console()
+    check_unit(unit)
     concepts = Hierarchy.load(hierarchy) if hierarchy else None
     known = Rules.load(rules) if rules else None
     sources = []
@@ -200,7 +203,9 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise DataError(f"cannot listen on {host}, port {port}: {error.strerror}\n  hint: --port 0 takes a free one") from None
+        is_taken = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        hint = "--port 0 takes a free one" if is_taken else f"--host takes an address of this machine, such as {LOOPBACK}"
+        raise DataError(f"cannot listen on {host}, port {port}: {error.strerror}\n  hint: {hint}") from None
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ file: its source is the file with everything else blanked out, so a mistake foun
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from seqube.arguments import checked
 from seqube.errors import Problem, QueryError
@@ -24,6 +25,7 @@ from seqube.language.types import check, mismatches
 # Strings, quoted names and comments, so that a header is never found inside a string and a quote never inside a comment.
 _PIECES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|--(?P<comment>[^\n]*)""")
 _HEADER = re.compile(r"\s*name\s*:(?P<name>.*)", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"[^\W\d]\w*\s*\.\s*[^\W\d]")
 _ALONE = "query"  # the name of one that has none
 
 
@@ -42,7 +44,7 @@ def parse(text: str, schema: Mapping[str, Kind] | None = None, params: Params | 
     try:
         drafted = draft(text)
     except QueryError as error:
-        raise QueryError(in_order([*error.problems, *_elsewhere(text, error, schema, params)]), text) from None
+        raise QueryError(in_order(_with_those_elsewhere(text, error.problems[0], schema, params)), text) from None
     query, problems = resolve(drafted, text)
     query = fill(query, params or {})
     problems = in_order([*problems, *mismatches(spell_out(query), schema)])
@@ -62,16 +64,20 @@ def read_query(query: str | Query, schema: Mapping[str, Kind] | None = None, par
     return query
 
 
-def _elsewhere(text: str, error: QueryError, schema: Mapping[str, Kind] | None, params: Params | None) -> Sequence[Problem]:
-    """What is wrong in the other clauses, where the one that cannot be read can be left out without making any of them wrong."""
-    rest = without_clause(text, error.problems[0].at)
-    if rest is None:
-        return ()
-    try:
-        parse(rest, schema, params)
-    except QueryError as more:
-        return more.problems
-    return ()
+def _with_those_elsewhere(
+    text: str, unread: Problem, schema: Mapping[str, Kind] | None, params: Params | None
+) -> Iterator[Problem]:
+    """What cannot be read, and what is wrong in the other clauses, where its own can be left out without making one wrong."""
+    rest = without_clause(text, unread.at)
+    left_out = text if rest is None else "".join(char for char, kept in zip(text, rest, strict=True) if char != kept)
+    hides = _ATTRIBUTE.search(_PIECES.sub("", left_out)) is not None
+    where = "query" if rest is None else "clause"
+    yield replace(unread, note=f"no other name in this {where} is looked up until this can be read") if hides else unread
+    if rest is not None:
+        try:
+            parse(rest, schema, params)
+        except QueryError as more:
+            yield from more.problems
 
 
 def parse_file(text: str) -> dict[str, Query]:

@@ -279,6 +279,10 @@ def _hint_anywhere(stop: _Stop) -> str | None:
     accepts = stop.accepts
     if "RPAR" in accepts and stop.found.upper() in CLAUSE_WORDS:
         return "is a ')' missing before it?"
+    if stop.kind == "DOT" and (inner := re.search(r"(\w+)\.(\w+)\s*$", stop.text_before)) and not _in_pattern(stop.text_before):
+        return (
+            f'a name with a dot in it takes double quotes: {inner[1]}."{inner[2]}..."; what is in a struct is made a column first'
+        )
     if stop.kind == "DOT":
         return 'a name with a dot in it takes double quotes: "com.acme.Order"'
     if stop.kind == "PARAMETER":

@@ -216,7 +216,7 @@ class ValueChecker:
                 return None if self.schema is None else "period"
             case tree.Parameter(name, at):
                 if self.schema is not None:
-                    hint = f"give it: params={{'{name}': ...}}, on the command line --param {name}=..."
+                    hint = f"give it: params={{'{name}': ...}}, on the command line --param {name}=..., or write it in its place"
                     self.fail(f"there is no value for :{name}", at, hint)
                 return None
             case Attribute(variable, name, at):

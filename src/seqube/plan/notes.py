@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator
 
 from seqube.events import Events, Hierarchy
 from seqube.events.schema import ANY
+from seqube.events.times import NOT_TIMESTAMP
 from seqube.language.mentions import leaves
 from seqube.language.tree import Not, Part, Query, Same, Seq, Type, walk
 from seqube.plan.physical import ticks
@@ -25,9 +26,17 @@ NEAR, KNOWN = 3, 8  # names shown: the nearest ones, or some of those there are
 def notes_on(query: Query, events: Events, hierarchy: Hierarchy | None = None) -> tuple[str, ...]:
     """What a person should know of this query over these events."""
     if not len(events):
-        return ("there are no events", *_overlapping_rows(query, events))
+        return (_none(events), *_overlapping_rows(query, events))
     present = [name for name, count in events.statistics.counts.items() if count]
     return (*missing_types(query, present, hierarchy), *_overlapping_rows(query, events), *_ties(query, events))
+
+
+def _none(events: Events) -> str:
+    if not events.rejected:
+        return "there are no events"
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in events.rejected.reasons.items())
+    as_text = "; times as text are ISO 8601: '2026-03-29 08:30'" if NOT_TIMESTAMP in events.rejected.reasons else ""
+    return f"there are no events: all {events.rejected.count:,} rows were rejected ({reasons}){as_text}"
 
 
 def missing_types(query: Query, present: Collection[str], hierarchy: Hierarchy | None = None) -> Iterator[str]:

@@ -210,6 +210,7 @@ class Rules(Sequence[Rule]):
         return Rules([rule._with_events(lambda vertex: vertex.filled(params)) for rule in self]) if params else self
 
     @classmethod
+    @checked
     def from_text(cls, text: str) -> Rules:
         """Rules from the text of a rule file; problems carry their line."""
         from seqube.predict.ruletext import read_located_yaml

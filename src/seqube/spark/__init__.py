@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from seqube.arguments import checked
 from seqube.engine.limits import Limits, Named, read_limits
 from seqube.errors import PlanError
 from seqube.extras import need
-from seqube.spark.session import session
+from seqube.spark.session import checked_on_spark, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,7 +106,7 @@ def run(
     limits: Limits | None = ...,
     **named: Unpack[Named],
 ) -> DataFrame: ...
-@checked
+@checked_on_spark
 def run(
     query: str | Query | Mapping[str, str | Query] | Workload,
     events: DataFrame,
@@ -175,7 +174,7 @@ def run(
     return tables if isinstance(query, Mapping) else tables[""]
 
 
-@checked
+@checked_on_spark
 def explain(
     query: str | Query | Mapping[str, str | Query],
     events: DataFrame,
@@ -210,7 +209,7 @@ def explain(
     return explanation.explain_on_spark(plans, source, undecided(bound, hierarchy, strategy))
 
 
-@checked
+@checked_on_spark
 def forecast(
     rules: Rules | Rule | Iterable[Rule] | Mapping[str, Any] | str | Path,
     events: DataFrame,
@@ -258,7 +257,7 @@ def forecast(
     return watch_stream({}, source, lateness, shares=shares).forecasts()
 
 
-@checked
+@checked_on_spark
 def funnel(
     events: DataFrame,
     steps: Sequence[str],
@@ -303,7 +302,7 @@ def funnel(
     return tell_funnel(asked, frames, unit)
 
 
-@checked
+@checked_on_spark
 def mine(
     events: DataFrame,
     window: int | str | Window,
@@ -347,7 +346,7 @@ def mine(
     return forecasting.mine(source, aim, slices, progress)
 
 
-@checked
+@checked_on_spark
 def quarantine(events: DataFrame, *, type: str = "type", time: str = "ts", unit: str = "ms") -> DataFrame:
     """The rows that are no events, as they came, with the column `reason`.
 
@@ -362,7 +361,7 @@ def quarantine(events: DataFrame, *, type: str = "type", time: str = "ts", unit:
     return ingest.read_source(events, type, time, unit).rejected()
 
 
-@checked
+@checked_on_spark
 def run_pipeline(spark: SparkSession, path: str | Path, *, once: bool = False, drain: bool = False) -> Counts:
     """Run a declared pipeline: source, checks, queries, rules, sinks; as a stream, until it is stopped or has taken what is there.
 
@@ -384,6 +383,7 @@ def run_pipeline(spark: SparkSession, path: str | Path, *, once: bool = False, d
     return run_once(declared, spark) if once else run_stream(declared, spark=spark)
 
 
+@checked_on_spark
 def register(spark: SparkSession) -> None:
     """Make queries known to SQL, as the table functions `seqube` and `seqube_by`.
 
@@ -399,7 +399,7 @@ def register(spark: SparkSession) -> None:
     table_functions.register(spark)
 
 
-@checked
+@checked_on_spark
 def sql(text: str, *, limits: Limits | None = None) -> DataFrame:
     """Run a SQL statement with MATCH_RECOGNIZE clauses, or queries of our own, over the tables and views of the session.
 

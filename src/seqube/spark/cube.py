@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from seqube import cube
-from seqube.arguments import checked
 from seqube.errors import PlanError
 from seqube.events import Hierarchy
 from seqube.language.parameters import Params
 from seqube.language.tree import Query
 from seqube.plan.needs import Plan
 from seqube.spark import batch, ingest, planning
+from seqube.spark.session import checked_on_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,7 +39,7 @@ class Cube(cube.Cube):
     (2, [1, 1, 2])
     """
 
-    @checked
+    @checked_on_spark
     def __init__(
         self,
         events: DataFrame,

@@ -17,18 +17,23 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from seqube.arguments import checked
 from seqube.errors import PlanError, warn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Setting = bool | float | str
+Given = ParamSpec("Given")
+Answered = TypeVar("Answered")
+# Names that are not imported before they are needed, and where they come from.
+_HOMES = {"DataFrame": "pyspark", "SparkSession": "pyspark", "Hierarchy": "seqube", "Limits": "seqube"}
 HANDED = "seqube-kernels"  # the folder of compiled loops in the working folder of an executor
 _SHORT = {  # options of spark-submit that are settings
     "--master": "spark.master",
@@ -40,6 +45,12 @@ _SHORT = {  # options of spark-submit that are settings
 }
 
 
+def checked_on_spark(function: Callable[Given, Answered]) -> Callable[Given, Answered]:
+    """As `checked`, where what Spark's classes are is known by their names: importing them is not cheap."""
+    return checked(function, _HOMES)
+
+
+@checked
 def session(app_name: str = "seqube", **config: bool | float | str) -> SparkSession:
     """The session that runs, as it is; or a new one, in this machine unless it was said otherwise.
 
