@@ -78,6 +78,23 @@ def test_emit_every_shorter_than_the_window() -> None:
     assert notes(query.format(10), LOGINS) == ()
 
 
+# ---------------------------------------------------------------- repetitions that take too much
+
+
+def test_a_repetition_that_takes_what_comes_after_it() -> None:
+    steps = events(("R", 1), ("W", 2), ("O", 3), id=[1, 1, 1])
+    greedy = sq.run("NEXT(R r, ANY+ x, !S s, O o, [id]) WITHIN 10", steps)
+    assert len(greedy) == 0
+    assert "ANY+ takes every O event too" in greedy.notes[-1]
+    assert greedy.notes[-1].endswith("ANY+? moves on as soon as one comes")
+    assert len(sq.run("NEXT(R r, ANY+? x, O o, [id]) WITHIN 10", steps)) == 1  # what the note says works
+    assert "W* takes every W event" in notes("NEXT(R r, W* x, W o) WITHIN 10", steps)[0]
+    concepts = sq.Hierarchy.from_dict({"Care": ["W", "O"]})
+    assert "Care+ takes every O event" in notes("NEXT(R r, Care+ x, O o) WITHIN 10", steps, hierarchy=concepts)[0]
+    quiet = ("NEXT(R r, W+ x, O o)", "NEXT(R r, ANY{1,2} x, O o)", "SEQ(R r, ANY+ x, O o)", "NEXT(R r, ANY+ x, O o, x.type != 'O')")
+    assert [notes(f"{query} WITHIN 10", steps) for query in quiet] == [()] * 4
+
+
 # ---------------------------------------------------------------- ties
 
 

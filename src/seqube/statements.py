@@ -54,7 +54,10 @@ def sql(text: str, *, limits: Limits | None = None, connection: Any = None, **ta
     database = _Database(connection, duckdb)
     try:
         for name, data in tables.items():
-            database.register(name, load(data, "")[0])
+            try:
+                database.register(name, load(data, "")[0])
+            except DataError as problem:
+                raise DataError(f"table {name!r}: {problem}") from None
         if statement.is_explained:
             steps = [step for step in statement.steps if step.clause]
             plans = [explain_rows(plan_step(step, database.columns(step, statement)), SPREAD) for step in steps]

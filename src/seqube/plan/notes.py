@@ -2,6 +2,7 @@
 
 - A type that no event has: its matches are none, or a negation that never cancels. Types of a hierarchy are expected, and quiet.
 - EMIT EVERY more often than the window is long: a match is in several rows, and their sum is many times the total.
+- A greedy repetition in a NEXT that takes what the part after it waits for, as `ANY+` does: such a query finds nothing.
 - `!B x, B b` read as "the next B", where B events share a time: of two that do, neither comes after the other, so both are "next".
   ORDER BY says which is, as far as its columns differ.
 
@@ -12,12 +13,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator
+from itertools import pairwise
 
 from seqube.events import Events, Hierarchy
 from seqube.events.schema import ANY
 from seqube.events.times import NOT_TIMESTAMP
-from seqube.language.mentions import leaves
-from seqube.language.tree import Not, Part, Query, Same, Seq, Type, walk
+from seqube.language.mentions import inner_predicates, leaves, variables_of
+from seqube.language.tree import Next, Not, Part, Query, Same, Seq, Type, walk
 from seqube.plan.physical import ticks
 
 NEAR, KNOWN = 3, 8  # names shown: the nearest ones, or some of those there are
@@ -28,7 +30,8 @@ def notes_on(query: Query, events: Events, hierarchy: Hierarchy | None = None) -
     if not len(events):
         return (_none(events), *_overlapping_rows(query, events))
     present = [name for name, count in events.statistics.counts.items() if count]
-    return (*missing_types(query, present, hierarchy), *_overlapping_rows(query, events), *_ties(query, events))
+    missing = missing_types(query, present, hierarchy)
+    return (*missing, *_overlapping_rows(query, events), *_swallowed(query, hierarchy), *_ties(query, events))
 
 
 def _none(events: Events) -> str:
@@ -65,6 +68,22 @@ def _overlapping_rows(query: Query, events: Events) -> Iterator[str]:
             "EMIT EVERY is shorter than WITHIN, so the windows overlap: a match is in several rows, and their sum is more than "
             "the total; EMIT PER and EMIT TOTAL count each match once"
         )
+
+
+def _swallowed(query: Query, hierarchy: Hierarchy | None) -> Iterator[str]:
+    """Parts of a NEXT that take whatever the part after them waits for: nothing is taken back, so there is no match."""
+    asked = frozenset().union(*map(variables_of, (*query.where, *inner_predicates(query.pattern))))
+    for node in walk(query.pattern):
+        for part, after in pairwise(each for each in node.parts if not isinstance(each, Not)) if isinstance(node, Next) else ():
+            if not (isinstance(part, Type) and isinstance(after, Type)) or part.variable in asked:
+                continue
+            takes = part.name in (ANY, after.name) or (hierarchy is not None and after.name in hierarchy.covers(part.name))
+            if takes and part.quantifier is not None and part.quantifier.most is None and not part.quantifier.reluctant:
+                written = f"{part.name}{part.quantifier}"
+                yield (
+                    f"in this NEXT, {written} takes every {after.name} event too, so that none is left for the part after it and "
+                    f"nothing is found; {written}? moves on as soon as one comes"
+                )
 
 
 def _ties(query: Query, events: Events) -> Iterator[str]:
