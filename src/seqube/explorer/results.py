@@ -50,7 +50,7 @@ class ResultFile:
     @cached_property
     def telling(self) -> list[str]:
         """The columns that have something to show; what they hold is exported with the others."""
-        return shown_columns(self.table).column_names
+        return list(shown_columns(self.table).column_names)
 
     def page(self, start: int, n: int, order: str | None = None, descending: bool = False) -> list[dict[str, Any]]:
         """Some rows as plain values, in the order of a column or of the file."""
