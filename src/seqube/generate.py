@@ -28,7 +28,7 @@ CITIES = ("G", "A", "D", "T")  # Galveston, Austin, Dallas, Tulsa
 FACILITIES = ("BusStation", "Hospital", "Shelter")
 FLOWS = ("Free", "Dense", "Slow", "Jam")
 
-MOST = 1_000_000_000  # events, of which a kind holds some hundred bytes each while they are made
+MOST_EVENTS = 1_000_000_000  # events, of which a kind holds some hundred bytes each while they are made
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
 START_US = 1_767_225_600 * SECOND_US  # 2026-01-01 00:00 UTC
@@ -56,8 +56,8 @@ def generate(kind: str, n: int, seed: int = 0) -> pa.Table:
         raise DataError(f"no generator called {kind!r}\n  hint: {did_you_mean(kind, _KINDS)}")
     if n < 0:
         raise DataError(f"cannot generate {n} events\n  hint: ask for zero or more")
-    if n > MOST:
-        raise DataError(f"cannot generate {n:,} events\n  hint: ask for {MOST:,} at most, and put several together")
+    if n > MOST_EVENTS:
+        raise DataError(f"cannot generate {n:,} events\n  hint: ask for {MOST_EVENTS:,} at most, and put several together")
     if seed < 0:
         raise DataError(f"seed={seed} is negative\n  hint: any other whole number will do")
     return _KINDS[kind](n, np.random.default_rng(seed))

@@ -12,7 +12,7 @@ from seqube.language import parse
 START = "a query starts with its pattern: PATTERN SEQ(A a, B b) WITHIN 10 min"
 QUOTES = "strings take single quotes: 'foo'"
 SPECIAL = 'a name with special characters takes double quotes: "ER-Triage"'
-DOT = 'a name with a dot in it takes double quotes: "com.acme.Order"'
+DOT = 'a name with a dot in it takes double quotes: a."b..."; what is in a struct is made a column first'
 STRAIGHT = "strings take straight single quotes: 'A'"
 ONE = "one query at a time; a file holds several, each headed by a line -- name: hygiene"
 CLOSE = "end it with a single quote; a quote inside a string is written twice: 'it''s'"

@@ -35,7 +35,7 @@ DRAWN_ROWS = 500  # matches that are still told apart
 DRAWN_CELLS = 5_000
 BINS = 200
 FAR_APART = 100  # times that one measure is larger than another
-UNITS = {"days": 86_400.0, "hours": 3_600.0, "minutes": 60.0, "seconds": 1.0}
+DRAWN_IN = {"days": 86_400.0, "hours": 3_600.0, "minutes": 60.0, "seconds": 1.0}
 A_FEW = 3
 
 Points = list[dict[str, Any]]
@@ -203,9 +203,9 @@ def _in_units(table: pa.Table, groups: Sequence[str]) -> pa.Table:
         if pat.is_duration(field.type) and field.name not in groups:
             seconds = pc.divide(table.column(number).cast(pa.duration("us"), safe=False).cast(pa.int64()).cast(pa.float64()), 1e6)
             longest = pc.max(pc.abs(seconds)).as_py() or 0
-            unit = next((name for name, length in UNITS.items() if longest >= A_FEW * length), "seconds")
+            unit = next((name for name, length in DRAWN_IN.items() if longest >= A_FEW * length), "seconds")
             drawn = pa.field(f"{field.name} ({unit})", pa.float64(), metadata={"unit": unit})
-            table = table.set_column(number, drawn, pc.divide(seconds, UNITS[unit]))
+            table = table.set_column(number, drawn, pc.divide(seconds, DRAWN_IN[unit]))
     return table
 
 

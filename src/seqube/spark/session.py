@@ -21,17 +21,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from seqube.arguments import checked
+from seqube.arguments import Answered, Given, checked
 from seqube.errors import PlanError, warn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Setting = bool | float | str
-Given = ParamSpec("Given")
-Answered = TypeVar("Answered")
 # Names that are not imported before they are needed, and where they come from.
 _HOMES = {"DataFrame": "pyspark", "SparkSession": "pyspark", "Hierarchy": "seqube", "Limits": "seqube"}
 HANDED = "seqube-kernels"  # the folder of compiled loops in the working folder of an executor
