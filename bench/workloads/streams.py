@@ -328,7 +328,7 @@ def draw(measured: list[Measurement]) -> Any:
             color=alt.Color("value:N", sort=None),
         )
         .properties(width=250, height=160)
-        .facet("varied:N", columns=2, title="Counters over time")
+        .facet("varied:N", columns=2, title="Counters over time (the thesis' Figures 5.1b and 5.2b)")
     )
     rows = [
         {"query": m.task, "window": m.about["window"], "CPU ms per step": 1e3 * m.cpu_s}

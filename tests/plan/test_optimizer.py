@@ -375,3 +375,12 @@ def test_events_decide_where_several_strategies_apply() -> None:
     assert undecided(queries, strategy="two-step").keys() == {"nested"}
     assert undecided(queries, strategy="iterative").keys() == {"count"}
     assert undecided({}) == {}
+
+
+def test_loops_that_know_no_key_are_not_taken_where_there_are_many() -> None:
+    """They go through all pairs of outer events, of which a thousandth have one key."""
+    random, n = np.random.default_rng(1), 10_000
+    table = pa.table({"type": random.choice(list("ABCDEFGH"), n), "ts": np.arange(n), "id": random.integers(0, 1_000, n)})
+    taken = plan("SEQ(A a, AND(B b, C c), D d, [id]) WITHIN 1000", sq.Events(table)).plans[ALONE]
+    assert isinstance(taken, MatchPlan)
+    assert not taken.is_nested

@@ -38,7 +38,7 @@ from seqube.plan.pairs import agreed
 from seqube.plan.physical import MatchPlan, MatchRepeat, MatchRun, PlanNode, walk
 from seqube.plan.planner import plan_matches, plan_nested
 from seqube.plan.sharing import Counted, Counting, counted
-from seqube.plan.views import FLAT, INSTANCE, OWN_NAMES, Weighed, equated, untestable
+from seqube.plan.views import FLAT, INSTANCE, OWN_NAMES, PASSED_OVER, Weighed, equated, untestable
 
 StrategyKind = OneOf["matches", "aggregates", "shared matches", "shared counts"]
 
@@ -210,22 +210,22 @@ def _counted_together(case: Case) -> str | None:
 
 
 def _iterative(part: Weighed) -> float:
-    return INSTANCE * part.outer * (part.steps + (0 if part.negated else part.tied))
+    return INSTANCE * (PASSED_OVER * part.strangers + part.outer * (part.steps + (0 if part.negated else part.tied)))
 
 
 def _aggressive(part: Weighed) -> float:
     looked_at = part.outer * (log2(2 + part.everything) + (1 if part.negated else 1 + part.tied))
-    return INSTANCE * (part.triggers + part.everything + looked_at)
+    return INSTANCE * (PASSED_OVER * part.strangers + part.triggers + part.everything + looked_at)
 
 
 def _passive(part: Weighed) -> float:
     kept = part.intervals * (log2(2 + part.intervals) + (1 if part.negated else part.tied))
-    return INSTANCE * (kept + part.outer * (1 if part.negated else 1 + part.tied))
+    return INSTANCE * (PASSED_OVER * part.strangers + kept + part.outer * (1 if part.negated else 1 + part.tied))
 
 
 def _balanced(part: Weighed) -> float:
     found = min(part.everything, part.intervals * part.tied)
-    return INSTANCE * (found + part.outer * (2 if part.negated else 2 + part.tied))
+    return INSTANCE * (PASSED_OVER * part.strangers + found + part.outer * (2 if part.negated else 2 + part.tied))
 
 
 def _own(part: Weighed) -> float:

@@ -7,7 +7,7 @@ predicates that a loop can test on single events (`clauses`). What each costs, i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import factorial, prod
@@ -214,6 +214,8 @@ INSTANCE = 4e-7
 FLAT = 0.12
 # The shares of that which an event takes that is looked up by a pair, and one that a walk of the flat matcher tests.
 LOOKED_UP, TESTED = 0.4, 0.15
+# And that of one which a loop over nested sub-queries goes through for nothing: where none is bound, it is 0.4 to 5.
+PASSED_OVER = 0.4
 
 # What the matcher's own loops do for each kind of pattern that nests no other.
 OWN_NAMES: dict[type[PlanNode], str] = {
@@ -235,6 +237,7 @@ class Weighed:
     events: float  # that it looks at
     triggers: float  # events that complete an outer result
     outer: float  # outer results it is evaluated for
+    strangers: float  # combinations of outer events with different keys, which loops over nested sub-queries do not know
     everything: float  # its instances
     in_interval: float  # those in the interval of one outer result
     tied: float  # and those of them that agree with that result
@@ -271,8 +274,8 @@ class Costs:
         own = [slot for slot in parent.parts if isinstance(slot, Scan)]
         share = 1 / max(len(own), 1)  # of the window: the expected interval between two neighbours among the own events
         triggers = self._in_stream(own[-1]) if own else self._in_stream(subquery)
-        outer = triggers * self._product(own[:-1], 1.0) / factorial(max(len(own) - 1, 0)) * self._kept(parent)
-        outer = max(outer, 1.0)
+        combinations = triggers * self._product(own[:-1], 1.0) / factorial(max(len(own) - 1, 0))
+        outer = max(combinations * self._kept(parent), 1.0)
         in_interval = self._found(subquery, share)
         first = min((self._found(part, share) for part in subquery.parts), default=in_interval)
         steps = self._steps(subquery, share)
@@ -282,6 +285,7 @@ class Costs:
             events=self._in_stream(subquery),
             triggers=triggers,
             outer=outer,
+            strangers=combinations * (1 - self._akin(parent, own)),
             everything=self._windows() * self._found(subquery, 1.0),
             in_interval=in_interval,
             tied=in_interval * self._tied(parent, subquery),
@@ -379,6 +383,11 @@ class Costs:
         """The share of neighbours with no instance of a negated part between them: only those up to the next one."""
         absent = self._found(gap.instance, 1.0) * (1.0 if gap.key is None else prod(self.measured.share(v, v) for v in gap.key))
         return min(1.0, len(node.slots) / max(absent, 1.0))
+
+    def _akin(self, parent: PlanNode, own: Sequence[Scan]) -> float:
+        """The share of combinations of a node's own events that have one key."""
+        columns = parent.key if isinstance(parent, MatchSequence | MatchConjunction) else ()
+        return prod(self.measured.share(column[0], column[-1]) ** max(len(own) - 1, 0) for column in columns)
 
     def _tied(self, parent: PlanNode, subquery: PlanNode) -> float:
         """The share of a sub-query's instances that agree with one outer result, by equalities that are not part of a key."""
