@@ -490,6 +490,14 @@ def pipeline(
     drain: Annotated[
         bool, typer.Option("--drain", help="Take what is there, and decide at the end what waits for events that could still come.")
     ] = False,
+    rescale: Annotated[
+        int | None,
+        typer.Option(
+            "--rescale",
+            metavar="N",
+            help="Cut the state of a stream that has stopped into N buckets, and end; the next start goes on.",
+        ),
+    ] = None,
     master: Master = None,
     conf: Conf = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -501,6 +509,18 @@ def pipeline(
     from seqube.spark.streaming.pipeline import Counts, run_once, run_stream
 
     declared, settings = read_declaration(path), settings_of(master, conf)
+    if rescale is not None:
+        if once or drain:
+            raise PlanError("--rescale runs nothing\n  hint: start the pipeline again, without --rescale")
+        from seqube.spark.streaming.rescaling import rescale as cut_anew
+
+        with err.status(f"Cutting the state of {path}"):
+            cut = cut_anew(declared, rescale, sqs.session(**settings))
+        if as_json:
+            print_json(asdict(cut))
+        else:
+            out.print(str(cut), highlight=False, soft_wrap=True, markup=False)
+        return
     if drain:
         declared = replace(declared, trigger=AVAILABLE_NOW, drain=True)
 

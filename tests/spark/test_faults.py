@@ -144,6 +144,17 @@ def test_columns_that_change_between_restarts(spark: SparkSession, tmp_path: Pat
         run_stream(read_declaration(file))
 
 
+def test_files_of_a_clock_that_was_ahead(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
+    """Those that come after it with earlier times are read."""
+    file = write_pipeline(tmp_path, {"pairs": PAIRS})
+    for number, part in enumerate(thirds(day)):
+        add_file(tmp_path, str(number), part)
+        if number == 0:
+            os.utime(tmp_path / "in" / "0.parquet", (90 * 86_400, 90 * 86_400))
+        run_stream(read_declaration(file))
+    check_all(tmp_path, day, {"pairs": PAIRS})
+
+
 # ---------------------------------------------------------------- the checkpoint
 
 

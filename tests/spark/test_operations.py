@@ -89,3 +89,32 @@ def test_drain_is_for_streams_that_end(tmp_path: Path) -> None:
     for wrong in ({"drain": True, "trigger": "1 second"}, {"drain": "yes"}):
         with pytest.raises(sq.SchemaError, match=r"drain is .* \(line 1"):
             read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, **wrong))
+
+
+def test_lines_of_csv_are_decoded(spark: SparkSession, tmp_path: Path) -> None:
+    """Those that are none are in the quarantine, as they came."""
+    table = generate("hospital", 300, seed=4).select(["type", "ts", "id"])
+    lines = [f"{row['id']},{row['type']},{row['ts'].isoformat(' ')}" for row in table.to_pylist()]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.txt").write_text("\n".join([*lines[:200], "seven,Wash,soon", *lines[200:]]) + "\n")
+    decode = {"format": "csv", "column": "value", "schema": "id bigint, type string, ts timestamp_ntz"}
+    source = {"format": "text", "path": "in", "decode": decode}
+    counts = run_once(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, source=source)), spark)
+    assert (counts.read, counts.quarantined) == (301, 1)
+    assert counts.matches == {"pairs": sum(expected(table, PAIRS).values())}
+    (kept,) = (
+        row for path in (tmp_path / "out" / "quarantine").rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()
+    )
+    assert kept["_corrupt_record"] == "seven,Wash,soon"
+
+
+def test_avro_is_refused_by_the_name_of_its_package(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark has the words for it, and the rest is a jar."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.txt").write_text("x\n")
+    schema = json.dumps(
+        {"type": "record", "name": "e", "fields": [{"name": "type", "type": "string"}, {"name": "ts", "type": "long"}]}
+    )
+    source = {"format": "text", "path": "in", "decode": {"format": "avro", "column": "value", "schema": schema}}
+    with pytest.raises(sq.SequbeError, match=r"org\.apache\.spark:spark-avro_2\.13"):
+        run_once(read_declaration(write_pipeline(tmp_path, {"pairs": "SEQ(A a, B b) WITHIN 5"}, source=source)), spark)

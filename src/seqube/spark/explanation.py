@@ -20,7 +20,7 @@ from seqube.spark import ingest
 from seqube.spark.batch import HALO, SMALL, TASK_ROWS
 from seqube.spark.ingest import REASON, SURVEYED, EventFrame
 from seqube.spark.rows import refuse_in_streams, unknown_to_tasks
-from seqube.spark.streaming.stream import STATE_BUCKETS
+from seqube.spark.streaming.watch import STATE_BUCKETS
 from seqube.spark.transport.columns import needed_schema
 
 _KEYLESS = "hint: a key lets many tasks share the work: PARTITION BY id, or [id] over all components, negated ones too"

@@ -122,11 +122,13 @@ def explain_failure(message: str, path: str | None) -> str:
 
 
 def _in_our_words(message: str, path: str | None) -> tuple[str, str | None]:
-    if missing := _NO_FORMAT.search(message):
+    missing = _NO_FORMAT.search(message)
+    lacking = "avro" if "AVRO_NOT_LOADED" in message else missing and missing[1].rstrip(".")
+    if lacking:
         from importlib.metadata import version
 
-        package = _PACKAGES.get(missing[1].rstrip("."), "GROUP:ARTIFACT:VERSION").format(version=version("pyspark"))
-        return f"Spark has no connector for {missing[1].rstrip('.')!r}", f"--conf spark.jars.packages={package}"
+        package = _PACKAGES.get(lacking, "GROUP:ARTIFACT:VERSION").format(version=version("pyspark"))
+        return f"Spark has no connector for {lacking!r}", f"--conf spark.jars.packages={package}"
     for sign, words, hint in _KNOWN:
         if sign in message:
             line = next((line.strip() for line in message.splitlines() if sign in line), "")

@@ -217,3 +217,18 @@ def described(spark: SparkSession, text: str) -> Iterator[None]:
         yield
     finally:
         context.setJobDescription(before)
+
+
+@contextmanager
+def hushed(spark: SparkSession) -> Iterator[None]:
+    """Spark logs nothing meanwhile: what is stopped in the middle of its work says so with hundreds of lines that mean nothing."""
+    context: Any = None if ".connect." in type(spark).__module__ else spark.sparkContext
+    if context is None or context._jvm is None:
+        yield
+        return
+    before = context._jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().toString()
+    context.setLogLevel("OFF")
+    try:
+        yield
+    finally:
+        context.setLogLevel(before)

@@ -10,6 +10,10 @@ asks, and gives every one that is new, changed or back again a *generation* of i
 Buckets of state are only looked at when an event or a timer reaches them, so what a query left behind in run 1 is still there in
 run 3, and has seen nothing of run 2. By its generation it is known to be stale.
 
+State is kept in a number of buckets, which is chosen when the stream begins. A *section* of it runs with one number; another
+number begins another section (`rescaling`), with a folder of its own below this one in which Spark remembers how far it is, and the
+mark says which it is. Micro-batches go on being counted from section to section.
+
 A checkpoint has a source of its own beside the declared one, the folder END: the row that comes from it says that no event will
 come any more, so that everything is decided. A stream that has seen it is over. Checkpoints that are older than this have none.
 
@@ -23,6 +27,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +46,18 @@ except ImportError:
 MARK_FILE, LOCK_FILE = "seqube.json", "seqube.lock"
 END = "seqube-end"
 FIRST_BUCKETS = 16  # of a checkpoint that does not say how many
+SECTION = "rescaled"  # what the folders of later sections begin with
 _OWN = "give this pipeline a checkpoint of its own, or remove that one to begin anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a stream that runs with one number of buckets."""
+
+    folder: str  # where Spark remembers how far it is
+    buckets: int
+    first: int = 0  # the number of what Spark calls its micro-batch 0
+    own_buckets: Mapping[str, int] = field(default_factory=dict)  # of queries whose state could not be cut, by their fingerprint
 
 
 @contextmanager
@@ -69,14 +85,14 @@ def hold(checkpoint: str) -> Iterator[None]:
         yield
 
 
-def claim(declared: Declaration, columns: Mapping[str, str], n_buckets: int) -> int:
+def claim(declared: Declaration, columns: Mapping[str, str], n_buckets: int) -> Section:
     """Make sure that a checkpoint is this pipeline's own, and mark it; `columns` are those of the source with their types.
 
-    Gives the number of buckets that its state is kept in: `n_buckets` where it is new, else what it began with.
+    Gives what is known of its section. Its state is kept in `n_buckets` where it is new, else in as many as it began with.
     """
     assert declared.checkpoint is not None
     if is_url(declared.checkpoint):
-        return FIRST_BUCKETS
+        return Section(declared.checkpoint, FIRST_BUCKETS)
     mark = Path(declared.checkpoint) / MARK_FILE
     theirs = _read(mark)
     if theirs.get("ended"):
@@ -96,7 +112,15 @@ def claim(declared: Declaration, columns: Mapping[str, str], n_buckets: int) -> 
     is_new = not theirs
     kept = {"has_end": theirs.get("has_end", is_new), "buckets": theirs.get("buckets", n_buckets if is_new else FIRST_BUCKETS)}
     _write(mark, {**theirs, **own, **results, **kept, "columns": {**known, **columns}})
-    return int(kept["buckets"])
+    folder = str(mark.parent / theirs["folder"]) if "folder" in theirs else declared.checkpoint
+    return Section(folder, int(kept["buckets"]), theirs.get("first", 0), theirs.get("own_buckets", {}))
+
+
+def begin_section(checkpoint: str, section: Section) -> None:
+    """Let the next start go on in this section; whole or not at all."""
+    mark = Path(checkpoint) / MARK_FILE
+    about = {"buckets": section.buckets, "first": section.first, "own_buckets": dict(section.own_buckets)}
+    _write(mark, {**_read(mark), "folder": Path(section.folder).name, **about})
 
 
 def end_of(checkpoint: str) -> str | None:

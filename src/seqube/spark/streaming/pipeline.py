@@ -27,10 +27,10 @@ from seqube.spark.failures import explain_failure, spark_errors, text_of
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import REASON, EventFrame
 from seqube.spark.outlets import Outlet
-from seqube.spark.session import described, session
+from seqube.spark.session import described, hushed, session
 from seqube.spark.sinks import ONCE, Sink, folder_of
 from seqube.spark.streaming.changes import FileWatch, WorkloadChange
-from seqube.spark.streaming.checkpoint import announce_end, claim, count_generations, end_of, hold, note_end
+from seqube.spark.streaming.checkpoint import Section, announce_end, claim, count_generations, end_of, hold, note_end
 from seqube.spark.streaming.declaration import AVAILABLE_NOW, Declaration
 from seqube.spark.streaming.gauges import Gauges
 from seqube.spark.streaming.sightings import types_present
@@ -171,11 +171,32 @@ def run_stream(
 
 def _run_stream(declared: Declaration, following: _Following) -> Declaration | None:
     """Run until it ends; the declaration to go on with, where there is another one."""
-    spark = following.spark
+    source, section, stream = prepare_stream(declared, following.spark)
+    counted: dict[int, Counts] = {}
+
+    def write(out: DataFrame, number: int) -> None:
+        counted[section.first + number] = _write_batch(out, section.first + number, stream, declared)
+
+    writer = stream.out.writeStream.foreachBatch(write).option("checkpointLocation", section.folder).queryName(declared.file.stem)
+    timed = (
+        writer.trigger(availableNow=True) if declared.trigger == AVAILABLE_NOW else writer.trigger(processingTime=declared.trigger)
+    )
+    with spark_errors(declared.path):
+        query = timed.start()
+        try:
+            return following.follow(query, counted, declared, source, section.first)
+        finally:
+            _stop(query, following.spark)
+
+
+def prepare_stream(
+    declared: Declaration, spark: SparkSession, n_buckets: int | None = None
+) -> tuple[EventFrame, Section, WatchedStream]:
+    """What is read, where the stream stopped, and the stream. A new one has so many buckets, or as many as the cluster asks for."""
     assert declared.checkpoint is not None
     source = open_source(spark, declared, streaming=True)
     columns = {field.name: field.dataType.simpleString() for field in source.frame.schema if field.name in source.names}
-    n_buckets = claim(declared, columns, buckets_for(spark.sparkContext.defaultParallelism))
+    section = claim(declared, columns, n_buckets or buckets_for(spark.sparkContext.defaultParallelism))
     plans = ingest.plan_all_over(declared.queries, source, declared.hierarchy)
     shares = _share_rules(declared, source)
     stream = watch_stream(
@@ -188,26 +209,11 @@ def _run_stream(declared: Declaration, following: _Following) -> Declaration | N
         limits=declared.limits,
         generations=partial(count_generations, declared.checkpoint),
         end=end_of(declared.checkpoint),
-        n_buckets=n_buckets,
+        n_buckets=section.buckets,
+        own_buckets=section.own_buckets,
         counted={"null_keys": without_key(source, declared, plans, shares)},
     )
-    counted: dict[int, Counts] = {}
-
-    def write(out: DataFrame, number: int) -> None:
-        counted[number] = _write_batch(out, number, stream, declared)
-
-    writer = (
-        stream.out.writeStream.foreachBatch(write).option("checkpointLocation", declared.checkpoint).queryName(declared.file.stem)
-    )
-    timed = (
-        writer.trigger(availableNow=True) if declared.trigger == AVAILABLE_NOW else writer.trigger(processingTime=declared.trigger)
-    )
-    with spark_errors(declared.path):
-        query = timed.start()
-        try:
-            return following.follow(query, counted, declared, source)
-        finally:
-            query.stop()
+    return source, section, stream
 
 
 def _check_workload(source: EventFrame, declared: Declaration) -> None:
@@ -245,27 +251,30 @@ class _Following:
     watch: FileWatch | None = None
 
     def follow(
-        self, query: StreamingQuery, counted: dict[int, Counts], declared: Declaration, source: EventFrame
+        self, query: StreamingQuery, counted: dict[int, Counts], declared: Declaration, source: EventFrame, first: int
     ) -> Declaration | None:
-        """Wait for one run of the stream; the declaration to go on with, where there is another one."""
+        """Wait for one run of the stream, whose first micro-batch has this number.
+
+        Gives the declaration to go on with, where there is another one.
+        """
         if self.watch is None:
             self.watch = FileWatch(declared, partial(_check_workload, source))
         look = None
         while query.isActive and not self.stop():
             query.awaitTermination(POLL_SECONDS)  # type: ignore[arg-type]
-            self._drain(query, counted, declared, source)
+            self._drain(query, counted, declared, source, first)
             # What is there is taken as it was begun, where it then ends: the next run will find the other file.
             look = self.watch.look() if declared.trigger != AVAILABLE_NOW else None
             if look is not None and look[1].refused is None:
-                _stop_between(query)
+                _stop_between(query, self.spark)
                 break
             if look is not None:
                 self._hear(look[1], declared, is_idle=not counted and not query.status["isTriggerActive"])
                 look = None
         if query.exception() is not None:
             raise query.exception()  # type: ignore[misc]
-        query.stop()
-        self._drain(query, counted, declared, source)
+        _stop(query, self.spark)
+        self._drain(query, counted, declared, source, first)
         if look is None:
             return None
         self._hear(look[1], declared, is_idle=True)
@@ -284,9 +293,11 @@ class _Following:
     def _changed(self) -> dict[str, str | None]:
         return {"changes": " | ".join(map(str, self.changes)) or None}
 
-    def _drain(self, query: StreamingQuery, counted: dict[int, Counts], declared: Declaration, source: EventFrame) -> None:
+    def _drain(
+        self, query: StreamingQuery, counted: dict[int, Counts], declared: Declaration, source: EventFrame, first: int
+    ) -> None:
         for progress in query.recentProgress:
-            number = progress.batchId
+            number = first + progress.batchId
             if number <= self.seen or number not in counted:
                 continue
             self.seen = number
@@ -307,12 +318,19 @@ class _Following:
                 self.report(number, counts)
 
 
-def _stop_between(query: StreamingQuery) -> None:
+def _stop_between(query: StreamingQuery, spark: SparkSession) -> None:
     """Stop when a micro-batch is over; one that takes very long is repeated with the next start, as after any other stop."""
     until = time.monotonic() + PATIENCE_SECONDS
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
         time.sleep(0.01)
-    query.stop()
+    _stop(query, spark)
+
+
+def _stop(query: StreamingQuery, spark: SparkSession) -> None:
+    """Stop at once. A micro-batch that is not finished ends in an error that nobody needs to read: the next start repeats it."""
+    if query.isActive:
+        with hushed(spark):
+            query.stop()
 
 
 def _timing(progress: Any) -> dict[str, Any]:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 FILES = ("parquet", "orc", "csv", "json", "text", "xml", "avro")  # whose streams want to know their columns beforehand
+# Spark leaves out files that are a week older than the newest it has seen: once a clock was ahead, all that come after.
+AGE = {"maxFileAge": "36500d"}
 CORRUPT = "_corrupt_record"  # where Spark's readers put a line that is no row
 
 
@@ -107,7 +109,7 @@ def _load(spark: SparkSession, declared: Declaration, streaming: bool) -> DataFr
         ):  # a stream of files wants to know its columns beforehand
             schema = spark.read.format(declared.format).options(**options).load(declared.path).schema
         reader = spark.readStream if streaming else spark.read
-        reader = reader.format(kind).options(**options)
+        reader = reader.format(kind).options(**{**(AGE if streaming and kind in FILES else {}), **options})
         if schema is not None:
             reader = reader.schema(schema)
         return reader.load(declared.path) if declared.path is not None else reader.load()

@@ -37,7 +37,7 @@ from seqube.spark.rows import refuse_in_streams, ship_query
 from seqube.spark.streaming.foresight import RULES, Predictions, RuleWatch
 from seqube.spark.streaming.sightings import count_types
 from seqube.spark.streaming.together import FixedWorkload, WatchTogether
-from seqube.spark.streaming.watch import FIRST_TAKER, Held, Watch, adapt, own_columns
+from seqube.spark.streaming.watch import FIRST_TAKER, STATE_BUCKETS, Held, Watch, adapt, own_columns
 from seqube.spark.streaming.workloads import ChangingWatches, Workload, as_json, row_schema
 from seqube.spark.transport.blobs import PIECE_ROWS, gather_batches, read_blobs, write_blob
 from seqube.spark.transport.columns import Columns, needed_schema
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
         ValueState,
     )
 
-STATE_BUCKETS = 16  # per query with a key, unless a checkpoint says otherwise: a running query keeps the number it began with
 END_ROW = "#end"  # the reason of the row that is no event because it ends the stream
 QUARANTINE = "#quarantine"  # the "query" that rows which are no events go to
 MATCH_ROW, LATE_ROW, REJECTED_ROW, PROGRESS_ROW = "match", "late", "rejected", "progress"  # the kinds of rows that come out
@@ -92,7 +91,6 @@ def pack_stream(
     place: PlaceRows,
     raw: pa.Schema,
     time: str,
-    n_buckets: int = STATE_BUCKETS,
 ) -> Iterator[pa.RecordBatch]:
     """Rows from Spark -> blobs by query and bucket; `place` gives a number for the key of every row, null where it is not wanted.
 
@@ -122,7 +120,7 @@ def pack_stream(
             keys = np.asarray(places.fill_null(0))
             if KEY in watch.arriving.hidden:
                 own = own.append_column(KEY, pa.array((keys >> 32).astype(np.int32)))  # the lower bits tell the bucket
-            buckets = (keys[rows] % n_buckets).astype(np.int32)
+            buckets = (keys[rows] % watch.n_buckets).astype(np.int32)
             order = np.argsort(buckets, kind="stable")
             sent = watch.arriving.select(own).take(pa.array(rows[order]))
             found, starts = np.unique(buckets[order], return_index=True)
@@ -212,10 +210,7 @@ class Buckets(StatefulProcessor):
         watermark_ms = timers.getCurrentWatermarkInMs()
         held = None if text is None else Held.from_text(text, None if engine is None else bytes(engine))
         outcome = watch.take(held, blobs, tick_of(watermark_ms, unit), Chunks(self._chunks), bucket)
-        wake = None
-        if outcome.wake is not None:
-            # A timer goes off when the watermark is past it, and may not lie behind the watermark.
-            wake = min(max(ms_of(outcome.wake, unit) - 1, watermark_ms + 1), 2**53)
+        wake = timer_for(outcome.wake, unit, watermark_ms)
         self._set(wake, timer, None if outcome.held is None else (watch.fingerprint, outcome.held))
         out = [] if outcome.matches is None else [(MATCH_ROW, *found) for found in watch.by_query(outcome.matches)]
         out += [] if outcome.late is None else [(LATE_ROW, query, outcome.late)]
@@ -234,6 +229,11 @@ class Buckets(StatefulProcessor):
             self._about.clear()
         else:
             self._about.update((about[0], about[1].to_text(), about[1].engine, wake))
+
+
+def timer_for(wake: int | None, unit: str, watermark_ms: int) -> int | None:
+    """A timer for when the watermark has reached a tick: it goes off when that is past it, and may not lie behind the watermark."""
+    return None if wake is None else min(max(ms_of(wake, unit) - 1, watermark_ms + 1), 2**53)
 
 
 def _row(kind: str, query: str, table: pa.Table, blob: bytes | None = None) -> Row:
@@ -309,6 +309,7 @@ def watch_stream(
     end: str | None = None,
     fixed: FixedWorkload | None = None,
     n_buckets: int = STATE_BUCKETS,
+    own_buckets: Mapping[str, int] | None = None,
 ) -> WatchedStream:
     """Put queries and rules on a streaming DataFrame. `whole_rows`: late and rejected rows come out with all their columns.
 
@@ -316,7 +317,8 @@ def watch_stream(
 
     `generations` knows, from what each query asks, which of them have been there in every run since their state began. `counted`
     are kinds of rows whose number is told with that of all rows, `seqube_rows`. A file in the folder `end` ends the stream.
-    State with a key is kept in `n_buckets`, by which as many tasks can work on it.
+    State with a key is kept in `n_buckets`, by which as many tasks can work on it, or in those that a query has of its own, by its
+    fingerprint.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -326,6 +328,8 @@ def watch_stream(
     if generations is not None:
         known = generations({name: watch.asks for name, watch in watches.items()})
         watches = {name: replace(watch, generation=known[name]) for name, watch in watches.items()}
+    own = own_buckets or {}
+    watches = {name: replace(watch, n_buckets=own.get(watch.fingerprint, n_buckets)) for name, watch in watches.items()}
 
     is_event = F.isnull(ingest.column(REASON))  # rows that are not events do not move the watermark
     moment = F.when(is_event, ingest.moment_of(ingest.clock(source), schema.unit)).otherwise(F.timestamp_micros(F.lit(0)))
@@ -367,7 +371,7 @@ def watch_stream(
     def place(table: pa.Table, watch: Watch) -> pa.Array:
         return table.column(columns[watch.name]).chunk(0)
 
-    packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, place, raw, time, n_buckets)), ROUTED_BLOBS)
+    packed = fold.map(frame, in_worker(lambda batches: pack_stream(batches, watches, place, raw, time)), ROUTED_BLOBS)
     return WatchedStream(_keep_state(packed, lambda: watches), watches, whole, raw)
 
 
@@ -471,15 +475,22 @@ def _place_watches(
     return watches, wanted
 
 
-def _keep_state(packed: DataFrame, watches: Callable[[], Mapping[str, Watch]]) -> DataFrame:
-    """Blobs by query and bucket -> rows of every kind, by way of the state of each bucket."""
+def with_state(packed: DataFrame, operator: Buckets) -> DataFrame:
+    """What the operator makes of what comes for each query and bucket."""
     from pyspark.sql import functions as F  # noqa: N812
 
     # The watermark was made of single rows. The operator below asks for a column of event time as well, and drops rows that are
     # behind the watermark by it; a blob holds rows of many times, and late ones have an output of their own: none may be dropped.
     never = F.lit("2261-01-01").cast("timestamp").alias("moment", metadata={"spark.watermarkDelayMs": 0})
-    grouped = packed.select("query", "bucket", "blob", never).groupBy("query", "bucket")
-    out = grouped.transformWithState(Buckets(watches), OUT_ROWS, "Append", "EventTime")
+    grouped = packed.select(*packed.columns, never).groupBy("query", "bucket")
+    return grouped.transformWithState(operator, OUT_ROWS, "Append", "EventTime")
+
+
+def _keep_state(packed: DataFrame, watches: Callable[[], Mapping[str, Watch]]) -> DataFrame:
+    """Blobs by query and bucket -> rows of every kind, by way of the state of each bucket."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    out = with_state(packed, Buckets(watches))
     n_of = {kind: F.sum(F.when(ingest.column("kind") == kind, ingest.column("n"))) for kind in (MATCH_ROW, LATE_ROW)}
     return out.observe(
         "seqube",

@@ -56,6 +56,7 @@ from seqube.spark.rows import ShippedQuery
 from seqube.spark.transport.blobs import read_blobs, write_blob
 from seqube.spark.transport.columns import Columns, number_identities
 
+STATE_BUCKETS = 16  # per query with a key, unless a checkpoint says otherwise: a running query keeps the number it began with
 FIRST_TAKER = "#first"  # 1 where this query is the first of those a row goes to
 CHUNK_ROWS = 32_768  # small chunks are merged up to this size
 MOST_ROWS = 1 << 20  # of a chunk, however many come at once
@@ -238,6 +239,7 @@ class Watch:
     arriving: Columns  # what comes in, whole rows where late ones are wanted
     keeping: Columns  # what the query looks at
     generation: int = 0  # counts how often the checkpoint has met a query of this name that is new to it
+    n_buckets: int = STATE_BUCKETS
 
     called = "query"  # where a limit stops it
 
@@ -313,6 +315,12 @@ class Watch:
         """Late rows that this query is the first to look at, so that each is reported once."""
         table = table.filter(pa.array(table.column(FIRST_TAKER).to_numpy() == 1)) if FIRST_TAKER in table.column_names else table
         return table.select([name for name in table.column_names if not name.startswith("#")]) if table.num_rows else None
+
+    def settle(self, held: Held, pieces: Iterable[pa.Table], store: MutableMapping[int, bytes]) -> Outcome:
+        """Remember rows of chunks that were another bucket's, in the order in which they came there."""
+        for table in pieces:
+            held = self._append(held, one_chunk(adapt(table, self.schema)), store)
+        return Outcome(held, None, None, self._wake(held, store))
 
     # ------------------------------------------------------------ deciding
 
