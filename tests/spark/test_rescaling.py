@@ -144,6 +144,7 @@ def test_any_cut_between_micro_batches_changes_nothing(
 COUNTED = PAIRS.replace("RETURN r.id AS tool, r.ts AS a, w.ts AS b", "AGG COUNT(*) AS n GROUP BY r.id")
 
 
+@pytest.mark.slow
 def test_a_pipeline_goes_on_with_other_buckets(spark: SparkSession, tmp_path: Path) -> None:
     """More of them and fewer, with queries that have a key and that have none; micro-batches go on being counted."""
     table = generate("hospital", 900, seed=9)
