@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from cluster import Cluster, standalone
-from pipelines import FREE, PAIRS, WAITS, add_file, expected, results, write_pipeline
+from pipelines import PAIRS
 
 from seqube.engine.jit import cache_folder
 from seqube.generate import generate
@@ -20,7 +19,6 @@ pytestmark = pytest.mark.slow
 
 SEQUBE = [sys.executable, "-m", "seqube"]
 FEW = ["--conf", "spark.sql.shuffle.partitions=4"]
-QUERIES = {"pairs": PAIRS, "waits": WAITS, "free": FREE}
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +48,3 @@ def test_a_batch_says_what_this_process_says_and_compiles_nothing(cluster: Clust
     handed = list(cluster.folder.glob("work*/*/*/seqube-kernels"))
     assert handed, "executors were handed nothing"
     assert {compiled(folder) for folder in handed} == {compiled(cache_folder())}
-
-
-def test_a_pipeline_says_what_a_batch_says_and_is_rescaled(cluster: Cluster, tmp_path: Path) -> None:
-    table = generate("hospital", 900, seed=9)
-    add_file(tmp_path, "0", table.slice(0, 500))
-    file = write_pipeline(tmp_path, QUERIES)
-    seqube("pipeline", str(file), "--master", cluster.url, *FEW)
-    told = json.loads(seqube("pipeline", str(file), "--rescale", "24", "--master", cluster.url, *FEW, "--json"))
-    assert told == {"buckets": 24, "before": 16, "uncut": []}
-    add_file(tmp_path, "1", table.slice(500))
-    seqube("pipeline", str(file), "--drain", "--master", cluster.url, *FEW)
-    for name, query in QUERIES.items():
-        assert results(tmp_path, name) == expected(table, query), name
