@@ -26,7 +26,7 @@ from seqube.generate import generate
 from seqube.spark.ingest import INPUT_ORDER, KEY
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.pipeline import run_stream
-from seqube.spark.streaming.rescaling import HASH, folded, pack_chunks, rescale, tell, unpack_chunks
+from seqube.spark.streaming.rescaling import KEY_HASH, folded, pack_chunks, rescale, tell, unpack_chunks
 from seqube.spark.streaming.watch import AtHand, Held, Watch
 from seqube.spark.transport.blobs import read_blobs, write_blob
 from strategies import spark_table, streams
@@ -97,7 +97,7 @@ class Stream:
         def hashed() -> Iterator[pa.RecordBatch]:
             for batch in unpack_chunks([chunks], self.watch, helds):
                 table = pa.Table.from_batches([batch])
-                yield from table.append_column(HASH, pa.array(self.hashes(table))).to_batches()
+                yield from table.append_column(KEY_HASH, pa.array(self.hashes(table))).to_batches()
 
         pieces = [row for batch in pack_chunks(hashed(), self.watch, n_buckets) for row in batch.to_pylist()]
         told = [row.asDict() for row in tell("q", helds, self.watch.n_buckets, n_buckets)]

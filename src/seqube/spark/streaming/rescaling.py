@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 MOST_BUCKETS = 1 << 16
 WHOLE = -1  # the part that a bucket is of itself
 PIECES = "query string, bucket int, part int, number long, piece long, held string, engine binary, timer long, blob binary"
-PART, NUMBER, PIECE, HASH = "#part", "#number", "#piece", "#hash"  # of a row: its old bucket, its chunk there, its place in that
+# Of a row: its old bucket, its chunk there, its place in that, and the hash of its key.
+OLD_BUCKET, OLD_CHUNK, OLD_ROW, KEY_HASH = "#bucket", "#chunk", "#place", "#hash"
 LOGS = ("metadata", "offsets", "commits", "sources", "state")  # what Spark keeps in a checkpoint
 PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -193,10 +194,10 @@ def cut_chunks(chunks: DataFrame, watch: Watch, helds: Mapping[int, Held], n_buc
     """The rows of chunks, by their new buckets."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    places = pa.schema([pa.field(PART, pa.int32()), pa.field(NUMBER, pa.int64()), pa.field(PIECE, pa.int64())])
+    places = pa.schema([pa.field(OLD_BUCKET, pa.int32()), pa.field(OLD_CHUNK, pa.int64()), pa.field(OLD_ROW, pa.int64())])
     schema = pa.schema([*watch.schema, *places])
     rows = chunks.mapInArrow(in_worker(lambda batches: unpack_chunks(batches, watch, helds)), from_arrow_schema(schema))
-    hashed = rows.withColumn(HASH, ingest.key_hash(watch.needs.key, source))
+    hashed = rows.withColumn(KEY_HASH, ingest.key_hash(watch.needs.key, source))
     return hashed.mapInArrow(in_worker(lambda batches: pack_chunks(batches, watch, n_buckets)), PIECES)
 
 
@@ -211,26 +212,26 @@ def unpack_chunks(batches: Iterable[pa.RecordBatch], watch: Watch, helds: Mappin
             if held.covered > LOWEST:  # what was decided up to there is of no use to anyone
                 table = table.filter(pa.array(watch.keeping.times(table) > held.covered))
             n = table.num_rows
-            table = table.append_column(PART, pa.array(np.full(n, bucket.as_py(), np.int32)))
-            table = table.append_column(NUMBER, pa.array(np.full(n, number.as_py(), np.int64)))
-            yield from table.append_column(PIECE, pa.array(np.arange(n))).to_batches()
+            table = table.append_column(OLD_BUCKET, pa.array(np.full(n, bucket.as_py(), np.int32)))
+            table = table.append_column(OLD_CHUNK, pa.array(np.full(n, number.as_py(), np.int64)))
+            yield from table.append_column(OLD_ROW, pa.array(np.arange(n))).to_batches()
 
 
 def pack_chunks(batches: Iterable[pa.RecordBatch], watch: Watch, n_buckets: int) -> Iterator[pa.RecordBatch]:
     """Rows with the hash of their key -> a blob for each new bucket, old bucket and chunk."""
     for table in gather_batches(batches):
-        hashes, parts, numbers = (table.column(name).to_numpy() for name in (HASH, PART, NUMBER))
+        hashes, parts, numbers = (table.column(name).to_numpy() for name in (KEY_HASH, OLD_BUCKET, OLD_CHUNK))
         if np.any(hashes % watch.n_buckets != parts):
             raise DataError(
                 f"the keys of the query {watch.name!r} have other hashes than when they were remembered: its state cannot be cut\n"
                 "  hint: go on with the number of buckets that there is"
             )
         buckets = hashes % n_buckets
-        order = np.lexsort((table.column(PIECE).to_numpy(), numbers, parts, buckets))
+        order = np.lexsort((table.column(OLD_ROW).to_numpy(), numbers, parts, buckets))
         places = np.stack([buckets, parts, numbers])[:, order]
         starts = np.flatnonzero(np.concatenate([[True], np.any(places[:, 1:] != places[:, :-1], axis=0)]))
         sent = adapt(table.select(watch.schema.names), watch.schema).take(pa.array(order))
-        first = table.column(PIECE).to_numpy()[order]
+        first = table.column(OLD_ROW).to_numpy()[order]
         for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
             bucket, part, number = (int(place) for place in places[:, start])
             yield _piece(watch.name, bucket, part, number, int(first[start]), write_blob(sent.slice(start, stop - start)))
