@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 ConceptMove = tuple[str, str, int]  # from, to, position
 PatternMove = tuple[str, int]  # type ("!" before it where it is negated), position
-_TypeCounts = list[tuple[tuple[str, ...], int]]  # the types at some positions, and how many matches have them
+TypeCounts = list[tuple[tuple[str, ...], int]]  # the types at some positions, and how many matches have them
 
 
 class Cube:
@@ -94,11 +94,11 @@ class Cube:
 
     def _begin(self, query: str | Query, hierarchy: Hierarchy | None, params: Params | None) -> None:
         refuse_unknown([query], params or {})
-        self.query = _flat(fill(parse(query) if isinstance(query, str) else query, params or {}))
+        self.query = flat_query(fill(parse(query) if isinstance(query, str) else query, params or {}))
         self.hierarchy = _with_definitions(hierarchy, self.query)
         self.move = ""  # what led here
         self._counts: dict[Query, int] = {}  # of all cubes that moves lead to from each other
-        self._tables: dict[tuple[int, ...], _TypeCounts] = {}  # by the types at some positions
+        self._tables: dict[tuple[int, ...], TypeCounts] = {}  # by the types at some positions
         self._coarser: tuple[tuple[Self, Mapping[int, frozenset[str]]], ...] = ()  # and the types that this has of theirs
         self._first: Callable[[], object] | None = None  # what it is worth doing before this one is counted
         self._plan(self.query, hierarchy)  # so that a wrong query is told at once
@@ -146,7 +146,7 @@ class Cube:
             for positions, counts in cube._tables.items():
                 if types.keys() <= set(positions):
                     asked = [types.get(position) for position in positions]
-                    return sum(count for found, count in counts if _is_among(found, asked))
+                    return sum(count for found, count in counts if is_among(found, asked))
         return None
 
     def _counting(self, positions: tuple[int, ...] = ()) -> Query:
@@ -452,14 +452,14 @@ def _total(table: pa.Table) -> int:
     return int(table.column("count")[0].as_py())
 
 
-def _is_among(types: tuple[str, ...], asked: Sequence[frozenset[str] | None]) -> bool:
+def is_among(types: tuple[str, ...], asked: Sequence[frozenset[str] | None]) -> bool:
     return all(wanted is None or name in wanted for name, wanted in zip(types, asked, strict=True))
 
 
 # ---------------------------------------------------------------- parts of a query
 
 
-def _flat(query: Query) -> Query:
+def flat_query(query: Query) -> Query:
     """The query with a flat SEQ of types, or an error."""
     if query.aggregates:
         raise PlanError("a cube counts the matches of a query without AGG\n  hint: leave out AGG, and ask the cube for its count")

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
+from itertools import zip_longest
 from pathlib import Path
 from threading import RLock
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
@@ -42,6 +43,7 @@ from seqube.language import Query
 from seqube.language.mentions import columns_of
 from seqube.language.parameters import Params, refuse_unknown
 from seqube.language.tree import Window
+from seqube.live_cube import LiveCube, counting, read_pattern
 from seqube.plan.optimizer import AUTO
 from seqube.plan.physical import ticks
 from seqube.predict.forecasts import Forecaster, find_halo, read_rules
@@ -172,6 +174,7 @@ class Stream:
         if asked.keys() & parsed.keys():
             raise PlanError(f"{FORECASTS!r} is the name of what rules predict\n  hint: give that query another one")
         self._standing = StandingQueries(parsed, hierarchy, strategy, read_limits(limits, named), asked)
+        self._cubes: dict[str, LiveCube] = {}
         self._waiting = EventBuffer()
         self._delay = 0  # the lateness in ticks, once these are known
         self._newest = self._watermark = LOWEST
@@ -271,6 +274,7 @@ class Stream:
         - `name`: that of the query.
         """
         self._standing.remove(name)
+        self._cubes.pop(name, None)
 
     @checked
     @_alone
@@ -283,8 +287,34 @@ class Stream:
         - `name`, `query`: the name, and the new text or parsed `Query`.
         - `params`: values for its parameters.
         """
+        if name in self._cubes:
+            raise PlanError(f"{name!r} is a cube\n  hint: remove it, and make another one")
         self._standing.replace(name, self._bound(query, params))
         return self._whole_from(name)
+
+    @checked
+    @_alone
+    def cube(self, name: str, query: str | Query, every: int | str, params: Params | None = None) -> LiveCube:
+        """Count the matches of a pattern by the types at all positions, in the window that ends at every multiple of a period.
+
+        Its rows (`ts`, the types, `count`) come under its name, as those of a query do; what it gives holds the last of them, and
+        the counts of all coarser types: a cube that can be drilled down, rolled up and pivoted while the stream goes on.
+
+        - `name`, `query`: another name, and a text or a `Query` of one SEQ without nesting, as for `Cube`.
+        - `every`: how often counts are due: "10 s", or a number in the unit of the time column.
+        - `params`: values for the parameters of the query.
+        """
+        pattern = read_pattern(query, params)
+        asked = bind(counting(pattern, _length("every", every)), None)
+        self._standing.add(_name(name), asked, in_place=True)
+        self._cubes[name] = LiveCube(pattern, self._standing.hierarchy, self._standing.reported(name))
+        return self._cubes[name]
+
+    @property
+    def cubes(self) -> dict[str, LiveCube]:
+        """The cubes by name."""
+        with self._lock:
+            return dict(self._cubes)
 
     # ------------------------------------------------------------ looking
 
@@ -349,6 +379,7 @@ class Stream:
             "watermark": self._watermark,
             "begun": schema is not None,
             "rules": None if self._rules is None else self._rules.to_dict(),
+            "cubes": {name: cube.facts() for name, cube in self._cubes.items()},
             **self._standing.facts(),
         }
         states = pa.table({"state": pa.array([each.to_bytes() for each in self._standing.everyone], pa.binary())})
@@ -357,7 +388,8 @@ class Stream:
             declared = pa.schema(list(self._intake.declared.items()))
             return seal(states, declared.empty_table())
         kept = [buffer.all() for buffer in (self._waiting, self._standing.history)]
-        return seal(states, *(schema.columns.empty_table() if events is None else events.table for events in kept))
+        tables = (schema.columns.empty_table() if events is None else events.table for events in kept)
+        return seal(states, *tables, *(cube.rows for cube in self._cubes.values()))
 
     @classmethod
     def load(cls, data: bytes) -> Stream:
@@ -374,7 +406,7 @@ class Stream:
                 f"data: these bytes are not a stream of version {LAYOUT}, which is read here\n"
                 "  hint: give what Stream.save wrote, with the release that wrote it"
             )
-        states, waiting, *history = parts
+        states, waiting, *others = parts
         kind, moment, unit = facts["columns"]
         stream = cls(
             facts["queries"],
@@ -389,9 +421,13 @@ class Stream:
             strategy=facts["strategy"],
             limits=Limits(**facts["limits"]),
         )
+        cubes = facts.get("cubes", {})  # of a stream that was saved before there were any
+        stream._standing.in_place.update(cubes)
+        for (name, known), rows in zip_longest(cubes.items(), others[1:]):
+            stream._cubes[name] = LiveCube.of(known, stream._standing.hierarchy, rows)
         stream._counts, stream._newest, stream._watermark = facts["counts"], facts["newest"], facts["watermark"]
         if facts["begun"]:
-            pieces = [Events(table, kind or TYPE, moment, unit) for table in (waiting, *history)]
+            pieces = [Events(table, kind or TYPE, moment, unit) for table in (waiting, others[0])]
             stream._intake.adopt(pieces[0].schema)
             stream._settle_lengths(pieces[0].schema.unit)
             pieces = [stream._intake.conform(piece) for piece in pieces]
@@ -471,6 +507,8 @@ class Stream:
             raise PlanError(f"this stream takes nothing any more: {self._ended}")
 
     def _found(self, tables: Mapping[str, pa.Table]) -> FinalRows:
+        for name, cube in self._cubes.items():
+            cube.take(tables.get(name), self._standing.moments(name, cube.last))
         return FinalRows(tables, self._standing.empty)
 
     # ------------------------------------------------------------ times as people write them

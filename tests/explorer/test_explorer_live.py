@@ -7,16 +7,21 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyarrow import csv, orc, parquet
 
 import seqube as sq
 from browsing import browse, browsed, drawn, home, serve, shoot
 from seqube.explorer.live import DONE, find_sinks
+from seqube.explorer.live_cubes import CubeFiles
 from seqube.generate import generate
+from seqube.live_cube import read_pattern
+from seqube.predict.ruletext import read_length
 
 ROWS = pa.table({"match_id": ["a", "b"], "r": [{"id": 1}, {"id": 2}]})
 
@@ -109,14 +114,41 @@ def test_files_that_sparks_log_does_not_name_do_not_count(tmp_path: Path) -> Non
     assert [sink.look().n_rows for sink in find_sinks(tmp_path)] == [1]
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv", "orc", "json"])
+def test_the_counts_of_a_cube_are_read_of_its_files(tmp_path: Path, ending: str) -> None:
+    """Those of all files together, each read once; moments between them without rows are zeros."""
+    concepts = sq.Hierarchy.from_dict({"C": ["A", "B"]})
+    files = CubeFiles(read_pattern("SEQ(C a, C b) WITHIN 5"), read_length("10 ms"), concepts, "ms")
+    writers = {
+        "parquet": parquet.write_table,
+        "csv": csv.write_csv,
+        "orc": orc.write_table,
+        "json": lambda table, path: path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist())),
+    }
+    found = []
+    for number, (ts, counts) in enumerate([(10, [1, 2]), (40, [3, 4])]):
+        rows = {"match_id": ["x", "y"], "ts": [ts] * 2, "a_type": ["A", "B"], "b_type": ["B", "B"], "count": counts}
+        path = tmp_path / f"{number}.{ending}"
+        writers[ending](pa.table(rows), path)
+        found.append((path, number, number))
+        cube = files.look(found)
+    assert cube.over_time().to_pydict() == {"moment": [10, 20, 30, 40], "count": [3, 0, 0, 7]}
+    assert [child.count for child in cube.now.children()] == [3, 4, 0, 7]
+
+
 # ---------------------------------------------------------------- beside a pipeline that runs
 
 QUERY = "SEQ(Wash w, !Disinfect d, Operate o, [id]) WITHIN 2 hours"
+CUBE = "SEQ(Cleaning a, Use b) WITHIN 10 min"
+CONCEPTS = sq.Hierarchy.from_dict({"Cleaning": ["Wash", "Disinfect"], "Use": ["Operate", "Sharpen"]})
 PIPELINE = f"""\
 source:     {{format: parquet, path: in, type: type, time: ts, lateness: 1 second}}
 queries:    {{unclean: "{QUERY}"}}
+hierarchy:  {{Cleaning: [Wash, Disinfect], Use: [Operate, Sharpen]}}
+cubes:      {{uses: {{pattern: "{CUBE}", every: 1 hour}}}}
 sinks:
   matches:  {{path: out/matches}}
+  cubes:    {{path: out/cubes}}
   metrics:  {{path: out/metrics}}
 trigger:    1 second
 checkpoint: out/checkpoint
@@ -145,6 +177,18 @@ class _Feed:
         newest = self.table.column("ts")[self._fed - 1].as_py()
         return sum((newest - end.as_py()).total_seconds() > 1 for end in ends)
 
+    def cube(self) -> sq.Cube:
+        """The window that ended last, of those that are certain and have matches, counted as a batch."""
+        newest = self.table.column("ts")[self._fed - 1].as_py()
+        moment = (newest - timedelta(seconds=1)).replace(minute=0, second=0, microsecond=0)
+        while True:
+            times = self.table.column("ts")
+            inside = pc.and_(pc.greater(times, pa.scalar(moment - timedelta(minutes=10), times.type)), pc.less_equal(times, moment))
+            cube = sq.Cube(self.table.filter(inside), CUBE, CONCEPTS)
+            if cube.count:
+                return cube
+            moment -= timedelta(hours=1)
+
 
 @pytest.mark.slow
 @browsed
@@ -166,7 +210,17 @@ def test_the_page_follows_a_pipeline_that_runs(tmp_path: Path) -> None:
                     feed.send(n)
                 expect(page.get_by_test_id("live-unclean")).to_have_text(f"{feed.expected():,}", timeout=180_000)
                 assert pipeline.poll() is None, "the pipeline runs on"
-            expect(page.get_by_test_id("live-note")).to_contain_text("2 sinks")
+            expect(page.get_by_test_id("live-note")).to_contain_text("3 sinks")
+            expect(page.get_by_test_id("cube-uses")).to_have_text(f"{feed.cube().count:,}", timeout=60_000)
+            for move in [("Cleaning", "Wash"), ("Wash", "Disinfect"), ("Disinfect", "Cleaning")]:  # down, aside, up
+                page.get_by_label("position 1").first.click()
+                page.get_by_role("option", name=move[1], exact=True).click()
+                wanted = feed.cube() if move[1] == "Cleaning" else feed.cube().drill_down(concept=[("Cleaning", move[1], 1)])
+                expect(page.get_by_test_id("cube-pattern-uses")).to_have_text(wanted.pattern)
+                expect(page.get_by_test_id("cube-uses")).to_have_text(f"{wanted.count:,}")
+            cells = drawn(page, "cube-pivot-uses")["series"][0]["data"]
+            assert [cell[2] for cell in cells] == feed.cube().pivot(1, 2).to_numpy().ravel().tolist()
+            assert drawn(page, "cube-over-time-uses")["series"][0]["data"][-1][1] == feed.cube().count
             page.wait_for_function(
                 """() => {
                     const chart = getElement(Number(document.querySelector('[data-testid="chart-metrics"]').id.slice(1))).chart;

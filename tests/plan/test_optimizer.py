@@ -384,3 +384,43 @@ def test_loops_that_know_no_key_are_not_taken_where_there_are_many() -> None:
     taken = plan("SEQ(A a, AND(B b, C c), D d, [id]) WITHIN 1000", sq.Events(table)).plans[ALONE]
     assert isinstance(taken, MatchPlan)
     assert not taken.is_nested
+
+
+# ---------------------------------------------------------------- counting together, or not
+
+
+@pytest.mark.parametrize(
+    ("patterns", "keys", "window", "shares"),
+    [  # as they were measured: seconds one by one and in a tree, of 50,000 events
+        (["A a, B b, C c", "D d, E e, F f", "B b, G g, H h", "F f, D d"], 20, "2 s", False),  # 0.020, 0.032
+        (["A a, B b, C c", "D d, E e, F f", "B b, G g, H h", "F f, D d"], 500, "20 s", False),  # 0.016, 0.028
+        (["A a, B b", "A a, B b, C c", "A a, B b, D d", "A a, B b, C c, D d"], 20, "20 s", True),  # 0.048, 0.025
+    ],
+)
+@pytest.mark.parametrize("emit", ["EVERY 100 ms", "EVERY 10 s"])
+def test_keyed_counts_are_shared_where_that_beats_building_their_matches(
+    patterns: list[str], keys: int, window: str, shares: bool, emit: str
+) -> None:
+    random, n = np.random.default_rng(1), 5_000
+    types, times = random.choice(list("ABCDEFGH"), n), np.cumsum(random.integers(1, 20, n))
+    events = sq.Events(pa.table({"type": types, "ts": times, "id": random.integers(0, keys, n)}))
+    texts = {f"q{i}": f"SEQ({text}, [id]) AGG COUNT(*) WITHIN {window} EMIT {emit}" for i, text in enumerate(patterns)}
+    measured = Measurements(events.statistics, events.unit, events.distinct)
+    found = optimize({name: parse(text) for name, text in texts.items()}, None, measured)
+    assert found.counts is not None
+    assert found.counts.shares == shares
+    alone = sum(expected_seconds(found.plans[name]) for name in texts)
+    assert next(option.seconds for option in found.counts.options if option.strategy == "independent") == pytest.approx(alone)
+
+
+def test_queries_that_share_nothing_run_as_they_would_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as a stream in one step, whose counters cost several times as much."""
+    from seqube.engine.aggregates import sharing as counting
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("nothing is counted together")
+
+    monkeypatch.setattr(counting, "SharedAggregator", refuse)
+    found = sq.run({"one": COUNT, "two": LONGER}, EVENTS, hierarchy=CONCEPTS, strategy="independent")
+    for name, text in {"one": COUNT, "two": LONGER}.items():
+        assert found[name].table.equals(sq.run(text, EVENTS, hierarchy=CONCEPTS).table)

@@ -270,3 +270,48 @@ def test_a_file_that_changes_while_the_stream_runs(spark: SparkSession, tmp_path
     assert results(tmp_path, "new") == expected(pa.concat_tables([second, third]), PAIRS)
     metrics = [json.loads(path.read_text()) for path in sorted((tmp_path / "out" / "metrics").glob("*.json"))]
     assert " | ".join(row["changes"] for row in metrics if row.get("changes")) == " | ".join(told)
+
+
+CUBE = "SEQ(Cleaning a, !Check n, Use b) WITHIN 30 min"
+LEVELS = {"Cleaning": ["Recycle", "Wash"], "Use": ["Operate", "Sharpen"]}
+
+
+def test_cubes_are_counted_and_written(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
+    """The counts of a batch at every moment, from several micro-batches and a restart."""
+    sinks = {name: {"path": f"out/{name}"} for name in ("matches", "cubes", "metrics")}
+    cubes = {"uses": {"pattern": CUBE, "every": "2 h"}}
+    pieces = [day.slice(0, len(day) // 2), day.slice(len(day) // 2)]
+    for number, piece in enumerate(pieces):
+        add_file(tmp_path, str(number), piece)
+        file = write_pipeline(tmp_path, {"pairs": PAIRS}, sinks=sinks, cubes=cubes, hierarchy=LEVELS, drain=number > 0)
+        run_stream(read_declaration(file))
+    files = sorted((tmp_path / "out" / "cubes" / "uses").glob("batch=*/*.parquet"))
+    rows = [row for file in files for row in pq.ParquetFile(file).read(["ts", "a_type", "b_type", "count"]).to_pylist()]
+    stream = sq.Stream(hierarchy=sq.Hierarchy.from_dict(LEVELS))
+    stream.cube("uses", CUBE, every="2 h")
+    wanted = [*stream.push(day)["uses"].to_pylist(), *stream.close()["uses"].to_pylist()]
+    assert Counter(map(repr, map(_comparable, rows))) == Counter(map(repr, map(_comparable, wanted)))
+    assert len({row["ts"] for row in rows}) > 3
+
+
+def _comparable(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: plain(value) for name, value in row.items()}
+
+
+@pytest.mark.parametrize(
+    ("cubes", "message"),
+    [
+        ({}, "cubes are a mapping"),
+        ({"c": "SEQ(A a) WITHIN 5"}, "the cube 'c' has no pattern"),
+        ({"c": {"pattern": "SEQ(A a WITHIN 5", "every": "1 s"}}, "in the cube 'c'"),
+        ({"c": {"pattern": "AND(A a, B b) WITHIN 5", "every": "1 s"}}, "a cube is a SEQ of types"),
+        ({"c": {"pattern": "SEQ(A a, B b) WITHIN 5", "every": "soon"}}, "'soon' is no length of time"),
+        ({"c": {"pattern": "SEQ(A a, B b) WITHIN 5"}}, "None is no length of time"),
+        ({"pairs": {"pattern": "SEQ(A a, B b) WITHIN 5", "every": "1 s"}}, "'pairs' is a query and a cube"),
+        ({"c": {"pattern": "SEQ(A a, B b) WITHIN 5", "every": "1 s"}}, "there is no sink for cubes"),
+    ],
+)
+def test_cubes_that_are_none(tmp_path: Path, cubes: dict[str, Any], message: str) -> None:
+    (tmp_path / "in").mkdir()
+    with pytest.raises(sq.SchemaError, match=message):
+        read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, cubes=cubes))

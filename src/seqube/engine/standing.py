@@ -29,19 +29,22 @@ from seqube.engine.aggregates.buckets import TimeBuckets
 from seqube.engine.ecube.adaptation import SharedMatcher, SharedState
 from seqube.engine.limits import Limits
 from seqube.engine.operator import Operator, open_plan
+from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import PlanError, SchemaError, did_you_mean
 from seqube.events import Events, Hierarchy, Schema, Statistics
 from seqube.events.buffer import EventBuffer
 from seqube.language import check, parse
 from seqube.language.tree import Query
-from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.aggregates import AggregatePlan, chain_of, plan_aggregates
+from seqube.plan.chains import EventChain
 from seqube.plan.explain import explain_workload
 from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan, needs_of
 from seqube.plan.optimizer import ALONE, AUTO, WorkloadPlan, optimize
 from seqube.plan.strategies import names
 
+MOST_MOMENTS = 10_000  # that anybody asks for at once
 KEPT_ANYWAY = 10_000  # events that are kept whatever the windows: while a stream is young, nothing has been forgotten
 
 FinalTables = dict[str, pa.Table]
@@ -130,10 +133,12 @@ class StandingQueries:
         self.queries = dict(queries)
         self._asked = asked
         self.hierarchy, self.strategy, self.limits = hierarchy, strategy, limits
+        self.in_place: set[str] = set()  # queries whose counters are to go on from step to step, where they can
         self.keep: int | None = None  # ticks; None: what the windows of the queries that return matches reach
         self.schema: Schema | None = None
         self.measured: Measurements | None = None
         self.watermark = LOWEST  # everything before it is decided
+        self._span = (HIGHEST, LOWEST)  # when the first event came, and the last
         self.history = EventBuffer()
         self.origin = LOWEST  # every event after this time is in the history
         self._at_work: list[Standing] = []
@@ -149,7 +154,7 @@ class StandingQueries:
         for query in self.queries.values():
             check(query, schema)
         self.schema, self.measured = schema, measured
-        whole = optimize(self.queries, self.hierarchy, measured, self.strategy)
+        whole = optimize(self.queries, self.hierarchy, measured, self.strategy, in_steps=True)
         together = {name: self.queries[name] for name in whole.counts.queries} if whole.counts is not None else {}
         matching = {name: query for name, query in self.queries.items() if not query.aggregates and self._shares_matches}
         groups = [group for group in (together, matching) if len(group) > 1]
@@ -167,13 +172,18 @@ class StandingQueries:
             since = LOWEST if self.origin == LOWEST else self.origin + self._asked[asked].back(self.schema.unit)
             return Standing({}, WorkloadPlan({}), self._asked[asked].open(self.schema), since=since, asked=asked)
         if len(queries) > 1:
-            plan = optimize(queries, self.hierarchy, self.measured, self.strategy)
+            plan = optimize(queries, self.hierarchy, self.measured, self.strategy, in_steps=True)
             return Standing(dict(queries), plan, self._opened(plan, queries), since=self._since(plan))
         ((name, query),) = queries.items()
-        strategies = names("aggregates") if query.aggregates else names("matches")
-        alone = optimize({ALONE: query}, self.hierarchy, self.measured, self.strategy if self.strategy in strategies else AUTO)
+        alone = optimize({ALONE: query}, self.hierarchy, self.measured, self._strategy(name, query))
         plan = WorkloadPlan({name: alone.plans[ALONE]}, alone.strategy)
         return Standing({name: query}, plan, open_plan(plan.plans[name], self.limits), since=self._since(plan))
+
+    def _strategy(self, name: str, query: Query) -> str:
+        """That of a query by itself: the one asked for, where it is for such queries."""
+        if name in self.in_place and isinstance(chain_of(plan_aggregates(query, self.hierarchy)), EventChain):
+            return "window-product"
+        return self.strategy if self.strategy in names("aggregates" if query.aggregates else "matches") else AUTO
 
     def _opened(self, plan: WorkloadPlan, queries: Mapping[str, Query]) -> Operator[Any, FinalTables]:
         """The operator of several queries that share."""
@@ -236,6 +246,8 @@ class StandingQueries:
 
     def _step(self, batch: Events | None, watermark: int) -> FinalTables:
         found: FinalTables = {}
+        if batch is not None and len(batch):
+            self._span = min(self._span[0], int(batch.times[0])), int(batch.times[-1])
         for standing in self._at_work:
             found |= self._reported(standing, standing.step(batch, watermark))
         return found
@@ -276,6 +288,22 @@ class StandingQueries:
         """Who answers a query, and who will instead; None where nobody does."""
         return self._reporting.get(name), self._successors.get(name)
 
+    def moments(self, name: str, after: int | None) -> Ints:
+        """The multiples of EMIT EVERY at which rows of a query were due after a moment; None: after its first event."""
+        reporting = self._reporting.get(name)
+        if reporting is None or not reporting.has_begun or self.schema is None:
+            return np.empty(0, np.int64)
+        period = needs_of(reporting.plan.plans[name], self.schema.unit).period
+        assert period is not None
+        first, last = (-(-time // period) * period for time in (self._span[0] if after is None else after + 1, self._span[1]))
+        last = min(last, reporting.state.reported // period * period)
+        return np.arange(max(first, last - MOST_MOMENTS * period), last + 1, period)
+
+    def reported(self, name: str) -> int | None:
+        """Until when rows of a query were due, whoever wanted to hear them; None where it has not begun."""
+        reporting = self._reporting.get(name)
+        return int(reporting.state.reported) if reporting is not None and reporting.has_begun else None
+
     def explain(self, name: str) -> str:
         """The plan of a query, or of those that it shares with."""
         plan = self._reporting[name].plan_now
@@ -289,16 +317,22 @@ class StandingQueries:
 
     # ------------------------------------------------------------ coming and going
 
-    def add(self, name: str, query: Query) -> None:
+    def add(self, name: str, query: Query, in_place: bool = False) -> None:
         if name in self.queries or name in self._asked:
             raise PlanError(f"there is a query {name!r} already\n  hint: replace it, remove it first, or take another name")
+        self.in_place |= {name} if in_place else set()
         if self.schema is not None:
-            self._put(self._seeded({name: query}), [name])
+            try:
+                self._put(self._seeded({name: query}), [name])
+            except BaseException:
+                self.in_place.discard(name)
+                raise
         self.queries[name] = query
 
     def remove(self, name: str) -> None:
         self._demand(name)
         del self.queries[name]
+        self.in_place.discard(name)
         self._drop_successor(name)
         self._silence(name)
 
@@ -393,6 +427,7 @@ class StandingQueries:
             "limits": asdict(self.limits),
             "measured": None if self.measured is None else asdict(self.measured),
             "origin": self.origin,
+            "span": self._span,
             "decided": self.watermark,
             "at_work": [
                 {
@@ -420,4 +455,5 @@ class StandingQueries:
             self._put(standing, entry["reports"])
             self._successors |= dict.fromkeys(entry["succeeds"], standing)
         self.origin, self.watermark = facts["origin"], facts["decided"]
+        self._span = tuple(facts.get("span", self._span))  # only cubes ask for it
         self.history.append(history)

@@ -39,7 +39,7 @@ def run_workload(workload: WorkloadPlan, events: Events, limits: Limits, threads
         from seqube.engine.ecube.reuse import run_shared
 
         tables |= run_shared(workload.matches, events, limits)
-    if workload.counts is not None:
+    if workload.counts is not None and workload.counts.shares:
         from seqube.engine.aggregates.sharing import SharedAggregator
 
         tables |= SharedAggregator(workload.counts, workload.aggregates, limits).run(events)

@@ -3,6 +3,7 @@
 A pipeline file says where its sinks are; without one, folders with files of rows are sinks. Files count when their writer has
 finished: those of a folder `batch=N` when it has its `_SUCCESS`, those beside a log of Spark's (`_spark_metadata`) when that names
 them.
+The rows of a cube are shown as a cube (`live_cubes`).
 Counting reads the footers of Parquet and ORC files alone, others once; what is shown is read from the newest file.
 
 Invariant: a row is counted once, whatever is written or replaced while one looks.
@@ -23,7 +24,9 @@ from pyarrow import csv, orc, parquet
 
 from seqube.errors import SequbeError
 from seqube.explorer.charts import draw_growth
+from seqube.explorer.live_cubes import CubeCard, CubeFiles
 from seqube.explorer.results import for_browser
+from seqube.live_cube import LiveCube
 from seqube.output import flatten
 
 NEWEST_SHOWN = 8
@@ -47,6 +50,7 @@ class Look:
     newest: list[dict[str, Any]]
     numbers: dict[str, list[list[float]]]  # of metrics: each number, micro-batch by micro-batch
     changes: list[str]  # of metrics: what became of edited pipeline files, the newest first
+    cube: LiveCube | None = None  # of a cube's sink
 
 
 @dataclass
@@ -58,6 +62,7 @@ class WatchedSink:
     counts: dict[Version, int] = field(default_factory=dict)
     metrics: dict[Version, dict[str, Any]] = field(default_factory=dict)
     history: list[tuple[float, int]] = field(default_factory=list)
+    cube: CubeFiles | None = None  # where its rows are the counts of one
 
     def files(self) -> list[Version]:
         """The finished files, oldest first."""
@@ -80,7 +85,8 @@ class WatchedSink:
             numbers = self._numbers(files[-POINTS_KEPT:])
             told = [(_batch_of(path), row.get("changes")) for (path, _, _), row in self.metrics.items()]
             changes = [f"before micro-batch {batch}: {change}" for batch, change in reversed(told) if change]
-        return Look(sum(self.counts.values()), age_s, newest, numbers, changes[:NEWEST_SHOWN])
+        cube = self.cube.look(files) if self.cube is not None else None
+        return Look(sum(self.counts.values()), age_s, newest, numbers, changes[:NEWEST_SHOWN], cube)
 
     def _numbers(self, files: list[Version]) -> dict[str, list[list[float]]]:
         """The numbers of each micro-batch, in the order of the micro-batches."""
@@ -130,7 +136,14 @@ def find_sinks(place: Path) -> list[WatchedSink]:
         folders = {name: Path(sink.path) for name, sink in declared.sinks.items()}
         matches = folders.pop("matches", None)
         by_query = {name: matches / name for name in declared.queries} if matches else {}
-        return [WatchedSink(name, folder) for name, folder in {**by_query, **folders}.items() if folder.is_dir()]
+        counted = folders.pop("cubes", None)
+        cubes = {
+            name: WatchedSink(name, counted / name, cube=CubeFiles(cube.pattern, cube.every, declared.hierarchy, declared.unit))
+            for name, cube in declared.cubes.items()
+            if counted is not None
+        }
+        found = [*cubes.values(), *(WatchedSink(name, folder) for name, folder in {**by_query, **folders}.items())]
+        return [sink for sink in found if sink.folder.is_dir()]
     if not place.is_dir():
         return []
     sinks: list[WatchedSink] = []
@@ -211,6 +224,7 @@ class LivePanel:
         self._watched = place
         self._sinks: dict[Path, WatchedSink] = {}
         self._cards: dict[Path, _Card] = {}
+        self._cubes: dict[Path, CubeCard] = {}
         self._note = ui.label().classes("text-slate-500").props("data-testid=live-note")
         self._place = ui.column().classes("w-full gap-3")
         self._seconds = 0.0
@@ -226,6 +240,12 @@ class LivePanel:
         sinks = f"{len(looks)} sinks, looked at every {REFRESH_S:.0f} s" if looks else "nothing written yet"
         self._note.text = f"{self._watched.name}: {sinks}" + (f" · last written {min(ages):,.0f} s ago" if ages else "")
         for sink, look in looks:
+            if sink.cube is not None and look.cube is not None:
+                if sink.folder not in self._cubes:
+                    with self._place:
+                        self._cubes[sink.folder] = CubeCard(sink.name, sink.cube)
+                self._cubes[sink.folder].show(look.cube)
+                continue
             sink.history = [*sink.history, (self._seconds, look.n_rows)][-POINTS_KEPT:]
             if sink.folder not in self._cards:
                 with self._place:

@@ -20,6 +20,7 @@ from math import factorial, prod
 from typing import Literal as OneOf
 
 from seqube.events import Hierarchy
+from seqube.events.schema import ANY, TYPE
 from seqube.language.functions import aggregate_function
 from seqube.language.mentions import named_as_lists, named_before, variables_of
 from seqube.language.names import group_name
@@ -32,6 +33,7 @@ from seqube.plan.physical import KeyColumn, MatchPlan, MatchSequence, Option, Sc
 from seqube.plan.planner import plan_matches
 from seqube.plan.rewrite import conjuncts
 
+MOST_COMBINATIONS = 4_096  # of types at several slots, for each of which there is a lane
 ReportKind = OneOf["given", "new", "present", "per", "total"]
 
 
@@ -201,6 +203,27 @@ def group_positions(plan: AggregatePlan, chain: EventChain) -> list[int] | None:
     return found
 
 
+def lane_columns(plan: AggregatePlan, chain: EventChain) -> tuple[list[int], list[int]] | None:
+    """Which columns of a lane's key are those of GROUP BY, and the slots whose types are columns of it, behind the key; or None.
+
+    The types that may fill a slot are known beforehand, so that an event can lie in a lane for every type at the others; of values
+    that are not known there would be lanes too late. That is None too where there would be too many of them.
+    """
+    if (positions := group_positions(plan, chain)) is not None:
+        return positions, []
+    n_key, slots = len(plan.matches.partition_by) + len(chain.key), {slot.variable: i for i, slot in enumerate(chain.slots)}
+    own = [group_positions(replace(plan, group_by=(key,)), chain) for key in plan.group_by]
+    beyond = [key for key, found in zip(plan.group_by, own, strict=True) if found is None]
+    if (chain.key and len(slots) == 1) or any(key.variable is None or key.name != TYPE for key in beyond):
+        return None
+    typed = sorted({slots[key.variable] for key in beyond if key.variable is not None})
+    types = [chain.slots[number].types for number in typed]
+    if any(ANY in each for each in types) or prod(map(len, types)) > MOST_COMBINATIONS:
+        return None
+    places = (n_key + typed.index(slots[key.variable]) for key in beyond if key.variable is not None)
+    return [next(places) if found is None else found[0] for found in own], typed
+
+
 def free_slots(plan: AggregatePlan, chain: EventChain) -> list[int] | None:
     """The slots that GROUP BY names beyond the key, where matches can be counted by their values at once; None where they cannot.
 
@@ -252,8 +275,15 @@ class Aggregation:
             before = prod(self._per_window(slot.types) / keys for slot in slots[:-1]) / factorial(len(slots) - 1)
             matches = statistics.count(slots[-1].types) * before
         anew = ANEW * statistics.n if self.plan.matches.waits and not self.plan.emit.counts_once else 0.0
-        each = ADD * len(self.plan.measures) + FIND_GROUP * len(self.plan.group_by)
+        each = (ADD * len(self.plan.measures) + FIND_GROUP * len(self.plan.group_by)) * self._rows_of_a_match()
         return (SCAN_EVENT + LAY_OUT) * statistics.n + matches * (BUILD_MATCH + each) + anew
+
+    def _rows_of_a_match(self) -> float:
+        """In how many cells a match counts: with EMIT EVERY, by groups, in those of all windows that it lies in."""
+        window, emit = self.plan.matches.window, self.plan.emit
+        if emit.when != "every" or emit.period is None or window.counts_events or not self.plan.group_by:
+            return 1.0
+        return max(1.0, ticks(window, self.measured.unit) / max(ticks(emit.period, self.measured.unit), 1))
 
     def _lists(self, chain: EventChain) -> float:
         """How many matches there are where every list counts: a window's events of a part make a list of each of their subsets.

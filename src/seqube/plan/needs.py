@@ -19,7 +19,7 @@ from typing import assert_never
 from seqube.events.schema import ANY
 from seqube.language.mentions import attributes
 from seqube.language.tree import Attribute, FirstOf, OfList, Value
-from seqube.plan.aggregates import AggregatePlan, chain_of, group_positions
+from seqube.plan.aggregates import AggregatePlan, chain_of, lane_columns
 from seqube.plan.chains import EventChain
 from seqube.plan.physical import (
     ALL_OF_TIME,
@@ -138,7 +138,7 @@ def why_replayed(plan: Plan) -> str | None:
 
     Flat sequences go on: single events in order, with whatever is asked of them, and what must not be there: single events, or a
     sub-query of such whose latest start tells all. So do nested queries by one of the published strategies, with their views, and
-    counters where an event belongs to one of them: its key, partition and group say which.
+    counters where it is known which of them an event belongs to: its key, partition and group say that, and what types there are.
     """
     if isinstance(plan, AggregatePlan):
         return _why_counted_anew(plan)
@@ -167,7 +167,7 @@ def _why_counted_anew(plan: AggregatePlan) -> str | None:
         return chain
     if plan.strategy == "two-step":
         return "its matches are built"
-    if group_positions(plan, chain) is None:
+    if lane_columns(plan, chain) is None:
         return "GROUP BY names more of a component than its key"
     if chain.key and any(gap.key is None for gap in chain.absences):
         return "a negated event of any key cancels"

@@ -73,16 +73,18 @@ def optimize(
     measured: Measurements | None = None,
     strategy: str = AUTO,
     shares: bool = True,
+    in_steps: bool = False,
 ) -> WorkloadPlan:
     """The plan of a workload, or of one query under the name ALONE, by the strategy asked for or by the cheapest.
 
-    Without `shares`, for whoever evaluates every query by itself, nothing is shared.
+    Without `shares`, for whoever evaluates every query by itself, nothing is shared. With `in_steps` the events are a stream's, and
+    counters that go on are weighed against counters that go on, not against what one run over events at hand costs.
     """
     cases = {name: Case(spell_out(query), hierarchy, measured, shares) for name, query in queries.items()}
     plans = _each(cases, strategy)
     if set(cases) == {ALONE} or measured is None or not shares:
         return WorkloadPlan(plans, strategy)
-    return _sharing(cases, plans, hierarchy, measured, strategy)
+    return _sharing(cases, plans, hierarchy, measured, strategy, in_steps)
 
 
 def plan_apart(
@@ -114,7 +116,12 @@ def share_among(
 
 
 def _sharing(
-    cases: Mapping[str, Case], plans: Mapping[str, Plan], hierarchy: Hierarchy | None, measured: Measurements, strategy: str
+    cases: Mapping[str, Case],
+    plans: Mapping[str, Plan],
+    hierarchy: Hierarchy | None,
+    measured: Measurements,
+    strategy: str,
+    in_steps: bool = False,
 ) -> WorkloadPlan:
     """Plans of queries, with what is found or counted together."""
     matching = {name: case.query for name, case in cases.items() if not case.query.aggregates}
@@ -127,7 +134,8 @@ def _sharing(
             matches = None  # of the others none can be made from another's matches, so there was nothing to weigh
     by = _shared_by("aggregates", "shared counts", strategy)
     if by is not None and len(counting) >= (2 if by in (AUTO, "independent") else 1):
-        counts = share_counts(counting, measured, by)
+        alone = {} if in_steps else {name: expected_seconds(plans[name]) for name in counting}
+        counts = share_counts(counting, measured, by, {name: seconds for name, seconds in alone.items() if seconds})
     return WorkloadPlan(plans, strategy, matches, counts)
 
 
@@ -346,10 +354,12 @@ def share_matches(
     return replace(workload.plan(taken), options=taking(taken, options))
 
 
-def share_counts(queries: Mapping[str, Counted], measured: Measurements, strategy: str = AUTO) -> SharingPlan:
-    """The cheapest way to count these queries together, or the one asked for."""
+def share_counts(
+    queries: Mapping[str, Counted], measured: Measurements, strategy: str = AUTO, alone: Mapping[str, float] | None = None
+) -> SharingPlan:
+    """The cheapest way to count these queries together, or the one asked for. What each takes `alone` is known of some."""
     tries_all = strategy == "exhaustive"
-    workload = Counting(queries, measured, must_chop=strategy in CHOPPED, tries_all=tries_all)
+    workload = Counting(queries, measured, alone or {}, must_chop=strategy in CHOPPED, tries_all=tries_all)
     idle = {"chop-connect": workload.why_not_chopped()} if strategy == AUTO else {}
     rows = [row for row in COUNTING if row.name not in CHOPPED or (row.name == "exhaustive") == tries_all]  # one way to chop
     options = [Option(row.name, row.cost(workload), idle.get(row.name, "")) for row in rows]

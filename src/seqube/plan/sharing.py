@@ -159,6 +159,11 @@ class SharingPlan:
     conflicts: tuple[tuple[int, int], ...] = ()  # positions in `candidates`
     options: tuple[Option, ...] = ()
 
+    @property
+    def shares(self) -> bool:
+        """Whether anything is counted together."""
+        return self.strategy != "independent"
+
     def only(self, names: Collection[str]) -> SharingPlan:
         """The same for some of the queries, chopped as they are."""
         queries = {name: query for name, query in self.queries.items() if name in names}
@@ -426,11 +431,14 @@ def chop(pattern: SlotPattern, shared: Sequence[SlotPattern]) -> tuple[SlotPatte
 class Counting:
     """A workload of counts to be priced and planned.
 
-    `must_chop`: a piece is shared even if that does not pay; `tries_all`: which ones is found by trying all sets of them.
+    `alone`: the seconds of queries whose own plan was priced, whatever it does: of a keyed query whose matches are few, it builds
+    them, and the counters of a tree have to beat that. `must_chop`: a piece is shared even if that does not pay; `tries_all`: which
+    ones is found by trying all sets of them.
     """
 
     queries: Mapping[str, Counted]
     measured: Measurements
+    alone: Mapping[str, float] = field(default_factory=dict)
     must_chop: bool = False
     tries_all: bool = False
 
@@ -478,7 +486,8 @@ class Counting:
 
     def independent(self) -> float:
         """Seconds with every query by itself."""
-        return sum(map(self.frequencies.alone, self.queries.values()))
+        known, alone = self.alone, self.frequencies.alone
+        return sum(known[name] if name in known else alone(query) for name, query in self.queries.items())
 
     def by_tree(self) -> float:
         return self.frequencies.tree(self.queries)

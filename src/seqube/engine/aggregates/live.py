@@ -1,6 +1,7 @@
 """Aggregates that go on: what is new of a stream becomes maps and samples, and counters take them from there.
 
-A chain of events (`plan.aggregates.chain_of`) is counted by `counters`, one lane for every key and partition. What a step has to do
+A chain of events (`plan.aggregates.chain_of`) is counted by `counters`, one lane for every key and partition; with GROUP BY a.type,
+b.type one for every combination of types too (`combinations`), in many of which an event then lies. What a step has to do
 is to say which maps the new events are and in which lanes, what they weigh, and when rows are due; then the counters go on, and
 rows are made of what they were sampled for. No event is kept but those of a time at which more may come.
 
@@ -22,6 +23,7 @@ import pyarrow.types as pat
 
 from seqube.engine.aggregates.aggregation import Task, distinct, result_rows, shown_times
 from seqube.engine.aggregates.automaton import gap_rank, slot_rank
+from seqube.engine.aggregates.combinations import Combinations
 from seqube.engine.aggregates.counters import (
     CLOCK_NOW,
     N_DOMAINS,
@@ -44,7 +46,7 @@ from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events import Events
 from seqube.events.schema import is_of
 from seqube.language.tree import Attribute, Value
-from seqube.plan.aggregates import AggregatePlan, chain_of, group_positions
+from seqube.plan.aggregates import AggregatePlan, chain_of, lane_columns
 from seqube.plan.chains import EventChain
 from seqube.plan.needs import needs_of, why_replayed
 from seqube.plan.physical import Scan
@@ -64,8 +66,11 @@ class Course:
         self._needs = needs_of(plan, events.unit)
         self._names = plan.matches.partition_by
         self._keyed = bool(chain.key) or bool(self._names)
-        self._positions = group_positions(plan, chain)
-        n_columns = len(self._names) + len(chain.key)
+        columns = lane_columns(plan, chain)
+        assert columns is not None, "others are replayed"
+        self._positions, typed = columns
+        self._combinations = Combinations(chain, typed) if typed else None
+        n_columns = len(self._names) + len(chain.key) + len(typed)
         self._told_apart = len(chain.slots) == 1 and bool(chain.key)
         n = len(chain.slots)
         self._places: list[tuple[int, Scan, tuple[Value, ...]]] = [
@@ -83,7 +88,7 @@ class Course:
             total=once,
             own=once and chain.has_trailing,
             news=plan.report in ("new", "per"),
-            single=set(self._positions or ()) == set(range(n_columns)),
+            single=set(self._positions) == set(range(n_columns)),
         )
         self._tables: dict[tuple[str, ...], _Types] = {}
         self._empty: pa.Table | None = None
@@ -104,11 +109,12 @@ class Course:
         ledger = self._ledger()
         numbered = self._names if self.how.by_position else ()
         n_keys = len(self._names) + len(self.chain.key) * (2 if self._told_apart else 1)
+        n_keys += len(self._combinations.names) if self._combinations is not None else 0
         keys, groups = ([f"{word}{i}" for i in range(n)] for word, n in (("key", n_keys), ("group", 2 * len(self.plan.group_by))))
         state = LiveCounts(Pending(events.slice(0, 0)), ledger, KeyCodes(keys), KeyCodes(groups), KeyCodes(numbered))
         ledger.add_domains(0 if numbered else 1)
         ledger.add_groups(0 if self.plan.group_by else 1)
-        if not self._keyed:
+        if not n_keys:
             ledger.add_lanes(np.zeros(1, np.int64), np.zeros(1, np.int64))
         return state
 
@@ -226,10 +232,23 @@ class Course:
                 if place == rank:
                     masks[rank, self._rows(scan, events, evaluator)] = True
         _, small, _, rows = gather(events.times, events.types, table, masks, 1, len(events), LOWEST)
-        ranks = small.astype(np.int64)
+        return self._in_lanes(state, events, small.astype(np.int64), rows, self._common)
+
+    def _in_lanes(
+        self, state: LiveCounts, events: Events, ranks: Ints, rows: Ints, names: Sequence[str]
+    ) -> tuple[Ints, Ints, Ints]:
+        """The maps in their lanes, of which these columns are the key, and the types at slots where GROUP BY names them."""
+        types: list[pa.Array] = []
+        if self._combinations is not None:
+            which, numbers = self._combinations.spread(events, ranks, rows)
+            ranks, rows = ranks[which], rows[which]
+            if not self._keyed:
+                used, places = self._combinations.found(numbers)
+                return ranks, rows, self._code_lanes(state, self._combinations.types(used))[places]
+            types = self._combinations.types(numbers)
         if not self._keyed:
             return ranks, rows, np.zeros(len(rows), np.int64)
-        lanes = self._code_lanes(state, [events.column(name).take(pa.array(rows)) for name in self._common])
+        lanes = self._code_lanes(state, [*(events.column(name).take(pa.array(rows)) for name in names), *types])
         known = lanes >= 0
         return (ranks, rows, lanes) if known.all() else (ranks[known], rows[known], lanes[known])
 
@@ -246,7 +265,10 @@ class Course:
         """The same where components name different columns."""
         found = []
         for rank, scan, values in self._places:
-            rows = self._rows(scan, events, evaluator)
+            rows, types = self._rows(scan, events, evaluator), list[pa.Array]()
+            if self._combinations is not None:
+                which, numbers = self._combinations.spread(events, np.full(len(rows), rank), rows)
+                rows, types = rows[which], self._combinations.types(numbers)
             columns = [events.column(name).take(pa.array(rows)) for name in self._names]
             keys = [evaluator.array(value, {scan.variable: rows}, len(rows)) for value in values]
             if self._told_apart:
@@ -257,7 +279,7 @@ class Course:
                         *([each.filter(pa.array(valid)) for each in part] for part in (columns, keys)),
                     )
                 keys = told_apart(keys)
-            lanes = self._code_lanes(state, [*columns, *keys])
+            lanes = self._code_lanes(state, [*columns, *keys, *types])
             known = lanes >= 0
             found.append((np.full(int(known.sum()), rank), rows[known], lanes[known]))
         ranks, rows, lanes = (np.concatenate(column) for column in zip(*found, strict=True))
@@ -290,7 +312,6 @@ class Course:
             values = [column.take(first) for column in columns]
             groups = domains = np.zeros(len(first), np.int64)
             if self.plan.group_by:
-                assert self._positions is not None
                 groups = self._code_groups(state, [values[place] for place in self._positions])
             if self.how.by_position:
                 domains = self._code_partitions(state, values[: len(self._names)], len(first))

@@ -6,14 +6,15 @@
     hierarchy   a path, or the tree itself                             the concepts above the event types
     queries     name: text, or the path of a *.sqb file
     rules       the path of a rule file, or its content                for predictions
-    sinks       matches, forecasts, quarantine, late, metrics: {path, format, options}; metrics: port
+    cubes       name: {pattern, every}                                 counts by the types at all positions, now and then
+    sinks       matches, forecasts, cubes, quarantine, late, metrics: {path, format, options}; metrics: port
     trigger     how often a micro-batch is made, or `available now`: what is there, then stop
     drain       with `available now`: decide at the end what waits for events that could still come
     checkpoint  where the stream remembers how far it is
     limits      max_matches, max_state_bytes, max_seconds              what a task or a micro-batch of a query may use
 
 Relative paths start at the folder of the file; the hierarchy, the queries and the rules it names lie in that folder, or below.
-There are queries, or rules, or both. Where the schema says which types are allowed, queries may name no others.
+There are queries, rules or cubes. Where the schema says which types are allowed, queries may name no others.
 """
 
 from __future__ import annotations
@@ -25,20 +26,23 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from seqube.cube import flat_query
 from seqube.engine.limits import Limits
 from seqube.errors import PlanError, Problem, QueryError, SchemaError, SequbeError, Span, did_you_mean, show_problems
 from seqube.events import Hierarchy
 from seqube.events.documents import parse_yaml
 from seqube.events.schema import UNITS
-from seqube.language import Query, check, parse, parse_file
+from seqube.language import check, parse, parse_file
 from seqube.language.parameters import fill, read_parameter, refuse_unknown
-from seqube.language.tree import Parameter, query_nodes
+from seqube.language.tree import Parameter, Query, Window, query_nodes
+from seqube.live_cube import counting
 from seqube.predict.rules import Rules
+from seqube.predict.ruletext import read_length
 from seqube.spark.outlets import Outlet, open_outlet
 from seqube.spark.sinks import FORMATS, Sink, is_url, may_be_url
 
 LIMITED = ("max_matches", "max_state_bytes", "max_seconds")
-SINKS = ("matches", "forecasts", "quarantine", "late", "metrics")
+SINKS = ("matches", "forecasts", "cubes", "quarantine", "late", "metrics")
 AVAILABLE_NOW = "available now"
 SOURCE = ("format", "path", "type", "time", "unit", "lateness", "options", "decode", "select")
 DECODED = ("json", "csv", "avro")
@@ -67,6 +71,15 @@ class Decoding:
 
 
 @dataclass(frozen=True, slots=True)
+class DeclaredCube:
+    """A pattern, and the query that asks for its counts."""
+
+    pattern: Query
+    every: Window
+    asked: Query
+
+
+@dataclass(frozen=True, slots=True)
 class Declaration:
     """A pipeline as its file says it."""
 
@@ -84,6 +97,7 @@ class Declaration:
     hierarchy: Hierarchy | None
     queries: Mapping[str, Query]
     rules: Rules
+    cubes: Mapping[str, DeclaredCube]
     sinks: Mapping[str, Sink | Outlet]
     port: int | None  # where metrics can be asked for
     trigger: str
@@ -91,6 +105,15 @@ class Declaration:
     limits: Limits
     drain: bool
     files: tuple[Path, ...]  # this one, and those that it names
+
+    @property
+    def workload(self) -> dict[str, Query]:
+        """All that is asked of the events beside predictions, by name."""
+        return {**self.queries, **{name: cube.asked for name, cube in self.cubes.items()}}
+
+    def sink_of(self, name: str) -> str:
+        """The sink that the rows of a query or cube go to."""
+        return "cubes" if name in self.cubes else "matches"
 
 
 def read_declaration(path: str | Path) -> Declaration:
@@ -142,9 +165,9 @@ class _Reader:
     # ------------------------------------------------------------ sections
 
     def read(self, document: Mapping[str, Any]) -> Declaration:
-        known = ("source", "schema", "hierarchy", "queries", "params", "rules", "sinks", "trigger", "drain", "checkpoint", "limits")
-        self._known(document, known)
-        for section in ("source", "sinks", *(() if "rules" in document else ("queries",))):
+        known = ("source", "schema", "hierarchy", "queries", "params", "rules", "cubes", "sinks", "trigger", "drain", "checkpoint")
+        self._known(document, (*known, "limits"))
+        for section in ("source", "sinks", *(() if {"rules", "cubes"} & document.keys() else ("queries",))):
             if section not in document:
                 self.fail(f"there is no {section!r}", hint=f"add '{section}:' to the file")
         source = self._mapping(document, "source", SOURCE)
@@ -165,9 +188,18 @@ class _Reader:
         schema, hierarchy = self._schema(document.get("schema") or {}), self._hierarchy(document.get("hierarchy"))
         params = self._params(document.get("params"))
         rules = self._rules(document.get("rules"))
-        queries = self._with_values(self._queries(document.get("queries")), params, rules)
+        queries, patterns = self._queries(document.get("queries")), self._cubes(document.get("cubes"))
+        for name in queries.keys() & patterns.keys():
+            self.fail(f"{name!r} is a query and a cube", "cubes", name, hint="give one of them another name")
+        filled = self._with_values({**queries, **{name: pattern for name, (pattern, _) in patterns.items()}}, params, rules)
+        queries = {name: filled[name] for name in queries if name in filled}
+        cubes = {
+            name: DeclaredCube(filled[name], every, counting(filled[name], every))
+            for name, (_, every) in patterns.items()
+            if name in filled
+        }
         if type_column in schema and schema[type_column].allowed:
-            self._check_types(queries, [*schema[type_column].allowed, *(hierarchy.names if hierarchy else ())])
+            self._check_types(filled, [*schema[type_column].allowed, *(hierarchy.names if hierarchy else ())])
         return Declaration(
             self.file,
             format_,
@@ -183,7 +215,11 @@ class _Reader:
             hierarchy,
             queries,
             rules.filled(params),
-            self._sinks(document.get("sinks"), {"matches": "queries" in document, "forecasts": "rules" in document}),
+            cubes,
+            self._sinks(
+                document.get("sinks"),
+                {"matches": "queries" in document, "forecasts": "rules" in document, "cubes": "cubes" in document},
+            ),
             self._port(document.get("sinks")),
             self._trigger(document.get("trigger", "1 second")),
             None if checkpoint is None else self._path(checkpoint, "checkpoint"),
@@ -258,6 +294,32 @@ class _Reader:
                 self._fail_query(error, f"in the query {name!r}", "queries", str(name))
         return found
 
+    def _cubes(self, section: Any) -> dict[str, tuple[Query, Window]]:
+        found: dict[str, tuple[Query, Window]] = {}
+        hint = "pairs: {pattern: 'SEQ(A a, B b) WITHIN 1 min', every: 10 s}"
+        if section is not None and (not isinstance(section, Mapping) or not section):
+            self.fail("cubes are a mapping of names to patterns", "cubes", hint=hint)
+            return found
+        for name, declared in (section or {}).items():
+            path = ("cubes", str(name))
+            self._check_name(str(name), *path)
+            if not isinstance(declared, Mapping) or not isinstance(declared.get("pattern"), str):
+                self.fail(f"the cube {name!r} has no pattern", *path, hint=hint)
+                continue
+            self._known(declared, ("pattern", "every"), *path)
+            try:
+                pattern, every = flat_query(parse(declared["pattern"])), read_length(declared.get("every"))
+                counting(pattern, every)
+                found[str(name)] = pattern, every
+            except QueryError as error:
+                self._fail_query(error, f"in the cube {name!r}", *path)
+            except PlanError as error:
+                message, _, advice = str(error).partition("\n  hint: ")
+                self.fail(f"the cube {name!r}: {message}", *path, hint=advice)
+            except ValueError:
+                self.fail(f"{declared.get('every')!r} is no length of time", *path, hint="every: 10 s")
+        return found
+
     def _params(self, section: Any) -> dict[str, Any]:
         if section is not None and not isinstance(section, Mapping):
             self.fail("params are a mapping of names to values", "params", hint="limit: 500")
@@ -277,7 +339,8 @@ class _Reader:
                 self._fail_query(error, f"in the query {name!r}", "params")
             for node in query_nodes(query):
                 if isinstance(node, Parameter) and node.name not in params:
-                    self.fail(f"there is no value for :{node.name}", "queries", name, hint=f"add {node.name} to 'params:'")
+                    place = ("queries" if ("queries", name) in self.places or ("cubes", name) not in self.places else "cubes", name)
+                    self.fail(f"there is no value for :{node.name}", *place, hint=f"add {node.name} to 'params:'")
         if not self.problems:
             try:
                 refuse_unknown([*queries.values(), *rules.conditions], params)

@@ -99,25 +99,25 @@ def run_once(declared: Declaration, spark: SparkSession | None = None) -> Counts
     spark = spark or session()
     _refuse_places(spark, declared)
     source = open_source(spark, declared, streaming=False)
-    plans = ingest.plan_all_over(declared.queries, source, declared.hierarchy)
+    plans = ingest.plan_all_over(declared.workload, source, declared.hierarchy)
     shares = _share_rules(declared, source)
     source = require_keys(source, declared, plans, shares)
     for name in plans:
-        declared.sinks["matches"].refuse_stream(spark, "matches", name)
+        declared.sinks[declared.sink_of(name)].refuse_stream(spark, declared.sink_of(name), name)
     if shares:
         declared.sinks["forecasts"].refuse_stream(spark, "forecasts")
     with spark_errors(declared.path):
         with described(spark, f"{declared.file.stem}: count rows"):
             counts, types = _count(source, declared, plans, shares)
-        for query in declared.queries.values():
+        for query in declared.workload.values():
             ingest.refuse_unknown_types(query, types, declared.hierarchy)
         found = {}
         if plans:
-            planned = planning.plan_batch(declared.queries, source, declared.hierarchy)
+            planned = planning.plan_batch(declared.workload, source, declared.hierarchy)
             tables = batch.find(planned, source, with_ids=True, limits=declared.limits)
             for name in plans:
                 with described(spark, f"{declared.file.stem}: {name}"):
-                    found[name] = _write_once(tables[name], declared.sinks["matches"], name)
+                    found[name] = _write_once(tables[name], declared.sinks[declared.sink_of(name)], name)
             tables.unpersist()
         n_forecasts = 0
         if shares:
@@ -197,7 +197,7 @@ def prepare_stream(
     source = open_source(spark, declared, streaming=True)
     columns = {field.name: field.dataType.simpleString() for field in source.frame.schema if field.name in source.names}
     section = claim(declared, columns, n_buckets or buckets_for(spark.sparkContext.defaultParallelism))
-    plans = ingest.plan_all_over(declared.queries, source, declared.hierarchy)
+    plans = ingest.plan_all_over(declared.workload, source, declared.hierarchy)
     shares = _share_rules(declared, source)
     stream = watch_stream(
         plans,
@@ -218,7 +218,7 @@ def prepare_stream(
 
 def _check_workload(source: EventFrame, declared: Declaration) -> None:
     """Raise what is wrong with queries and rules for this source."""
-    ingest.plan_all_over(declared.queries, source, declared.hierarchy)
+    ingest.plan_all_over(declared.workload, source, declared.hierarchy)
     _share_rules(declared, source)
 
 
@@ -230,7 +230,7 @@ def _share_rules(declared: Declaration, source: EventFrame) -> list[Share]:
 
 def _unknown_types(declared: Declaration, source: EventFrame, present: Collection[str]) -> str | None:
     """What a person should know of types that queries name and no event has; None where there is nothing to say."""
-    queries = ingest.bind_all(declared.queries, source).values() if present else ()
+    queries = ingest.bind_all(declared.workload, source).values() if present else ()
     notes = dict.fromkeys(note for query in queries for note in missing_types(query, present, declared.hierarchy))
     return " | ".join(notes) or None
 
@@ -388,11 +388,11 @@ def _write_batch(out: DataFrame, number: int, stream: WatchedStream, declared: D
             rows = out.groupBy("kind", "query").agg(F.sum("n").alias("n")).collect()
         counts = {(row["kind"], row["query"]): row["n"] for row in rows if row["kind"] != PROGRESS_ROW}
         folder = folder_of(number)
-        matches = {name: counts.get((MATCH_ROW, name), 0) for name in declared.queries}
+        matches = {name: counts.get((MATCH_ROW, name), 0) for name in declared.workload}
         n_forecasts = sum(n for (kind, name), n in counts.items() if kind == MATCH_ROW and name not in matches)
         for name, n_matches in matches.items():
             if n_matches:
-                _write(declared, "matches", number, stream.matches(name, out), name, folder)
+                _write(declared, declared.sink_of(name), number, stream.matches(name, out), name, folder)
         if n_forecasts:
             _write(declared, "forecasts", number, stream.forecasts(out), folder)
         totals = {kind: sum(n for (found, _), n in counts.items() if found == kind) for kind in (LATE_ROW, REJECTED_ROW)}
