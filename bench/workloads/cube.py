@@ -8,6 +8,8 @@ query by query. Plans are made beforehand; making them is measured by itself.
 Windows are chosen so that every workload has some hundred thousand to some million matches. The real trace has four of the paper's
 tickers (DELL, INTC, MSFT, QQQ); five others that it has stand in for the rest of its hierarchy.
 
+Workloads 1 to 3 are run once more as counts, where nothing is written, so that what is shared shows.
+
 The workloads are run a second time with the same `id` on all events: then results are few and what costs is finding them.
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import permutations
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -94,6 +97,8 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     for number, patterns in PATTERNS.items():
         queries = workload(patterns, WINDOWS_MS[number])
         yield from strategies(f"workload {number}", queries, events, companies, repetitions, stack_join=True)
+    for number in ("1", "2", "3"):
+        yield from counted(f"workload {number}, counts alone", workload(PATTERNS[number], WINDOWS_MS[number]), events, repetitions)
     for number, patterns in PATTERNS.items():
         queries = workload(patterns, SAME_ID_MS, "[id]")
         yield from strategies(f"workload {number}, same id", queries, events, companies, repetitions)
@@ -174,6 +179,18 @@ def strategies(
                 alike = [name for name, other in plans.items() if other is not plan and other.sources == plan.sources]
                 note += f"; the same plan as {' and '.join(alike)}" * bool(alike)
         yield replace(measured, note=note)
+
+
+def counted(task: str, queries: dict[str, str], events: sq.Events, repetitions: int) -> Iterator[Measurement]:
+    """The same workload where nothing is written but counts: one by one, and counted together."""
+    texts = {name: f"{text} AGG COUNT(*) EMIT TOTAL" for name, text in queries.items()}
+
+    def count(strategy: str) -> int:
+        found = sq.run(texts, events, strategy=strategy, threads=1)
+        return sum(int(found[name].table.column("count")[0].as_py()) for name in texts)
+
+    contenders = {strategy: partial(count, strategy) for strategy in ("independent", "prefix-tree", "chop-connect")}
+    yield from compare(WORKLOAD, task, len(events), {**contenders, CONTROL: contenders["independent"]}, repetitions)
 
 
 def joined(chase: Chase, events: sq.Events, sizes: dict[str, int]) -> int:
