@@ -306,7 +306,7 @@ class Stream:
         """
         pattern = read_pattern(query, params)
         asked = bind(counting(pattern, _length("every", every)), None)
-        self._standing.add(_name(name), asked, in_place=True)
+        self._standing.add(_name(name), asked)
         self._cubes[name] = LiveCube(pattern, self._standing.hierarchy, self._standing.reported(name))
         return self._cubes[name]
 
@@ -422,7 +422,6 @@ class Stream:
             limits=Limits(**facts["limits"]),
         )
         cubes = facts.get("cubes", {})  # of a stream that was saved before there were any
-        stream._standing.in_place.update(cubes)
         for (name, known), rows in zip_longest(cubes.items(), others[1:]):
             stream._cubes[name] = LiveCube.of(known, stream._standing.hierarchy, rows)
         stream._counts, stream._newest, stream._watermark = facts["counts"], facts["newest"], facts["watermark"]

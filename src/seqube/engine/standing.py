@@ -36,8 +36,7 @@ from seqube.events import Events, Hierarchy, Schema, Statistics
 from seqube.events.buffer import EventBuffer
 from seqube.language import check, parse
 from seqube.language.tree import Query
-from seqube.plan.aggregates import AggregatePlan, chain_of, plan_aggregates
-from seqube.plan.chains import EventChain
+from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.explain import explain_workload
 from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan, needs_of
@@ -133,7 +132,6 @@ class StandingQueries:
         self.queries = dict(queries)
         self._asked = asked
         self.hierarchy, self.strategy, self.limits = hierarchy, strategy, limits
-        self.in_place: set[str] = set()  # queries whose counters are to go on from step to step, where they can
         self.keep: int | None = None  # ticks; None: what the windows of the queries that return matches reach
         self.schema: Schema | None = None
         self.measured: Measurements | None = None
@@ -154,7 +152,7 @@ class StandingQueries:
         for query in self.queries.values():
             check(query, schema)
         self.schema, self.measured = schema, measured
-        whole = optimize(self.queries, self.hierarchy, measured, self.strategy, in_steps=True)
+        whole = optimize(self.queries, self.hierarchy, measured, self.strategy)
         together = {name: self.queries[name] for name in whole.counts.queries} if whole.counts is not None else {}
         matching = {name: query for name, query in self.queries.items() if not query.aggregates and self._shares_matches}
         groups = [group for group in (together, matching) if len(group) > 1]
@@ -172,18 +170,13 @@ class StandingQueries:
             since = LOWEST if self.origin == LOWEST else self.origin + self._asked[asked].back(self.schema.unit)
             return Standing({}, WorkloadPlan({}), self._asked[asked].open(self.schema), since=since, asked=asked)
         if len(queries) > 1:
-            plan = optimize(queries, self.hierarchy, self.measured, self.strategy, in_steps=True)
+            plan = optimize(queries, self.hierarchy, self.measured, self.strategy)
             return Standing(dict(queries), plan, self._opened(plan, queries), since=self._since(plan))
         ((name, query),) = queries.items()
-        alone = optimize({ALONE: query}, self.hierarchy, self.measured, self._strategy(name, query))
+        strategies = names("aggregates") if query.aggregates else names("matches")
+        alone = optimize({ALONE: query}, self.hierarchy, self.measured, self.strategy if self.strategy in strategies else AUTO)
         plan = WorkloadPlan({name: alone.plans[ALONE]}, alone.strategy)
         return Standing({name: query}, plan, open_plan(plan.plans[name], self.limits), since=self._since(plan))
-
-    def _strategy(self, name: str, query: Query) -> str:
-        """That of a query by itself: the one asked for, where it is for such queries."""
-        if name in self.in_place and isinstance(chain_of(plan_aggregates(query, self.hierarchy)), EventChain):
-            return "window-product"
-        return self.strategy if self.strategy in names("aggregates" if query.aggregates else "matches") else AUTO
 
     def _opened(self, plan: WorkloadPlan, queries: Mapping[str, Query]) -> Operator[Any, FinalTables]:
         """The operator of several queries that share."""
@@ -317,22 +310,16 @@ class StandingQueries:
 
     # ------------------------------------------------------------ coming and going
 
-    def add(self, name: str, query: Query, in_place: bool = False) -> None:
+    def add(self, name: str, query: Query) -> None:
         if name in self.queries or name in self._asked:
             raise PlanError(f"there is a query {name!r} already\n  hint: replace it, remove it first, or take another name")
-        self.in_place |= {name} if in_place else set()
         if self.schema is not None:
-            try:
-                self._put(self._seeded({name: query}), [name])
-            except BaseException:
-                self.in_place.discard(name)
-                raise
+            self._put(self._seeded({name: query}), [name])
         self.queries[name] = query
 
     def remove(self, name: str) -> None:
         self._demand(name)
         del self.queries[name]
-        self.in_place.discard(name)
         self._drop_successor(name)
         self._silence(name)
 

@@ -73,18 +73,16 @@ def optimize(
     measured: Measurements | None = None,
     strategy: str = AUTO,
     shares: bool = True,
-    in_steps: bool = False,
 ) -> WorkloadPlan:
     """The plan of a workload, or of one query under the name ALONE, by the strategy asked for or by the cheapest.
 
-    Without `shares`, for whoever evaluates every query by itself, nothing is shared. With `in_steps` the events are a stream's, and
-    counters that go on are weighed against counters that go on, not against what one run over events at hand costs.
+    Without `shares`, for whoever evaluates every query by itself, nothing is shared.
     """
     cases = {name: Case(spell_out(query), hierarchy, measured, shares) for name, query in queries.items()}
     plans = _each(cases, strategy)
     if set(cases) == {ALONE} or measured is None or not shares:
         return WorkloadPlan(plans, strategy)
-    return _sharing(cases, plans, hierarchy, measured, strategy, in_steps)
+    return _sharing(cases, plans, hierarchy, measured, strategy)
 
 
 def plan_apart(
@@ -116,12 +114,7 @@ def share_among(
 
 
 def _sharing(
-    cases: Mapping[str, Case],
-    plans: Mapping[str, Plan],
-    hierarchy: Hierarchy | None,
-    measured: Measurements,
-    strategy: str,
-    in_steps: bool = False,
+    cases: Mapping[str, Case], plans: Mapping[str, Plan], hierarchy: Hierarchy | None, measured: Measurements, strategy: str
 ) -> WorkloadPlan:
     """Plans of queries, with what is found or counted together."""
     matching = {name: case.query for name, case in cases.items() if not case.query.aggregates}
@@ -134,7 +127,7 @@ def _sharing(
             matches = None  # of the others none can be made from another's matches, so there was nothing to weigh
     by = _shared_by("aggregates", "shared counts", strategy)
     if by is not None and len(counting) >= (2 if by in (AUTO, "independent") else 1):
-        alone = {} if in_steps else {name: expected_seconds(plans[name]) for name in counting}
+        alone = {name: expected_seconds(plans[name]) for name in counting}
         counts = share_counts(counting, measured, by, {name: seconds for name, seconds in alone.items() if seconds})
     return WorkloadPlan(plans, strategy, matches, counts)
 
