@@ -121,7 +121,18 @@ def spread(times: Sequence[float]) -> float | None:
 
 def about_this_run(command: str = "") -> dict[str, Any]:
     """Where and with what: enough to compare two runs, or to know that they cannot be compared."""
-    packages = ("seqube", "numba", "numpy", "pyarrow", "pyspark", "duckdb", "polars", "apache-flink-libraries", "chdb")
+    packages = (
+        "seqube",
+        "numba",
+        "numpy",
+        "pyarrow",
+        "pyspark",
+        "duckdb",
+        "polars",
+        "apache-flink-libraries",
+        "chdb",
+        "pandas-match-recognize",
+    )
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command,

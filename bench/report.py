@@ -85,6 +85,7 @@ TITLES = {
     "forecast": "Forecasts: the experiments of the CBS-Tree paper",
     "nested": "Nested queries: the experiments of the papers on NEEL and sliding views",
     "runs": "Runs and funnels: the first event that fits",
+    "sql": "SQL: MATCH_RECOGNIZE",
     "streams": "Streams: what a step costs, by the window",
     "spark": "Spark: what the pipeline costs beside Spark itself",
 }

@@ -46,6 +46,8 @@ N_KEYS = 100_000  # of streams
 N_ENDS = 4  # events of a micro-batch that can end matches, each of as many as its key has in the window
 N_FILES = 2  # of a micro-batch: one for each core
 KEYED = "SEQ(A a, B b, C c, [id]) WITHIN {window} RETURN a.ts AS x, b.ts AS y, c.ts AS z"
+ROW_PATTERN = """SELECT x, y, z FROM events MATCH_RECOGNIZE (PARTITION BY id ORDER BY ts MEASURES a.ts AS x, b.ts AS y, c.ts AS z
+  AFTER MATCH SKIP TO NEXT ROW PATTERN (a p*? b q*? c) WITHIN {window} DEFINE a AS type = 'A', b AS type = 'B', c AS type = 'C')"""
 FREE = "SEQ(A a, B b, C c) WITHIN 12 RETURN a.ts AS x, c.ts AS z"
 COUNTS = {
     "on trigger": "SEQ(A a, B b, C c) AGG COUNT(*) WITHIN 1000",
@@ -75,8 +77,8 @@ def measurements(quick: bool = False, chosen: Collection[str] | None = None) -> 
             write_events(Path(folder) / "slices", n, 1)
         if wanted & {"workloads", "related"}:
             write_trades(Path(folder) / "trades", n, n_keys)
-        ones = _in_session(1, *cut) if cut else []
-        twos = _in_session(2, *cut, *more)
+        ones = in_session(1, *cut) if cut else []
+        twos = in_session(2, *cut, *more)
         for one, two in zip(ones, twos, strict=False):
             yield one
             if one.wall_s and two.wall_s:
@@ -124,7 +126,7 @@ def related_queries(n: int, n_keys: int) -> dict[str, str]:
     return matches | {f"c{i}": f"SEQ({named(text)}, Audit last) AGG COUNT(*) WITHIN 1 s" for i, text in enumerate(half)}
 
 
-def _in_session(cores: int, *tasks: tuple[Any, ...]) -> list[Measurement]:
+def in_session(cores: int, *tasks: tuple[Any, ...]) -> list[Measurement]:
     """Tasks in a session of their own, which is the only way to have another number of cores."""
     command = [sys.executable, "-m", "bench.workloads.spark", str(cores), json.dumps(tasks)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -143,7 +145,8 @@ def main(cores: str, tasks: str) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(cores)])
     spark = sqs.session(**{"spark.master": f"local[{cores}]", "spark.driver.memory": "4g"})
     known: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
-        "keyed": keyed, "slices": slices, "counts": counts, "workloads": workloads, "related": related, "stream": stream
+        "keyed": keyed, "slices": slices, "counts": counts, "workloads": workloads, "related": related, "stream": stream,
+        "row patterns": row_patterns,
     }  # fmt: skip
     for task, *arguments in json.loads(tasks):
         # In a stream each partition is a store of state that every micro-batch commits.
@@ -254,6 +257,22 @@ def related(spark: SparkSession, folder: str, n: int, n_keys: int, n_queries: in
     }
     for row in _timed("related queries", n, sum(rows for rows, _ in found["independent"].values()), contenders):
         yield {**row, "right": found["auto"] == found["independent"]}
+
+
+def row_patterns(spark: SparkSession, folder: str, n: int, n_keys: int) -> Iterator[dict[str, Any]]:
+    """A clause beside the keyed batch, over the same events: by key, three types one after the other. They answer differently."""
+    import seqube.spark as sqs
+
+    events = spark.read.parquet(f"{folder}/keyed")
+    events.createOrReplaceTempView("events")
+    query, clause = KEYED.format(window=n_keys * 4), ROW_PATTERN.format(window=n_keys * 4)
+    answers = {"keyed batch": sqs.run(query, events).count(), "MATCH_RECOGNIZE": sqs.sql(clause).count()}
+    contenders: dict[str, Callable[[], None]] = {
+        "keyed batch": lambda: _sink(sqs.run(query, events)),
+        "MATCH_RECOGNIZE": lambda: _sink(sqs.sql(clause)),
+    }
+    for row in _timed("Spark: a clause beside the keyed batch", n, 0, contenders):
+        yield {**row, "answer": answers[row["contender"]]}
 
 
 def stream(spark: SparkSession, folder: str, n_batches: int, windows: Sequence[int], n_events: int) -> Iterator[dict[str, Any]]:

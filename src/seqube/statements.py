@@ -9,6 +9,7 @@ and nothing else: no files, no network, no variables of Python.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from seqube.errors import DataError, Problem, QueryError, did_you_mean
 from seqube.events.schema import kind_of
 from seqube.events.sources import load
 from seqube.language.rows.binder import bind_clause
+from seqube.language.rows.parser import draft_clause
 from seqube.language.rows.statement import SqlStep, Statement, all_of, read_statement
+from seqube.language.tokens import place
 from seqube.plan.rows import RowPlan, explain_rows, plan_rows
 
 _INTERVAL = np.dtype([("months", np.int32), ("days", np.int32), ("nanoseconds", np.int64)])  # as Arrow has it
@@ -60,16 +63,30 @@ def sql(text: str, *, limits: Limits | None = None, connection: Any = None, **ta
                 raise DataError(f"table {name!r}: {problem}") from None
         if statement.is_explained:
             steps = [step for step in statement.steps if step.clause]
-            plans = [explain_rows(plan_step(step, database.columns(step, statement)), SPREAD) for step in steps]
+            plans = [explain_rows(database.plan(step, statement), SPREAD) for step in steps]
             return pa.table({"plan": pa.array(plans, pa.string())})
         return database.answer(statement, limits or Limits())
     finally:
         database.forget()
 
 
-def plan_step(step: SqlStep, columns: pa.Schema) -> RowPlan:
-    """A clause, bound to the columns of its table and planned."""
-    return plan_rows(bind_clause(step.clause, {field.name: kind_of(field.type) for field in columns}, step.source))
+def plan_step(step: SqlStep, columns: pa.Schema, queried: Sequence[Sequence[Any]] | None = None) -> RowPlan:
+    """A clause, bound to the columns of its table and to what its sub-queries gave, and planned."""
+    kinds = {field.name: kind_of(field.type) for field in columns}
+    return plan_rows(bind_clause(step.clause, kinds, step.source, queried))
+
+
+def check_clauses(text: str, tables: Mapping[str, pa.Schema]) -> None:
+    """Raise what is wrong with the clauses of a statement, as far as it can be told without running it.
+
+    Names of columns are looked at where a clause stands directly behind one of the tables.
+    """
+    statement = read_statement(text, "duckdb")
+    for step in statement.steps:
+        if step.clause and step.input(statement) == all_of(step.table) and step.table in tables:
+            plan_step(step, tables[step.table])
+        elif step.clause:
+            draft_clause(step.clause)
 
 
 class _Database:
@@ -77,11 +94,11 @@ class _Database:
 
     def __init__(self, connection: Any, duckdb: Any) -> None:
         self._connection, self._duckdb = connection, duckdb
-        self._known: set[str] = set()
+        self._known: dict[str, pa.Table] = {}
 
     def register(self, name: str, table: pa.Table) -> None:
         self._connection.register(name, table)
-        self._known.add(name)
+        self._known[name] = table
 
     def forget(self) -> None:
         """The connection may be the caller's: nothing of ours stays in it."""
@@ -92,9 +109,22 @@ class _Database:
         self._make(statement, statement.text, limits)
         return self._rows(statement.text)
 
-    def columns(self, step: SqlStep, statement: Statement) -> pa.Schema:
+    def plan(self, step: SqlStep, statement: Statement) -> RowPlan:
         self._make(statement, step.input(statement), Limits())
-        return self._schema(step.input(statement))
+        return plan_step(step, self._schema(step.input(statement)), self._queried(step, statement, Limits()))
+
+    def _queried(self, step: SqlStep, statement: Statement, limits: Limits) -> list[list[Any]]:
+        """What the sub-queries of a clause give: the values of their one column."""
+        answers = []
+        for number, sql in enumerate(step.queried(statement)):
+            self._make(statement, sql, limits)
+            found = self._rows(sql)
+            if found.num_columns != 1:
+                at = place(step.source, step.clause.index(f"(?{number} "), len(step.queries[number]) + 2)
+                wrong = f"a sub-query in a clause gives one column, and this one {found.num_columns}"
+                raise QueryError(Problem(wrong, at, "choose one of them"), step.source)
+            answers.append(found.column(0).to_pylist())
+        return answers
 
     def _make(self, statement: Statement, sql: str, limits: Limits) -> None:
         """The rows of the steps that some SQL names."""
@@ -112,7 +142,10 @@ class _Database:
             return run(step.query, self._rows(wanted), limits=limits, **options).to_native()
         from seqube.engine.rows.clause import match_rows, needed_columns
 
-        plan = plan_step(step, self._schema(wanted))
+        if wanted == all_of(step.table) and step.table in self._known:  # it is at hand, and DuckDB would copy it
+            table = self._known[step.table]
+            return match_rows(plan_step(step, table.schema, self._queried(step, statement, limits)), table, limits)
+        plan = plan_step(step, self._schema(wanted), self._queried(step, statement, limits))
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in needed_columns(plan))
         return match_rows(plan, self._rows(all_of(f"({wanted})", names or "1 AS nothing")), limits)
 
@@ -137,13 +170,13 @@ class _Database:
 
 def _with_durations(table: pa.Table) -> pa.Table:
     """DuckDB's intervals as durations, where they are: without months, whose length nobody knows. A day has 24 hours."""
-    for place, field in enumerate(table.schema):
+    for number, field in enumerate(table.schema):
         if field.type == pa.month_day_nano_interval():
-            column = table.column(place).combine_chunks()
+            column = table.column(number).combine_chunks()
             parts = np.frombuffer(column.buffers()[1] or b"", _INTERVAL)[column.offset : column.offset + len(column)]
             null = np.asarray(column.is_null()).astype(np.bool_)  # where anything may stand
             if not parts["months"][~null].any():
                 lengths = parts["days"] * np.int64(86_400_000_000) + parts["nanoseconds"] // 1_000
                 durations = pa.array(lengths, pa.duration("us"), mask=null)
-                table = table.set_column(place, field.name, durations)
+                table = table.set_column(number, field.name, durations)
     return table

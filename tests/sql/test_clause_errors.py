@@ -77,7 +77,46 @@ MISTAKES = [
     ("ORDER BY n MEASURES * AS x PATTERN (a)", "cannot stand here", 21),
     ("ORDER BY n MEASURES COUNT(DISTINCT *) AS x PATTERN (a)", "cannot stand here", 36),
     ("ORDER BY n INITIAL PATTERN (a)", "cannot stand here", 12),
+    ("ORDER BY n MEASURES t.price AS p PATTERN (a)", "there is no variable 'T' in the pattern", 21),
+    ("ORDER BY n MEASURES MATCH_NUMBER AS p PATTERN (a)", "there is no column 'MATCH_NUMBER'", 21),
+    ("ORDER BY n MEASURES EVERY(price) AS p PATTERN (a)", "EVERY of a number", 21),
+    ("ORDER BY n MEASURES LISTAGG(name) AS p PATTERN (a)", "LISTAGG takes two values", 21),
+    ("ORDER BY n MEASURES LISTAGG(name, name) AS p PATTERN (a)", "puts a text between values", 35),
+    ("ORDER BY n MEASURES MAX_BY(a.n, b.n) AS p PATTERN (a b)", "of a value of several variables", 21),
+    ("ORDER BY n MEASURES MAX_BY(n, tags) AS p PATTERN (a b)", "cannot be compared", 31),
+    ("ORDER BY n MEASURES MAX_BY(DISTINCT n, n) AS p PATTERN (a b)", "DISTINCT changes nothing", 21),
+    ("ORDER BY n MEASURES SUM(tags) AS p PATTERN (a)", "SUM of a nested or binary value", 21),
+    ("ORDER BY n MEASURES ARRAY_AGG(DISTINCT tags) AS p PATTERN (a)", "which are not compared", 21),
+    ("ORDER BY n MEASURES FIRST(MATCH_NUMBER()) AS p PATTERN (a)", "of a value that is of no row", 21),
+    ("ORDER BY n MEASURES (SELECT n FROM t) AS p PATTERN (a)", "gives more than one row", 21),
+    ("ORDER BY n MEASURES (SELECT n, n FROM t) AS p PATTERN (a)", "gives one column, and this one 2", 21),
+    ("ORDER BY n MEASURES (SELECT tags FROM t LIMIT 1) AS p PATTERN (a)", "this sub-query gives a list", 21),
 ]
+
+# What the grammar does not take, and what the hint says of it.
+OUT_OF_PLACE = [
+    ("MEASURES FINAL ABS(n) AS p PATTERN (a)", "'ABS' cannot stand here", "RUNNING and FINAL stand before"),
+    ("MEASURES ARRAY_AGG(n ORDER BY n) AS p PATTERN (a)", "'ORDER' cannot stand here", "in the order of the match"),
+    ("MEASURES SUM(n) FILTER (WHERE n > 1) AS p PATTERN (a)", "'FILTER' cannot stand here", "CASE WHEN"),
+    ("MEASURES SUM(n) OVER () AS p PATTERN (a)", "'OVER' cannot stand here", "around the clause"),
+    ("MEASURES n p PATTERN (a)", "'p' cannot stand here", "measures are values with names"),
+    ("ORDER BY n + 1 PATTERN (a)", "'+' cannot stand here", "only columns stand here"),
+    ("PARTITION BY lower(name) PATTERN (a)", "lower(...) cannot stand here", "only columns stand here"),
+    ("AFTER MATCH SKIP PAST FIRST ROW PATTERN (a)", "'FIRST' cannot stand here", "PAST LAST ROW, TO NEXT ROW"),
+    ("ONE ROW PER MATCH SHOW EMPTY MATCHES PATTERN (a)", "'SHOW' cannot stand here", "ALL ROWS PER MATCH [SHOW"),
+    ("PATTERN (a {- b)", "')' cannot stand here", "a pattern is made of variables"),
+    ("PATTERN (a) DEFINE a AS n > 1 b AS n > 2", "'b' cannot stand here", "commas between them"),
+    ("PATTERN (a) SUBSET s = ()", "')' cannot stand here", "SUBSET s = (a, b)"),
+    ("PATERN (a)", "'PATERN' cannot stand here", "did you mean 'PATTERN'?"),
+]
+
+
+@pytest.mark.parametrize(("clause", "message", "hint"), OUT_OF_PLACE)
+def test_what_is_out_of_place_gets_a_hint_of_its_own(clause: str, message: str, hint: str) -> None:
+    (problem,) = refused(clause).problems
+    assert problem.at is not None
+    assert message in problem.message
+    assert hint in (problem.hint or "")
 
 
 @pytest.mark.parametrize(("clause", "message", "column"), MISTAKES)

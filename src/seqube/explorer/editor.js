@@ -114,7 +114,8 @@ export function mark(find, text, places) {
 const compartments = new WeakMap();
 
 // Teach an editor the language: its keywords and functions, and the names that are known now; called again when other events are opened.
-export function teach(find, types, attributes, keywords, functions) {
+// `label` is what the editor is called for those who do not see it.
+export function teach(find, types, attributes, keywords, functions, label) {
   return inTurn(find, (view) => {
     const known = { types: new Set(types), attributes, keywords: new Set(keywords), functions };
     const language = [makeLanguage(known), CM.hoverTooltip((view, position) => explain(view, position, known))];
@@ -126,6 +127,6 @@ export function teach(find, types, attributes, keywords, functions) {
       compartments.set(view, compartment);
       view.dispatch({ effects: CM.StateEffect.appendConfig.of(compartment.of(language)) });
     }
-    view.contentDOM.setAttribute("aria-label", "Query");
+    view.contentDOM.setAttribute("aria-label", label);
   });
 }

@@ -6,6 +6,7 @@ passes between the processes. Each job is a method of `Desk`; `worker` calls it 
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -95,6 +96,7 @@ class Desk:
     def __init__(self, source: Source, tell: Callable[[Progress], None] = lambda _: None) -> None:
         self._source = source
         self._events: Events | None = None
+        self._others: dict[str, pa.Table] = {}
         self._tell = tell
 
     def open(self) -> Opened:
@@ -151,6 +153,29 @@ class Desk:
         # A number that outgrows 64 bits changes the type of its column, from then on: aggregates are written together.
         _write([pa.concat_tables(pieces(), promote_options="permissive")] if planned.aggregates else pieces(), out)
         return n_rows
+
+    # ------------------------------------------------------------ SQL
+
+    def sql(self, text: str, others: dict[str, Source], out: Path) -> dict[str, Any]:
+        """The rows of a statement over these events and other sources, to the file."""
+        tables = self._tables(others)
+        before = time.perf_counter()
+        found = sq.sql(text, **tables)
+        seconds = time.perf_counter() - before
+        _write([found.rename_columns(_told_apart(found.column_names))], out)
+        return {"seconds": seconds}
+
+    def explain_sql(self, text: str, others: dict[str, Source]) -> str:
+        """How the clauses of a statement are run."""
+        asked = text if re.match(r"\s*explain\b", text, re.IGNORECASE) else f"EXPLAIN {text}"
+        return "\n\n".join(sq.sql(asked, **self._tables(others)).column("plan").to_pylist())
+
+    def _tables(self, others: dict[str, Source]) -> dict[str, pa.Table]:
+        """The events as `events`; other sources are read once, too."""
+        for name, source in others.items():
+            if name not in self._others:
+                self._others[name] = source.read().table
+        return {"events": self._read().table} | {name: self._others[name] for name in others}
 
     # ------------------------------------------------------------ funnels
 
@@ -236,6 +261,16 @@ def _how(root: Step) -> str:
         taken += [option.strategy for option in step.options if option.is_taken]
         waiting += step.children
     return ", ".join(dict.fromkeys(taken))
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """Names of columns, none twice: a statement may give two columns one name, a page shows both."""
+    seen: dict[str, int] = {}
+    told = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        told.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return told
 
 
 def _cuboid(cube: sq.Cube) -> Cuboid:

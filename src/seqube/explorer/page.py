@@ -8,7 +8,6 @@ its rows are in a file of its own, and both go when the tab does.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import secrets
 from collections.abc import Callable
@@ -21,32 +20,33 @@ from fastapi import Request
 from nicegui import events as happenings
 from nicegui import run, ui
 
-from seqube.errors import Problem, QueryError, SequbeError
+from seqube.errors import SequbeError
+from seqube.explorer.editor import Editor
 from seqube.explorer.funnels import FunnelPanel
 from seqube.explorer.jobs import Opened, Progress, Ran
 from seqube.explorer.live import LivePanel
-from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeline, draw_chart, show_plan, show_title
+from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeline, draw_chart, show_exports, show_plan, show_title
 from seqube.explorer.results import ResultFile
 from seqube.explorer.sources import ENDINGS, Source
+from seqube.explorer.statements import SqlPanel
 from seqube.explorer.worker import Worker
 from seqube.language.words import COLOURED, SIGNATURES
 from seqube.plan.strategies import names
 from seqube.query import prepare
 
 OFFERED = ("auto", *names("matches", "aggregates"))
-TABS = ("query", "funnel", "cube", "forecast", "live")
+TABS = ("query", "sql", "funnel", "cube", "forecast", "live")
 # What else an address says of a view.
-DETAILS = {"query": ("show", "between"), "funnel": ("funnel",), "cube": ("pivot",), "forecast": ("rule", "at")}
-LONGEST_DETAIL = 2_000
+DETAILS = {"query": ("show", "between"), "sql": ("sql",), "funnel": ("funnel",), "cube": ("pivot",), "forecast": ("rule", "at")}
+LONGEST_DETAIL = 20_000
 FIRST_STEPS = """
 1. **Choose events** above, or upload a file. Those that are open have a query that fits them.
 2. **Change the query**, or take one of the *Examples*; what is wrong is underlined while you type. **Run** it (Ctrl-Enter).
 3. **Look at what was found** as table, timeline or chart, and at the plan: how it was found, and why in that way.
-4. Go on in the **Funnel**, how many keys get how far, in the **Cube**, where types become finer and coarser at a click, and to
-   **Forecasts**, what rules predict.
+4. Go on in **SQL**, with MATCH_RECOGNIZE over the same events, in the **Funnel**, how many keys get how far, in the **Cube**,
+   where types become finer and coarser at a click, and to **Forecasts**, what rules predict.
 """
 LARGEST_UPLOAD = 512 * 2**20
-TYPING_PAUSE = 0.25
 
 
 class Explorer:
@@ -100,7 +100,7 @@ class Screen:
         self.explorer = explorer
         self.data = given.get("data", "") if given.get("data") in explorer.sources else next(iter(explorer.sources))
         self.view = given.get("view", "") if given.get("view") in TABS else "query"
-        self.text = re.sub("\r\n?", "\n", given.get("q", "")[:20_000])  # lines end in the editor's way
+        self.text = re.sub("\r\n?", "\n", given.get("q", "")[:LONGEST_DETAIL])  # lines end in the editor's way
         self.strategy = given.get("strategy", "") if given.get("strategy") in OFFERED else "auto"
         self.via = via[-20:]
         self.detail = {name: given[name][:LONGEST_DETAIL] for names in DETAILS.values() for name in names if name in given}
@@ -138,7 +138,7 @@ class Screen:
             self._bar = ui.linear_progress(show_value=False, size="3px").classes("sq-bar")
             self._bar.visible = False
         self._ticker = ui.timer(0.2, self._tick, active=False)
-        names = {"query": "Query", "funnel": "Funnel", "cube": "Cube", "forecast": "Forecasts", "live": "Live"}
+        names = {"query": "Query", "sql": "SQL", "funnel": "Funnel", "cube": "Cube", "forecast": "Forecasts", "live": "Live"}
         with ui.tabs(on_change=self._turn).classes("px-4").props("align=left dense no-caps") as tabs:
             for view in TABS:
                 if view != "live" or self.explorer.live is not None:
@@ -148,6 +148,8 @@ class Screen:
         with ui.tab_panels(tabs, value=self.view, animated=False).classes("w-full bg-transparent"):
             with ui.tab_panel("query").classes("gap-3"):
                 self.query = QueryPanel(self)
+            with ui.tab_panel("sql").classes("gap-3"):
+                self.sql = SqlPanel(self)
             with ui.tab_panel("funnel").classes("gap-3"):
                 self.funnel = FunnelPanel(self)
             with ui.tab_panel("cube").classes("gap-3"):
@@ -215,6 +217,7 @@ class Screen:
         if not self.text:
             self.text = next(iter(self.source.queries(opened.sample.type_names, opened.window, opened.key).values()))
         self.query.meet(opened)
+        self.sql.meet(opened)
         self.funnel.meet(opened)
         self.forecast.meet()
         self.cube.shown = ""
@@ -225,6 +228,8 @@ class Screen:
             return
         if self.view == "query" and not only_if_new:
             await self.query.run()
+        elif self.view == "sql":
+            await self.sql.arrive()
         elif self.view == "funnel":
             await self.funnel.run()
         elif self.view == "cube" and self.cube.shown != self.text:
@@ -301,6 +306,7 @@ class Screen:
         self.is_left = True
         self.stop()
         self.query.forget()
+        self.sql.forget()
         self.forecast.forget()
 
     def _hear(self, progress: Progress) -> None:
@@ -327,8 +333,6 @@ class QueryPanel:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._typed = 0
-        self._there = screen.text  # what the editor holds, as far as was heard of it
         self._result: tuple[str, ResultFile] | None = None
         self._timeline: tuple[str, ResultFile] | None = None
         self._shown: tuple[str, str] | None = None
@@ -342,12 +346,8 @@ class QueryPanel:
                         ui.menu() as self._examples,
                     ):
                         pass
-                self._editor = ui.codemirror(
-                    screen.text, on_change=self._type, theme="vscodeLight", line_wrapping=True, indent="  "
-                )
-                self._editor.classes("sq-editor").props("data-testid=editor")
-                self._editor.map_key("Mod-Enter", self.run)
-                self._problems = ui.label().classes("sq-problems").props("data-testid=problems role=alert")
+                self._editor = Editor(screen.text, "Query", "editor", self._check, self.run)
+                self._editor.show_problems("problems")
                 with ui.row().classes("items-center gap-3"):
                     ui.button("Run", icon="play_arrow", on_click=self.run).props("unelevated data-testid=run").tooltip("Ctrl-Enter")
                     ui.select(list(OFFERED), value=screen.strategy, label="Strategy", on_change=self._plan_by).props(
@@ -366,7 +366,7 @@ class QueryPanel:
         names = [*opened.counts, *(concepts.names if concepts else ())]
         attributes = list(dict.fromkeys([*opened.sample.schema, "type", "ts"]))
         self.set_text(screen.text)
-        self._tell_editor("teach", list(dict.fromkeys(names)), attributes, COLOURED, SIGNATURES)
+        self._editor.teach(names, attributes, COLOURED, SIGNATURES)
         self._examples.clear()
         with self._examples:
             for title, text in screen.source.queries(opened.sample.type_names, opened.window, opened.key).items():
@@ -386,32 +386,17 @@ class QueryPanel:
             ui.label(name).classes("ellipsis")
             ui.label(f"{count:,}").classes("sq-fact text-slate-500")
 
-    def _tell_editor(self, function: str, *arguments: Any) -> None:
-        """Call a function of editor.js with this page's editor."""
-        written = ", ".join(map(json.dumps, arguments))
-        ui.run_javascript(
-            f"import('/seqube/editor.js').then((editor) => editor.{function}(() => getElement({self._editor.id}), {written}))"
-        )
+    @property
+    def text(self) -> str:
+        return self._editor.text
 
     def set_text(self, text: str) -> None:
-        """Put a query into the editor, unless somebody is typing there: then theirs stays, and is heard of."""
-        self._screen.text = text
-        self._tell_editor("write", self._there, text)
-        self._there = text
+        """Put a query into the editor."""
+        self._editor.write(text)
 
     def _plan_by(self, event: happenings.ValueChangeEventArguments[Any]) -> None:
         self._screen.strategy = event.value
         self._check()
-
-    # ------------------------------------------------------------ while typing
-
-    async def _type(self, event: happenings.ValueChangeEventArguments[Any]) -> None:
-        self._screen.text = self._there = event.value
-        self._typed += 1
-        mine = self._typed
-        await asyncio.sleep(TYPING_PAUSE)
-        if mine == self._typed:
-            self._check()
 
     def _check(self) -> bool:
         """Bind the query against the events' columns and names; mark and tell what is wrong."""
@@ -421,16 +406,10 @@ class QueryPanel:
         try:
             prepare(screen.text, screen.opened.sample, screen.source.concepts, screen.strategy)
         except SequbeError as error:
-            self._tell(error)
+            self._editor.tell(error)
             return False
-        self._tell(None)
+        self._editor.tell(None)
         return True
-
-    def _tell(self, error: SequbeError | None) -> None:
-        text = self._screen.text
-        problems = error.problems if isinstance(error, QueryError) else ()
-        self._tell_editor("mark", text, [place for problem in problems if (place := _offsets(problem, text)) is not None])
-        self._problems.text = str(error or "")
 
     # ------------------------------------------------------------ running
 
@@ -443,7 +422,7 @@ class QueryPanel:
             return
         screen = self._screen
         text = screen.text
-        found = await screen.find("run", self._tell, text=text, strategy=screen.strategy)
+        found = await screen.find("run", self._editor.tell, text=text, strategy=screen.strategy)
         if found is None:
             return
         ran: Ran = found[0]
@@ -470,10 +449,7 @@ class QueryPanel:
                     for view in views:
                         ui.tab(view, view.capitalize()).props(f"data-testid=show-{view}")
                 ui.space()
-                for ending in ("csv", "parquet"):
-                    link = f"/export/{number}.{ending}"
-                    button = ui.button(ending.upper(), icon="download", on_click=lambda link=link: ui.download.from_url(link))
-                    button.props(f"flat dense data-testid=export-{ending}")
+                show_exports(number)
             with ui.tab_panels(tabs, value="table", animated=False).classes("w-full"):
                 with ui.tab_panel("table").classes("p-0"):
                     ResultTable(result)
@@ -520,14 +496,3 @@ class QueryPanel:
             if kept is not None:
                 self._screen.explorer.drop(kept[0])
         self._result = self._timeline = None
-
-
-def _offsets(problem: Problem, text: str) -> tuple[int, int] | None:
-    """A place in lines and columns as positions in the text; something is marked even at the text's end."""
-    if problem.at is None or not text:
-        return None
-    lines = text.split("\n")
-    line = min(problem.at.line, len(lines)) - 1
-    start = sum(len(before) + 1 for before in lines[:line]) + problem.at.column - 1
-    start = min(start, len(text) - 1)
-    return start, min(max(start + problem.at.length, start + 1), len(text))

@@ -39,13 +39,13 @@ def show_title(text: str) -> ui.label:
 class ResultTable:
     """A result page by page, in any column's order; the browser has one page."""
 
-    def __init__(self, result: ResultFile, n: int = ROWS_SHOWN) -> None:
+    def __init__(self, result: ResultFile, n: int = ROWS_SHOWN, name: str = "rows") -> None:
         self._result = result
         columns = [{"name": name, "label": name, "field": name, "sortable": True, "align": "left"} for name in result.telling]
         pages = {"page": 1, "rowsPerPage": n, "rowsNumber": len(result), "sortBy": None, "descending": False}
         self._table = ui.table(columns=columns, rows=self._rows(0, n), row_key="#", pagination=pages)
         self._table.classes("sq-table").props(
-            'flat dense binary-state-sort :rows-per-page-options="[15, 50, 200]" data-testid=rows'
+            f'flat dense binary-state-sort :rows-per-page-options="[15, 50, 200]" data-testid={name}'
         )
         self._table.on("request", self._turn)
 
@@ -60,6 +60,14 @@ class ResultTable:
         rows = await run.io_bound(self._rows, start, n, asked.get("sortBy"), bool(asked.get("descending")))
         self._table.rows = rows or []
         self._table.pagination = {**asked, "rowsNumber": len(self._result), "rowsPerPage": n}
+
+
+def show_exports(number: str) -> None:
+    """Buttons for the rows of a result as files."""
+    for ending in ("csv", "parquet"):
+        link = f"/export/{number}.{ending}"
+        button = ui.button(ending.upper(), icon="download", on_click=lambda link=link: ui.download.from_url(link))
+        button.props(f"flat dense data-testid=export-{ending}")
 
 
 class Timeline:

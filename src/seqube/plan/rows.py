@@ -23,6 +23,7 @@ from typing import assert_never
 from seqube.errors import PlanError
 from seqube.language import tree
 from seqube.language.rows.tree import (
+    OF_MATCH,
     Alternation,
     Anchor,
     Concatenation,
@@ -253,7 +254,7 @@ def _condition(variable: str, expression: Expression) -> RowCondition:
         part = tree.transform(part, lambda node: _own_name(node, variable, frames))
         named = {node.name for node in tree.walk(part) if isinstance(node, Attribute)}
         own = tuple((name, frames[name]) for name in frames if name in named)
-        is_local = all(isinstance(frame, Navigation) and _is_here(frame, variable) and frame.value is not None for _, frame in own)
+        is_local = all(isinstance(frame, Navigation) and _is_here(frame, variable) and _is_of_table(frame) for _, frame in own)
         (columns if is_local else asked).append(Expression(part, own))
     return RowCondition(tuple(columns), tuple(asked))
 
@@ -278,6 +279,11 @@ def _own_name(node: tree.Node, variable: str, frames: Mapping[str, object]) -> t
 def _is_here(frame: Navigation, variable: str) -> bool:
     """Whether it starts from the row that is to be mapped to the variable."""
     return (frame.end, frame.logical) == ("LAST", 0) and (frame.variables is None or variable in frame.variables)
+
+
+def _is_of_table(frame: Navigation) -> bool:
+    """Whether its value is of a row of the table, wherever a match maps it."""
+    return frame.value is not None and not any(isinstance(n, Attribute) and n.name in OF_MATCH for n in tree.walk(frame.value))
 
 
 # ---------------------------------------------------------------- explain

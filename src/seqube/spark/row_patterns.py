@@ -85,7 +85,8 @@ class _Warehouse:
         return find_rows(self._plan(step, frame), frame, self._limits)
 
     def _plan(self, step: SqlStep, frame: DataFrame) -> RowPlan:
-        return plan_step(step, arrow_columns(frame.schema, self._zone))
+        queried = [[row[0] for row in self._rows(sql).collect()] for sql in step.queried(self._statement)]
+        return plan_step(step, arrow_columns(frame.schema, self._zone), queried)
 
     def _explained(self) -> DataFrame:
         told = []

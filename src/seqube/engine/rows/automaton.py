@@ -25,6 +25,7 @@ from seqube.plan.rows import RowPlan
 Bits = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
+FEW_POSITIONS = 8  # up to which the choice for all that may be open is looked up
 UNREACHED = np.int64(np.iinfo(np.int64).max)
 PAST_LAST, TO_NEXT, TO_FIRST, TO_LAST = 0, 1, 2, 3
 SEARCHED, NO_ROOM, ASK, NO_TARGET, SAME_ROW, TOO_LONG = 0, 1, 2, 3, 4, 5  # what a search comes back with
@@ -38,6 +39,7 @@ class PatternTables(NamedTuple):
     follow: Ints
     ends: Bytes
     masks: Bits  # [list of choices, word]: which they are, the end of a match as the last bit
+    chosen: Ints  # [list of choices, bits that are open]: the preferred of them, -1 for none; empty where positions are many
     truth_of: Ints  # of every variable: its row in `truth`, -1 for one that every row may be mapped to
 
 
@@ -73,6 +75,10 @@ def tables_of(plan: RowPlan) -> PatternTables:
     for number, choices in enumerate(lists):
         for choice in choices:
             masks[number, choice // 64] |= np.uint64(1 << (choice % 64))
+    chosen = np.full((len(lists) if n <= FEW_POSITIONS else 0, 2 ** (n + 1) if n <= FEW_POSITIONS else 0), -1, np.int64)
+    for number in range(len(chosen)):
+        for choice in reversed(lists[number]):
+            chosen[number, (np.arange(chosen.shape[1]) >> choice) & 1 == 1] = choice
     truth_of, used = [], 0
     for condition in plan.conditions:
         truth_of.append(used if condition.columns else -1)
@@ -83,30 +89,44 @@ def tables_of(plan: RowPlan) -> PatternTables:
         follow,
         np.array(plan.ends, np.uint8),
         masks,
+        chosen,
         np.array(truth_of, np.int64),
     )
 
 
 @inner_kernel
 def look_ahead_of_few(tables: PatternTables, truth: Bytes, low: int, high: int, open_bits: Bits) -> None:
-    """The same where the bits of a row are one word, which stays at hand from row to row."""
+    """The same where the bits of a row are one word, which stays at hand from row to row.
+
+    Nothing is branched on: what a condition says of the next row is what no processor can foresee.
+    """
     n = len(tables.variable)
-    masks, ends = tables.masks[:, 0], tables.ends
-    conditions = np.empty(n, np.int64)
+    masks = tables.masks[:, 0]
+    always, ends = np.uint64(0), np.uint64(0)
+    held = np.zeros(len(truth), np.uint64)  # of every condition, the positions that it is asked at
     for position in range(n):
-        conditions[position] = tables.truth_of[tables.variable[position]]
+        bit = np.uint64(1) << np.uint64(position)
+        condition = tables.truth_of[tables.variable[position]]
+        if condition < 0:
+            always |= bit
+        else:
+            held[condition] |= bit
+        if tables.ends[position]:
+            ends |= bit
     end = np.uint64(1) << np.uint64(n)
     ahead = np.uint64(0)
     for row in range(high - 1, low - 1, -1):
-        bits = np.uint64(0)
-        for position in range(n):
-            condition = conditions[position]
-            if condition < 0 or truth[condition, row]:
-                leads = ends[position] != 0 if row == high - 1 else masks[position] & (ahead | end) != 0
-                if leads:
-                    bits |= np.uint64(1) << np.uint64(position)
-        open_bits[row - low, 0] = bits
-        ahead = bits
+        allowed = always
+        for condition in range(len(truth)):
+            allowed |= held[condition] * np.uint64(truth[condition, row])
+        bits = ends
+        if row < high - 1:
+            bits = np.uint64(0)
+            reached = ahead | end
+            for position in range(n):
+                bits |= np.uint64((masks[position] & reached) != 0) << np.uint64(position)
+        ahead = bits & allowed
+        open_bits[row - low, 0] = ahead
 
 
 @inner_kernel
@@ -222,6 +242,7 @@ def search_linear(tables: PatternTables, rows: PartitionedRows, search: Search, 
     n = len(tables.variable)
     end = np.uint64(1) << np.uint64(n % 64)
     is_one_word = len(rows.limits) == 0 and bits.shape[1] == 1
+    is_looked_up = is_one_word and len(tables.chosen) > 0
     while state[PARTITION] < len(rows.bounds) - 1:
         look_through(tables, rows, search)
         low, high = rows.bounds[state[PARTITION]], rows.bounds[state[PARTITION] + 1]
@@ -237,6 +258,8 @@ def search_linear(tables: PatternTables, rows: PartitionedRows, search: Search, 
                 chosen = -1
                 if start + length == high:
                     chosen = n
+                elif is_looked_up:
+                    chosen = tables.chosen[at, np.int64(bits[start + length - low, 0] | end)]
                 elif is_one_word:
                     can = (bits[start + length - low, 0] | end) & masks[at, 0]
                     if can:

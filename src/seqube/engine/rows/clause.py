@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seqube.engine.bindings import ranges
 from seqube.engine.jit import kernel
 from seqube.engine.limits import LIMITS, Budget, Limits
 from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, normalise, rank, take
@@ -52,7 +53,7 @@ _FAR = np.iinfo(np.int64).max
 
 def match_rows(plan: RowPlan, table: pa.Table, limits: Limits = LIMITS) -> pa.Table:
     """The rows that a clause gives over a table."""
-    return _Matching(plan, plain_columns(table), limits.budget("clause")).result()
+    return _Matching(plan, plain_columns(table.select(needed_columns(plan))), limits.budget("clause")).result()
 
 
 def needed_columns(plan: RowPlan) -> tuple[str, ...]:
@@ -76,8 +77,7 @@ class _Matching:
     def __init__(self, plan: RowPlan, table: pa.Table, budget: Budget) -> None:
         self.plan, self.clause, self.budget = plan, plan.clause, budget
         self.order, self.bounds = _in_order(plan, table)
-        used = table.select(needed_columns(plan))
-        self.table = used if self.order is None else plain_columns(used.take(pa.array(self.order)))
+        self.table = table if self.order is None else plain_columns(table.take(pa.array(self.order)))
         self.values = RowValues(self.table)
         self._columns: dict[tuple[Value, int], pa.Array] = {}
         self.variable_of = np.array(plan.variable_of, np.int64)
@@ -88,22 +88,26 @@ class _Matching:
 
     # ------------------------------------------------------------ conditions
 
-    def _beside(self, physical: int) -> Ints:
-        """Every row's neighbour so many rows on, -1 where the partition has none."""
-        rows = np.arange(self.n_rows) + physical
-        if abs(physical) == 1:
-            edges = self.bounds[:-1] if physical < 0 else self.bounds[1:] - 1
-            rows[edges[np.diff(self.bounds) > 0]] = -1
-            return rows
-        sizes = np.diff(self.bounds)
-        inside = (rows >= np.repeat(self.bounds[:-1], sizes)) & (rows < np.repeat(self.bounds[1:], sizes))
-        return np.where(inside, rows, -1)
+    def _beside(self, column: pa.Array, physical: int) -> pa.Array:
+        """Of every row the value so many rows on, null where the partition has no such row."""
+        size, far = self.n_rows, min(abs(physical), self.n_rows)
+        outside = pa.nulls(far, column.type)
+        parts = [outside, column.slice(0, size - far)] if physical < 0 else [column.slice(far), outside]
+        moved = pa.concat_arrays(parts)
+        inner = self.bounds[1:-1]  # where one partition ends and the next begins
+        if not len(inner):
+            return moved
+        sizes = np.minimum(np.diff(self.bounds)[1:] if physical < 0 else np.diff(self.bounds)[:-1], far)
+        edges = ranges(inner if physical < 0 else inner - sizes, sizes)
+        known = np.ones(size, np.bool_)
+        known[edges] = False
+        return pc.if_else(pa.array(known), moved, pa.scalar(None, moved.type))
 
     def _column(self, value: Value, physical: int) -> pa.Array:
         """A value of every row, or of the one so many rows on."""
         if (value, physical) not in self._columns:
             column = self.values.of(value)
-            self._columns[value, physical] = take(column, self._beside(physical)) if physical else column
+            self._columns[value, physical] = self._beside(column, physical) if physical else column
         return self._columns[value, physical]
 
     def _truth(self, expressions: Sequence[Expression]) -> npt.NDArray[np.uint8]:
@@ -117,7 +121,7 @@ class _Matching:
                 columns[name] = self._column(frame.value, frame.physical)
             assert isinstance(expression.root, Predicate)
             found = evaluate_columns(expression.root, columns, self.n_rows)
-            truth &= np.asarray(found.cast(pa.bool_()).fill_null(False)).astype(np.uint8)
+            truth &= np.asarray(found.cast(pa.bool_()).fill_null(False)).view(np.uint8)
         return truth
 
     @cached_property
@@ -203,7 +207,7 @@ class _Matching:
         place = np.searchsorted(self.bounds, start, "right") - 1
         paths = Paths(
             np.array([0, length]),
-            np.arange(start, start + length),
+            np.array([start]),
             self.variable_of[search.path[base : base + length]],
             np.array([state[MATCH_NUMBER]]),
             self.bounds[[place]],
@@ -236,17 +240,15 @@ class _Matching:
         clause, found = self.clause, self._find()
         partition = np.searchsorted(self.bounds, found.starts, "right") - 1
         lengths = np.diff(found.offsets)
-        rows = np.arange(len(found.path)) + np.repeat(found.starts - found.offsets[:-1], lengths)
-        numbers = np.arange(len(found.starts)) - np.searchsorted(partition, partition, "left") + 1
         paths = Paths(
             found.offsets,
-            rows,
+            found.starts,
             self.variable_of[found.path] if len(found.path) else found.path,
-            numbers,
+            np.arange(len(found.starts)) - np.searchsorted(partition, partition, "left") + 1,
             self.bounds[partition],
             self.bounds[partition + 1],
         )
-        places, shown_rows = self._one(found, lengths) if clause.shown == "one" else self._all(found, lengths, rows)
+        places, shown_rows = self._one(found, lengths) if clause.shown == "one" else self._all(found, lengths, paths.rows)
         framing = Framing(self.values, clause.variables, paths, self.budget)
         measures = {}
         for name, expression in clause.measures:
@@ -262,7 +264,7 @@ class _Matching:
 
     def _one(self, found: _Found, lengths: Ints) -> tuple[Places, Ints]:
         at = np.where(lengths > 0, found.offsets[1:] - 1, -1)
-        return Places(np.arange(len(at)), at), found.starts
+        return Places(np.arange(len(at)), at, is_last=True), found.starts
 
     def _all(self, found: _Found, lengths: Ints, rows: Ints) -> tuple[Places, Ints]:
         """Every row of every match that is not excluded; as asked for also empty matches, and rows of none."""
@@ -287,9 +289,17 @@ class _Matching:
 
 
 def _settled(column: pa.Array) -> pa.Array:
-    """A column of a result: numbers that are whole in some rows and doubles in others are doubles."""
+    """A column of a result, of a type that others have too.
+
+    Numbers that are whole in some rows and doubles in others are doubles; decimals have 38 digits where that is enough.
+    """
     from seqube.engine import numbers
 
+    if pa.types.is_decimal256(column.type):
+        try:
+            return column.cast(pa.decimal128(38, column.type.scale))
+        except pa.ArrowInvalid:
+            return numbers.double(column)
     return numbers.double(column) if column.type == numbers.MIXED else column
 
 

@@ -25,7 +25,7 @@ from seqube.engine.predicates import NULL, Evaluator, Ints, rank
 from seqube.engine.rows.automaton import Bytes
 from seqube.engine.rows.framing import Floats, PlainColumns, RowValues, names_in
 from seqube.language import tree
-from seqube.language.rows.tree import CLASSIFIER, Expression, Frame, MatchNumber, Navigation, RowFold
+from seqube.language.rows.tree import OF_MATCH, Expression, Frame, MatchNumber, Navigation, RowFold
 from seqube.language.tree import Attribute, Literal, Predicate, Value
 from seqube.plan.rows import RowPlan
 
@@ -37,7 +37,7 @@ MAX_STACK = 64
 _COMPARE = {"=": EQUAL, "!=": UNEQUAL, "<": LESS, "<=": LESS_EQUAL, ">": MORE, ">=": MORE_EQUAL}
 _CALCULATE = {"+": _ADD, "-": SUBTRACT, "*": _MULTIPLY, "/": DIVIDE, "%": REMAINDER}
 COUNT, SUM, AVG, MIN, MAX = range(5)
-_FOLDS = {"COUNT": COUNT, "SUM": SUM, "AVG": AVG, "MIN": MIN, "MAX": MAX}
+_FOLDS = {"COUNT": COUNT, "SUM": SUM, "AVG": AVG, "MIN": MIN, "MAX": MAX, "EVERY": MIN, "BOOL_OR": MAX}
 
 FALSE, TRUE, UNKNOWN, INEXACT = 0, 1, 2, 3
 
@@ -210,6 +210,8 @@ class _Compiler:
             return self.classified(sides)
         if not all(isinstance(side, Navigation | Literal) for side in sides):
             raise _NoProgram
+        if any(isinstance(side, Navigation) and side.value is not None and names_in(side.value) & OF_MATCH for side in sides):
+            raise _NoProgram
         columns = [self.shared.values.of(side.value) if isinstance(side, Navigation) else pa.scalar(side.value) for side in sides]  # type: ignore[union-attr, arg-type]
         ranks = rank(columns, Evaluator(PlainColumns({})))
         _, codes = np.unique(np.concatenate(ranks), return_inverse=True)
@@ -315,7 +317,7 @@ class _Compiler:
                 self.emit(LOAD, self.navigated(frame), column)
                 return family
             case RowFold(function, argument, variables, distinct):
-                if distinct or function not in _FOLDS or (argument is not None and CLASSIFIER in names_in(argument)):
+                if distinct or function not in _FOLDS:
                     raise _NoProgram
                 column, family = (-1, "whole") if argument is None else self.column(argument)
                 if family not in ("whole", "double") and function in ("SUM", "AVG"):
@@ -326,6 +328,8 @@ class _Compiler:
 
     def column(self, value: Value) -> tuple[int, str]:
         """The number of a column of doubles, and what they are."""
+        if names_in(value) & OF_MATCH:
+            raise _NoProgram
         found = self.shared.values.of(value)
         kind = found.type
         family = (

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,12 @@ from seqube.engine.jit import kernel
 from seqube.engine.limits import Budget
 from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, normalise, rank, shown, take
 from seqube.events.schema import TIME, Kind
-from seqube.language.rows.tree import CLASSIFIER, Expression, Frame, MatchNumber, Navigation, RowFold
-from seqube.language.tree import Attribute, Predicate, Value, walk
+from seqube.language.rows.tree import CLASSIFIER, NUMBER, OF_MATCH, Expression, Frame, MatchNumber, Navigation, RowFold
+from seqube.language.tree import Attribute, Literal, Predicate, Value, walk
 
 Floats = npt.NDArray[np.float64]
+
+_BEST = ("MIN", "MAX", "EVERY", "BOOL_OR", "MIN_BY", "MAX_BY", "ANY_VALUE")  # the value of one of the rows
 
 
 class PlainColumns:
@@ -69,11 +72,28 @@ class Paths:
     """Matches: which rows they have, and what these are mapped to."""
 
     offsets: Ints  # of matches in the path
-    rows: Ints
-    variables: Ints  # numbers of variables
+    starts: Ints  # the first row of each
+    variables: Ints  # of every place of the path, the number of its variable
     numbers: Ints  # of matches in their partitions
     low: Ints  # of every match, its partition's first row
     high: Ints  # and the row behind its last
+
+    @cached_property
+    def rows(self) -> Ints:
+        """Of every place of the path."""
+        return np.arange(len(self.variables)) + np.repeat(self._ahead, np.diff(self.offsets))
+
+    @cached_property
+    def _ahead(self) -> Ints:
+        """By how much the rows of each match are ahead of their places."""
+        return self.starts - self.offsets[:-1]
+
+    def rows_at(self, places: Ints, matches: Ints) -> Ints:
+        """The rows of places of matches; -1 stays."""
+        if not len(self.starts):
+            return places
+        rows = places + self._ahead[matches]
+        return np.where(places >= 0, rows, -1) if len(places) and places.min() < 0 else rows
 
 
 @dataclass(frozen=True)
@@ -82,6 +102,7 @@ class Places:
 
     matches: Ints
     at: Ints
+    is_last: bool = False  # whether these are the last places of all matches
 
 
 class RowValues:
@@ -136,7 +157,7 @@ class Framing:
 
     def _asked(self, places: Places, final: bool) -> Ints:
         """The place of the path that a value is of; -1 where the match has no row."""
-        if not final:
+        if not final or places.is_last:
             return places.at
         last = self._paths.offsets[1:] - 1
         return np.where(places.at >= 0, last[np.where(places.at >= 0, places.matches, 0)], -1) if len(last) else places.at
@@ -144,28 +165,42 @@ class Framing:
     # ------------------------------------------------------------ rows of a match
 
     def _navigate(self, frame: Navigation, places: Places, as_is: bool) -> pa.Array:
-        paths, asked = self._paths, self._asked(places, frame.final)
-        key = (frame.variables, frame.end, frame.logical)
-        if key not in self._bases:
-            self._bases[key] = navigate(
-                paths.offsets, paths.variables, self._members(frame.variables), frame.end == "FIRST", frame.logical
-            )
-        base = _at(self._bases[key], asked)
+        paths, base = self._paths, self._base(frame, places)
         there = base >= 0
         matches = np.where(there, places.matches, 0)
         if frame.value is None:
-            base = np.where(there, base + frame.physical, -1)
-            if len(paths.offsets) > 1:
-                inside = there & (base >= paths.offsets[matches]) & (base < paths.offsets[matches + 1])
-                base = np.where(inside, base, -1)
-            return take(pa.array(self._names, pa.string()), _at(paths.variables, base))
-        rows = _at(paths.rows, base)
+            return self._classified(base, matches, frame.physical)
+        rows = paths.rows_at(base, matches)
         if frame.physical and len(paths.low):
             moved = rows + frame.physical
             rows = np.where(there & (moved >= paths.low[matches]) & (moved < paths.high[matches]), moved, -1)
         if as_is and isinstance(frame.value, Attribute):
             return take(self._values.as_is(frame.value.name), rows)
-        return take(self._values.of(frame.value), rows)
+        names = names_in(frame.value)
+        if not names & OF_MATCH:
+            return take(self._values.of(frame.value), rows)
+        columns = {name: take(self._values.of(Attribute(None, name)), rows) for name in names - OF_MATCH}
+        columns[CLASSIFIER] = self._classified(base, matches, frame.physical)
+        columns[NUMBER] = pa.array(_at(paths.numbers, places.matches))
+        found = evaluate_columns(frame.value, columns, len(rows))
+        return take(found, np.where(rows >= 0, np.arange(len(rows)), -1))  # where no row is, no value is
+
+    def _base(self, frame: Navigation, places: Places) -> Ints:
+        """The place of the path that a navigation leads to before it moves on to rows beside it, -1 for none."""
+        key = (frame.variables, frame.end, frame.logical)
+        if key not in self._bases:
+            how = navigate_last if places.is_last else navigate
+            member, first = self._members(frame.variables), frame.end == "FIRST"
+            self._bases[key] = how(self._paths.offsets, self._paths.variables, member, first, frame.logical)
+        return self._bases[key] if places.is_last else _at(self._bases[key], self._asked(places, frame.final))
+
+    def _classified(self, base: Ints, matches: Ints, physical: int) -> pa.Array:
+        """The variables of places of the path, or of those so many further on that are of the same match."""
+        offsets, there = self._paths.offsets, base >= 0
+        base = np.where(there, base + physical, -1)
+        if len(offsets) > 1:
+            base = np.where(there & (base >= offsets[matches]) & (base < offsets[matches + 1]), base, -1)
+        return take(pa.array(self._names, pa.string()), _at(self._paths.variables, base))
 
     # ------------------------------------------------------------ aggregates
 
@@ -175,25 +210,39 @@ class Framing:
         asked = self._asked(places, frame.final)
         if frame.argument is None:
             return _counted(paths.offsets, member, asked)
-        names = names_in(frame.argument)
-        columns = {name: take(self._values.of(Attribute(None, name)), paths.rows) for name in names - {CLASSIFIER}}
-        if CLASSIFIER in names:
-            columns[CLASSIFIER] = take(pa.array(self._names, pa.string()), paths.variables)
-        values = evaluate_columns(frame.argument, columns, len(paths.rows))
+        values = self._along(frame.argument)
         if pat.is_null(values.type):
             values = values.cast(pa.int64())
         known = member & np.asarray(values.is_valid()).astype(np.bool_)
-        if frame.distinct or frame.function not in ("COUNT", "SUM", "AVG", "MIN", "MAX"):
+        if frame.function in _BEST:
+            return self._best(frame, values, member, known, asked)
+        if frame.distinct or frame.function not in ("COUNT", "SUM", "AVG"):
             return self._of_lists(frame, values, member if frame.function == "ARRAY_AGG" else known, asked, places)
         if frame.function == "COUNT":
             return _counted(paths.offsets, known, asked)
-        if frame.function in ("MIN", "MAX"):
-            (ranks,) = rank([values], Evaluator(PlainColumns({})))
-            extreme = best_so_far(paths.offsets, known & (ranks != NULL), ranks, frame.function == "MIN")
-            if isinstance(frame.argument, Attribute) and frame.argument.name != CLASSIFIER:  # as it stands in the table
-                return take(self._values.as_is(frame.argument.name), _at(paths.rows, _at(extreme, asked)))
-            return take(values, _at(extreme, asked))
         return self._sum(frame, values, known, asked, places)
+
+    def _along(self, value: Value) -> pa.Array:
+        """A value at every place of the path."""
+        paths, names = self._paths, names_in(value)
+        columns = {name: take(self._values.of(Attribute(None, name)), paths.rows) for name in names - OF_MATCH}
+        if CLASSIFIER in names:
+            columns[CLASSIFIER] = take(pa.array(self._names, pa.string()), paths.variables)
+        if NUMBER in names:
+            columns[NUMBER] = pa.array(np.repeat(paths.numbers, np.diff(paths.offsets)))
+        return evaluate_columns(value, columns, len(paths.rows))
+
+    def _best(self, frame: RowFold, values: pa.Array, member: Mask, known: Mask, asked: Ints) -> pa.Array:
+        """The value of the row where something is smallest or largest: the value itself, or what MAX_BY compares."""
+        ranks = np.zeros(len(values), np.int64)  # of ANY_VALUE: the first that is there stays
+        if frame.function != "ANY_VALUE":
+            compared = values if frame.second is None else self._along(frame.second)
+            (ranks,) = rank([compared], Evaluator(PlainColumns({})))
+            known = (known if frame.second is None else member) & (ranks != NULL)
+        extreme = best_so_far(self._paths.offsets, known, ranks, frame.function in ("MIN", "EVERY", "MIN_BY"))
+        if isinstance(frame.argument, Attribute) and frame.argument.name not in OF_MATCH:  # as it stands in the table
+            return take(self._values.as_is(frame.argument.name), _at(self._paths.rows, _at(extreme, asked)))
+        return take(values, _at(extreme, asked))
 
     def _sum(self, frame: RowFold, values: pa.Array, known: Mask, asked: Ints, places: Places) -> pa.Array:
         """SUM and AVG, running where they are of doubles or of whole numbers that stay far from 64 bits."""
@@ -234,13 +283,19 @@ class Framing:
             kept = np.sort(order[first])
             at, owner = at[kept], owner[kept]
         offsets = offsets_of(np.bincount(owner, minlength=len(asked)))
-        return aggregate_lists(frame.function, take(values, at), offsets)
+        if frame.function == "ARRAY_AGG" and isinstance(frame.argument, Attribute) and frame.argument.name not in OF_MATCH:
+            values = take(self._values.as_is(frame.argument.name), self._paths.rows)  # as it stands in the table
+        between = frame.second.value if isinstance(frame.second, Literal) else ""
+        return aggregate_lists(frame.function, take(values, at), offsets, str(between))
 
 
-def aggregate_lists(function: str, values: pa.Array, offsets: Ints) -> pa.Array:
-    """An aggregate of each list of values."""
+def aggregate_lists(function: str, values: pa.Array, offsets: Ints, between: str = "") -> pa.Array:
+    """An aggregate of each list of values; LISTAGG puts a text between them."""
     counts = np.diff(offsets)
     match function:
+        case "LISTAGG":
+            lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values.cast(pa.string()), mask=pa.array(counts == 0))
+            return pc.binary_join(lists, between)
         case "COUNT":
             return pa.array(counts)
         case "ARRAY_AGG":
@@ -267,8 +322,9 @@ def _of_doubles(function: str, values: pa.Array, offsets: Ints) -> pa.Array:
             high = np.minimum(offsets[:-1] + counts // 2, len(ordered) - 1)
             return pa.array((ordered[low] + ordered[high]) / 2, mask=counts == 0)
         means = np.bincount(owner, doubles, len(counts)) / counts
-        variance = np.bincount(owner, (doubles - means[owner]) ** 2, len(counts)) / (counts - 1)
-    return pa.array(variance if function == "VARIANCE" else np.sqrt(variance), mask=counts < 2)
+        least = 1 if function.endswith("_POP") else 2
+        variance = np.bincount(owner, (doubles - means[owner]) ** 2, len(counts)) / (counts + 1 - least)
+        return pa.array(np.sqrt(variance) if function.startswith("STDDEV") else variance, mask=counts < least)
 
 
 def _at(values: npt.NDArray[Any], places: Ints, missing: int = -1) -> npt.NDArray[Any]:
@@ -288,9 +344,9 @@ def columns_asked(expressions: Iterable[Expression]) -> set[str]:
     found: set[str] = set()
     for expression in expressions:
         for _, frame in expression.frames:
-            value = frame.value if isinstance(frame, Navigation) else frame.argument if isinstance(frame, RowFold) else None
-            if value is not None:
-                found |= names_in(value) - {CLASSIFIER}
+            values = (frame.argument, frame.second) if isinstance(frame, RowFold) else (getattr(frame, "value", None),)
+            for value in values:
+                found |= set() if value is None else names_in(value) - OF_MATCH
     return found
 
 
@@ -318,6 +374,23 @@ def navigate(offsets: Ints, variables: Ints, among: npt.NDArray[np.uint8], first
                 found[place] = -1
             else:
                 found[place] = members[logical if first else n_members - 1 - logical]
+    return found
+
+
+@kernel
+def navigate_last(offsets: Ints, variables: Ints, among: npt.NDArray[np.uint8], first: bool, logical: int) -> Ints:
+    """The same for the last place of every match alone."""
+    found = np.empty(len(offsets) - 1, np.int64)
+    for match in range(len(offsets) - 1):
+        begin, end = offsets[match], offsets[match + 1]
+        left, found[match] = logical, -1
+        for step in range(end - begin):
+            place = begin + step if first else end - 1 - step
+            if among[variables[place]]:
+                if left == 0:
+                    found[match] = place
+                    break
+                left -= 1
     return found
 
 

@@ -5,7 +5,7 @@ Mistakes are collected and shown together, each with its place. Cost: linear in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -14,8 +14,9 @@ from seqube.events.schema import Kind
 from seqube.language import tree
 from seqube.language.parser import in_order
 from seqube.language.rows import tree as rows
+from seqube.language.rows.answers import with_answers
 from seqube.language.rows.parser import ALL_ROWS, FOLDS, NAVIGATIONS, ClauseDraft, Name, draft_clause
-from seqube.language.rows.tree import CLASSIFIER, Expression, Frame, MatchNumber, Navigation, RowClause, RowFold
+from seqube.language.rows.tree import CLASSIFIER, NUMBER, Expression, Frame, MatchNumber, Navigation, RowClause, RowFold
 from seqube.language.tree import Attribute, Call, Duration, Literal, Predicate, Value
 from seqube.language.types import ValueChecker
 from seqube.language.writer import quote, write_value
@@ -29,28 +30,45 @@ _TAKES: dict[str, tuple[tuple[Kind, ...], Kind | None]] = {
     "AVG": (("number", "duration"), None),
     "MIN": ((), None),
     "MAX": ((), None),
+    "MIN_BY": ((), None),
+    "MAX_BY": ((), None),
+    "EVERY": (("boolean",), "boolean"),
+    "BOOL_OR": (("boolean",), "boolean"),
+    "ANY_VALUE": ((), None),
     "STDDEV": (("number",), "number"),
+    "STDDEV_POP": (("number",), "number"),
     "VARIANCE": (("number",), "number"),
+    "VAR_POP": (("number",), "number"),
     "MEDIAN": (("number",), "number"),
     "ARRAY_AGG": ((), "other"),
+    "LISTAGG": (("string",), "string"),
 }
+_ALSO = {"BOOL_AND": "EVERY", "STDDEV_SAMP": "STDDEV", "VAR_SAMP": "VARIANCE", "STRING_AGG": "LISTAGG"}
+_OF_TWO = ("MIN_BY", "MAX_BY", "LISTAGG")
+_OF_ANYTHING = ("ARRAY_AGG", "COUNT", "ANY_VALUE", "MIN_BY", "MAX_BY")  # nested values too: they are handed on, not compared
 
 
-def bind_clause(text: str, columns: Mapping[str, Kind], source: str = "") -> RowClause:
+def bind_clause(
+    text: str, columns: Mapping[str, Kind], source: str = "", queried: Sequence[Sequence[Any]] | None = None
+) -> RowClause:
     """The clause in this text, for a table with these columns; a `QueryError` with every problem found.
 
-    `source` is the statement that the clause stands in, for messages; the text has blanks in the place of everything else.
+    `source` is the statement that the clause stands in, for messages; the text has blanks in the place of everything else, and
+    numbers in that of sub-queries. `queried` is what these gave; None where nobody has asked yet.
     """
     try:
-        return _Binder(draft_clause(text), columns, source or text).bind()
+        return _Binder(draft_clause(text), columns, source or text, queried).bind()
     except QueryError as error:
         raise QueryError(error.problems, source or text) from None
 
 
 class _Binder:
-    def __init__(self, draft: ClauseDraft, columns: Mapping[str, Kind], text: str) -> None:
-        self.draft, self.columns, self.text = draft, columns, text
+    def __init__(
+        self, draft: ClauseDraft, columns: Mapping[str, Kind], text: str, queried: Sequence[Sequence[Any]] | None = None
+    ) -> None:
+        self.columns, self.text = columns, text
         self.problems = list(draft.problems)
+        self.draft = with_answers(draft, queried, self.problems)
         pattern = draft.pattern if draft.pattern is not None else rows.Concatenation()
         self.pattern = pattern
         named = (node.name for node in rows.walk_pattern(pattern) if isinstance(node, rows.Variable))
@@ -108,6 +126,8 @@ class _Binder:
             self.fail(
                 f"{name!r} is a variable of the pattern", at, f"name a column of its rows: {name}.{next(iter(self.columns), 'x')}"
             )
+        elif name.upper() in ("MATCH_NUMBER", "CLASSIFIER"):
+            self.fail(f"there is no column {name!r}", at, f"the function has parentheses: {name.upper()}()")
         else:
             self.fail(f"there is no column {name!r}", at, did_you_mean(name, self.columns))
         return None
@@ -116,14 +136,17 @@ class _Binder:
         found = (self._column(name.written, name.at) for name in names)
         return tuple(dict.fromkeys(name for name in found if name is not None))
 
-    def _of(self, name: str | None, at: Span | None) -> frozenset[str] | None:
-        """The variables that a name stands for; None is all of them."""
+    def _of(self, name: str | None, at: Span | None, column: str = "") -> frozenset[str] | None:
+        """The variables that a name stands for; None is all of them. `column` is what it stands before."""
         if name is None:
             return None
         if name in self.variables:
             return frozenset({name})
         if name not in self.subsets:
-            self.fail(f"there is no variable {name!r} in the pattern", at, did_you_mean(name, (*self.variables, *self.subsets)))
+            hint = did_you_mean(name, (*self.variables, *self.subsets)) or ""
+            if column and not hint.startswith("did you mean"):
+                hint = f"{hint}; a column of whatever row stands alone: {column}"
+            self.fail(f"there is no variable {name!r} in the pattern", at, hint)
         return self.subsets.get(name, frozenset())
 
     def _bind_subsets(self) -> None:
@@ -167,7 +190,8 @@ class _Binder:
                 f"rows in the order of {order_by[0].column!r}, a {kind}, have no distance", at, "order by times or numbers first"
             )
         else:
-            self.fail(f"WITHIN takes {wanted} here, for {order_by[0].column!r} is a {kind}", at)
+            hint = "order by a time for an INTERVAL" if kind == "number" else "order by a number for a number"
+            self.fail(f"WITHIN takes {wanted} here, for {order_by[0].column!r} is a {kind}", at, hint)
         return None
 
     def _definitions(self) -> tuple[tuple[str, Expression], ...]:
@@ -212,7 +236,6 @@ class _Argument(NamedTuple):
 
     value: Value
     variables: frozenset[str] | None
-    has_classifier: bool
 
 
 class _Values:
@@ -222,6 +245,7 @@ class _Values:
         self.clause, self.in_define, self.final = clause, in_define, final
         self.frames: dict[str, Frame] = {}
         self.kinds: dict[str, Kind] = {}
+        self.columns: dict[str, Kind] = {**clause.columns, CLASSIFIER: "string", NUMBER: "number"}
         self.fail = clause.fail
 
     def bind(self, root: Any) -> Expression:
@@ -254,7 +278,7 @@ class _Values:
                     self.fail("* stands for rows, which only COUNT takes", at, "write COUNT(*)")
                     return Literal(None)
                 column = self.clause._column(name, at)
-                of = self.clause._of(variable, at)
+                of = self.clause._of(variable, at, name if column is not None else "")
                 if column is None:
                     return Literal(None)
                 return self._framed(Navigation(Attribute(None, column), of, final=self.final), self.clause.columns[column], at)
@@ -311,11 +335,9 @@ class _Values:
         else:
             argument = self._argument(inner, inner.arguments[0])
         frame = Navigation(argument.value, argument.variables, cast(Any, end), logical, physical, final)
-        if argument.has_classifier:
-            if argument.value != Attribute(None, CLASSIFIER):
-                self.fail(f"CLASSIFIER inside a value that {inner.function} takes", inner.at, "ask for them one by one")
+        if argument.value == Attribute(None, CLASSIFIER):
             return self._framed(replace(frame, value=None), "string", node.at)
-        return self._framed(frame, self._check(argument.value, self.clause.columns), node.at)
+        return self._framed(frame, self._check(argument.value, self.columns), node.at)
 
     def _offset(self, node: Call, default: int) -> int:
         if len(node.arguments) > 2:
@@ -335,42 +357,43 @@ class _Values:
     def _classifier(self, node: Call) -> _Argument:
         match node.arguments:
             case ():
-                return _Argument(Attribute(None, CLASSIFIER), None, True)
+                return _Argument(Attribute(None, CLASSIFIER), None)
             case (Attribute(None, name, at),):
-                known = (*self.clause.variables, *self.clause.subsets)
-                of = self.clause._of(name if name in known else name.upper(), at)
-                return _Argument(Attribute(None, CLASSIFIER), of, True)
+                return _Argument(Attribute(None, CLASSIFIER), self.clause._of(self._variable(name), at))
             case _:
                 pass
         self.fail("CLASSIFIER takes a variable, or nothing", node.at, "write CLASSIFIER() or CLASSIFIER(a)")
-        return _Argument(Attribute(None, CLASSIFIER), None, True)
+        return _Argument(Attribute(None, CLASSIFIER), None)
 
-    def _argument(self, node: Call, value: Value) -> _Argument:
-        """What stands in a function of rows: columns of rows of one variable, or of one subset."""
+    def _variable(self, written: str) -> str:
+        """What stands where a column might is known as it was written: in quotes as it is, else in capitals."""
+        return written if written in (*self.clause.variables, *self.clause.subsets) else written.upper()
+
+    def _argument(self, node: Call, *values: Value) -> _Argument:
+        """What stands in a function of rows: columns of rows of one variable, or of one subset. It is of the first value."""
         named: dict[str | None, None] = {}
-        has_classifier = False
 
         def change(part: Any) -> Any:
-            nonlocal has_classifier
             match part:
                 case Attribute(variable, name, at):
                     named[variable] = None
                     column = self.clause._column(name, at)
                     return Literal(None) if column is None else Attribute(None, column, at, sure=True)
                 case Call("CLASSIFIER"):
-                    has_classifier = True
                     asked = self._classifier(part)
                     of = part.arguments[0] if part.arguments else None
-                    named[of.name.upper() if isinstance(of, Attribute) else None] = None
+                    named[self._variable(of.name) if isinstance(of, Attribute) else None] = None
                     return asked.value
+                case Call("MATCH_NUMBER", ()):
+                    return Attribute(None, NUMBER, part.at, sure=True)
                 case Call(function, _, at) if function in _OF_ROWS:
                     self._forbidden(node.function, function, at)
                     return Literal(None)
             return tree.rebuilt(part, change)
 
         n_problems = len(self.clause.problems)
-        bound = change(value)
-        if not named and len(self.clause.problems) == n_problems:
+        bound, *_ = [change(value) for value in values]
+        if not named and node.function not in FOLDS and len(self.clause.problems) == n_problems:
             self.fail(f"{node.function} of a value that is of no row", node.at, "name a column")
         if len(named) > 1:
             shown = " and ".join("all rows" if name is None else f"{name}" for name in named)
@@ -380,7 +403,7 @@ class _Values:
                 "each takes columns of one variable, or of one subset",
             )
         name = next(iter(named), None)
-        return _Argument(bound, self.clause._of(name, node.at), has_classifier)
+        return _Argument(bound, self.clause._of(name, node.at))
 
     def _forbidden(self, outer: str, inner: str, at: Span | None) -> None:
         if outer in FOLDS and inner in FOLDS:
@@ -397,30 +420,55 @@ class _Values:
     # ------------------------------------------------------------ aggregates
 
     def _fold(self, node: Call, final: bool) -> Value:
-        arguments, distinct = node.arguments, False
+        arguments, distinct, function = node.arguments, False, _ALSO.get(node.function, node.function)
         if arguments and isinstance(arguments[0], Call) and arguments[0].function == "DISTINCT":
             arguments, distinct = arguments[0].arguments, True
-        if len(arguments) != 1:
-            self.fail(f"{node.function} takes one value", node.at, f"write {node.function}(a.x)")
+        if function == "COUNT" and not arguments and not distinct:
+            arguments = (Attribute(None, ALL_ROWS, node.at),)
+        if len(arguments) != (wanted := 2 if function in _OF_TWO else 1):
+            example = {"LISTAGG": "a.x, ', '", "MIN_BY": "a.x, a.y", "MAX_BY": "a.x, a.y"}.get(function, "a.x")
+            self.fail(
+                f"{node.function} takes {'two values' if wanted == 2 else 'one value'}",
+                node.at,
+                f"write {node.function}({example})",
+            )
             return Literal(None)
-        (argument,) = arguments
+        argument = arguments[0]
         if isinstance(argument, Attribute) and argument.name == ALL_ROWS:
-            if node.function != "COUNT" or distinct:
+            if function != "COUNT" or distinct:
                 self.fail("* stands for rows, which only COUNT takes", node.at, "write COUNT(*)")
             of = self.clause._of(argument.variable, argument.at)
             return self._framed(RowFold("COUNT", None, of, False, final), "number", node.at)
-        asked = self._argument(node, argument)
-        kinds = {**self.clause.columns, CLASSIFIER: "string"}
-        kind = self._check(asked.value, kinds)
-        takes, result = _TAKES[node.function]
-        if kind is not None and takes and kind not in takes:
+        asked, second = self._argument(node, *arguments), None
+        kind = self._check(asked.value, self.columns)
+        takes, result = _TAKES[function]
+        if kind is not None and kind != "null" and takes and kind not in takes:
+            shown = " and ".join("truth values" if each == "boolean" else f"{each}s" for each in takes)
+            given = "nested or binary value" if kind == "other" else kind
+            self.fail(f"{node.function} of a {given}", node.at, f"{node.function} takes {shown}")
+        elif kind == "other" and (distinct or function not in _OF_ANYTHING):
+            what = f"{node.function}({'DISTINCT' * distinct} ...)" if distinct else node.function
             self.fail(
-                f"{node.function} of a {kind}", node.at, f"{node.function} takes {' and '.join(f'{each}s' for each in takes)}"
+                f"{what} of nested or binary values, which are not compared", node.at, "ARRAY_AGG, COUNT and ANY_VALUE take them"
             )
-        if kind == "other" and node.function != "ARRAY_AGG":
-            self.fail(f"{node.function} of nested or binary values", node.at, "ARRAY_AGG takes them")
-        distinct = distinct and node.function not in ("MIN", "MAX")
-        return self._framed(RowFold(node.function, asked.value, asked.variables, distinct, final), result or kind, node.at)
+        if wanted == 2:
+            second = self._second(node, function, arguments[1], distinct)
+        distinct = distinct and function not in ("MIN", "MAX", "EVERY", "BOOL_OR", "ANY_VALUE")
+        fold = RowFold(function, asked.value, asked.variables, distinct, final, second)
+        return self._framed(fold, result or kind, node.at)
+
+    def _second(self, node: Call, function: str, given: Value, distinct: bool) -> Value:
+        """What MAX_BY compares, or what LISTAGG puts between."""
+        if function == "LISTAGG":
+            if not (isinstance(given, Literal) and isinstance(given.value, str)):
+                self.fail(f"{node.function} puts a text between values", given.at, f"write {node.function}(a.x, ', ')")
+            return given
+        if distinct:
+            self.fail(f"{node.function} takes one row, so DISTINCT changes nothing", node.at, "leave out DISTINCT")
+        value = self._argument(node, given).value
+        if self._check(value, self.columns) == "other":
+            self.fail("nested or binary values cannot be compared", given.at, "compare by a number, a text or a time")
+        return value
 
 
 def describe(frame: Frame) -> str:
@@ -428,9 +476,10 @@ def describe(frame: Frame) -> str:
     match frame:
         case MatchNumber():
             return "MATCH_NUMBER()"
-        case RowFold(function, argument, variables, distinct, final):
+        case RowFold(function, argument, variables, distinct, final, second):
             value = _over(argument, variables) if argument is not None else _of_variables(variables, "*")
-            return f"{'FINAL ' * final}{function}({'DISTINCT ' * distinct}{value})"
+            more = "" if second is None else f", {_over(second, variables)}"
+            return f"{'FINAL ' * final}{function}({'DISTINCT ' * distinct}{value}{more})"
         case Navigation(value, variables, end, logical, physical, final):
             text = f"CLASSIFIER({_of_variables(variables, '')})" if value is None else _over(value, variables)
             if (end, logical) != ("LAST", 0) or final:

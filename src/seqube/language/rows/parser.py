@@ -24,10 +24,15 @@ if TYPE_CHECKING:
     from lark import Lark, Token
 
 NAVIGATIONS = ("PREV", "NEXT", "FIRST", "LAST")
-FOLDS = ("COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV", "VARIANCE", "MEDIAN", "ARRAY_AGG")
+FOLDS = (
+    "COUNT", "SUM", "AVG", "MIN", "MAX", "MIN_BY", "MAX_BY", "EVERY", "BOOL_AND", "BOOL_OR", "ANY_VALUE", "STDDEV", "STDDEV_SAMP",
+    "STDDEV_POP", "VARIANCE", "VAR_SAMP", "VAR_POP", "MEDIAN", "ARRAY_AGG", "LISTAGG", "STRING_AGG",
+)  # fmt: skip
 OF_ROWS = (*NAVIGATIONS, *FOLDS, "CLASSIFIER", "MATCH_NUMBER")
 ALL_ROWS = "*"  # the argument of COUNT(*) and COUNT(a.*)
+QUERIED, AMONG_QUERIED, EXISTS_QUERIED = "SUBQUERY", "IN SUBQUERY", "EXISTS SUBQUERY"  # calls in a draft, until the rows are known
 MAX_REPEATS = 10_000  # repetitions that are written as a number: each is a state of the machine
+_ALSO_CAST = {"SMALLINT": "BIGINT", "TINYINT": "BIGINT", "CHAR": "VARCHAR"}
 _WORDS = ("PARTITION", "ORDER", "MEASURES", "ONE", "ALL", "AFTER", "PATTERN", "WITHIN", "SUBSET", "DEFINE")
 
 
@@ -78,7 +83,7 @@ def _parser() -> Lark:
     from lark import Lark
 
     grammar = files("seqube.language.rows").joinpath("grammar.lark").read_text(encoding="utf-8")
-    grammar = grammar.replace("(?:OF_ROWS)", f"(?:{'|'.join(OF_ROWS)})")
+    grammar = grammar.replace("(?:OF_ROWS)", f"(?:{'|'.join(sorted(OF_ROWS, reverse=True))})")  # MAX_BY before MAX
     grammar = grammar.replace("(?:VALUE_FUNCTIONS)", f"(?:{'|'.join(PLAIN_CALLS)})")
     return Lark(grammar, parser="lalr", lexer="contextual", transformer=_RowBuilder())
 
@@ -97,25 +102,59 @@ def _explain(error: Any, text: str) -> Problem:
     if token.type == "$END":
         end = len(text.rstrip())
         return Problem("the clause ends too early", place(text, max(0, end - 1)), "is a ')' or a value missing?")
-    start, found = token.start_pos or 0, str(token).split("\n", 1)[0]
+    start, found = token.start_pos or 0, str(token).split("\n", 1)[0].rstrip()
     before = re.search(r"([^\W\d]\w*)\s*$", text[:start])
     if token.type == "LPAR" and before and before[1].upper() not in _WORDS:
-        known = (*OF_ROWS, *VALUE_FUNCTIONS)
-        return Problem(
-            f"there is no function {before[1]!r}",
-            place(text, before.start(1), len(before[1])),
-            did_you_mean(before[1].upper(), known),
-        )
+        known, name = (*OF_ROWS, *VALUE_FUNCTIONS), before[1]
+        where = place(text, before.start(1), len(name))
+        if name.upper() in known:
+            return Problem(f"{name}(...) cannot stand here", where, _hint(name, text[: before.start(1)]))
+        return Problem(f"there is no function {name!r}", where, did_you_mean(name.upper(), known))
     return Problem(f"{found!r} cannot stand here", place(text, start, len(found)), _hint(found, text[:start]))
 
 
-def _hint(found: str, before: str) -> str | None:
-    if found.upper() == "SEEK" or found.upper() == "INITIAL":
-        return "INITIAL and SEEK are of windows; a clause in FROM looks everywhere"
-    if re.search(r"\bmeasures\b[^()]*$", before, re.IGNORECASE) and found.isidentifier():
-        return "a measure is named with AS: LAST(a.price) AS low"
-    near = did_you_mean(found.upper(), _WORDS) if found.isidentifier() else None
-    return near if near and near.startswith("did you mean") else f"the clauses are {', '.join(_WORDS)}"
+_ROWS_SHOWN = (
+    "write ONE ROW PER MATCH, or ALL ROWS PER MATCH, perhaps with SHOW EMPTY MATCHES, OMIT EMPTY MATCHES or WITH UNMATCHED ROWS"
+)
+_COLUMNS = (
+    "only columns stand here; compute others before: FROM (SELECT *, lower(name) AS k FROM t) MATCH_RECOGNIZE (PARTITION BY k ...)"
+)
+_IN_CLAUSES = {  # what a clause takes, for whatever it does not
+    "PARTITION": _COLUMNS,
+    "ORDER": _COLUMNS,
+    "MEASURES": "measures are values with names, and commas between them: LAST(a.price) AS low, COUNT(*) AS n",
+    "ONE": _ROWS_SHOWN,
+    "ALL": _ROWS_SHOWN,
+    "AFTER": "write AFTER MATCH SKIP PAST LAST ROW, TO NEXT ROW, TO FIRST a, or TO LAST a",
+    "PATTERN": "a pattern is made of variables, |, ( ), ^ and $, PERMUTE(a, b), {- a -}, each with * + ? {2,3} or nothing behind",
+    "WITHIN": "write WITHIN INTERVAL '10' MINUTE",
+    "SUBSET": "write SUBSET s = (a, b)",
+    "DEFINE": "conditions have commas between them: DEFINE a AS price > 1, b AS price < PREV(price)",
+}
+_OF_WORDS = {
+    "SEEK": "INITIAL and SEEK are of windows; a clause in FROM looks everywhere",
+    "INITIAL": "INITIAL and SEEK are of windows; a clause in FROM looks everywhere",
+    "OVER": "windows stand in the SELECT around the clause",
+    "FILTER": "write SUM(CASE WHEN a.x > 1 THEN a.x END)",
+    "ARRAY": "arrays cannot be written here; LISTAGG(a.x, ',') = 'p,q' compares what ARRAY_AGG would list",
+}
+
+
+def _hint(found: str, before: str) -> str:
+    """One thing to do, by the word that cannot stand there, what is before it, and the clause it is in."""
+    if found.upper() in _OF_WORDS:
+        return _OF_WORDS[found.upper()]
+    if re.search(r"\b(running|final)\s+$", before, re.IGNORECASE):
+        return "RUNNING and FINAL stand before FIRST, LAST and aggregates"
+    outside = re.sub(r"'[^']*'|\"[^\"]*\"", "", before)
+    if found.upper() == "ORDER" and outside.count("(") > outside.count(")"):
+        return "an aggregate takes rows in the order of the match"
+    said = [word.upper() for word in re.findall(r"[^\W\d]\w*", outside) if word.upper() in _WORDS]
+    known = (*_WORDS, *OF_ROWS, *VALUE_FUNCTIONS)
+    near = did_you_mean(found.upper(), _WORDS) if found.isidentifier() and found.upper() not in known else None
+    if near and near.startswith("did you mean"):
+        return near
+    return _IN_CLAUSES[said[-1]] if said else f"the clauses are {', '.join(_WORDS)}"
 
 
 def _named(token: Token) -> Name:
@@ -156,12 +195,16 @@ class _RowBuilder(Builder):
         return tree.Call("CAST", (Literal(text[1:-1], at_token(text)), Literal("TIMESTAMP", at_token(word))), at)
 
     def cast(self, children: list[Any]) -> Value:
-        """As in the language; of VARCHAR(3) so many characters are left."""
-        _, _, name, *digits = children
+        """As in the language, by more names; of VARCHAR(3) so many characters are left, and a DATE is a time at midnight."""
+        word, value, name, *digits = children
         length = next((size for size in digits if size is not None), None)
-        if length is None or name.upper() not in ("VARCHAR", "CHAR", "STRING", "TEXT"):
-            return super().cast(children)
-        text = super().cast([*children[:3], None, None])
+        if name.upper() == "DATE":
+            time = super().cast([word, value, name.update(value="TIMESTAMP"), None, None])
+            return tree.Call("DATE_TRUNC", (Literal("day"), time), time.at)
+        name = name.update(value=_ALSO_CAST.get(name.upper(), str(name)))
+        if length is None or name.upper() not in ("VARCHAR", "STRING", "TEXT"):
+            return super().cast([word, value, name, *digits])
+        text = super().cast([word, value, name, None, None])
         return tree.Call("SUBSTRING", (text, Literal(1), Literal(int(length))), text.at)
 
     def among(self, children: list[Any]) -> Predicate:
@@ -173,6 +216,19 @@ class _RowBuilder(Builder):
         equals = tuple(tree.Comparison("=", as_item(operand), value, value.at) for value in values)
         found = equals[0] if len(equals) == 1 else tree.AnyOf(equals, operand.at)
         return found if negated is None else tree.Inverse(found, operand.at)
+
+    def queried(self, children: list[Token]) -> Value:
+        return tree.Call(QUERIED, (_number_of(children[0]),), at_token(children[0]))
+
+    def among_queried(self, children: list[Any]) -> Predicate:
+        operand, negated, query = children
+        asked = tree.Call(AMONG_QUERIED, (as_item(operand), _number_of(query)), at_token(query))
+        found = tree.IsTrue(asked, operand.at)
+        return found if negated is None else tree.Inverse(found, operand.at)
+
+    def exists(self, children: list[Token]) -> Predicate:
+        at = cover(at_token(children[0]), at_token(children[1]))
+        return tree.IsTrue(tree.Call(EXISTS_QUERIED, (_number_of(children[1]),), at), at)
 
     def is_truth(self, children: list[Any]) -> Predicate:
         operand, negated, truth = children
@@ -297,6 +353,11 @@ class _RowBuilder(Builder):
             else:
                 contents[name], places[name] = content, at
         return ClauseDraft(**contents, places=places, problems=tuple(problems))
+
+
+def _number_of(query: Token) -> Literal:
+    """Which of the statement's sub-queries it is."""
+    return Literal(int(query[2:-1]), at_token(query))
 
 
 def _first_place(pattern: rows.RowPattern) -> Span | None:

@@ -39,10 +39,15 @@ class SqlStep:
 
     name: str  # what stands in its place
     table: str  # SQL: a name, or a query in parentheses
-    clause: str = ""  # the statement with everything outside the clause blanked out
+    clause: str = ""  # the statement with everything outside the clause blanked out, and numbers for its sub-queries
     source: str = ""  # the statement
     query: str = ""  # of SEQUBE(table, 'query')
     options: tuple[tuple[str, str], ...] = ()
+    queries: tuple[str, ...] = ()  # the sub-queries of the clause
+
+    def queried(self, statement: Statement) -> list[str]:
+        """The sub-queries in its expressions, each as a query that can be run alone: they see what the table sees."""
+        return [f"{_with(statement, self)}{all_of(f'({query})')}" for query in self.queries]
 
     def input(self, statement: Statement) -> str:
         """The rows it is over, as a query that can be run alone."""
@@ -182,10 +187,31 @@ class _Splitter:
         def make() -> str:
             table = self._rendered(self.pieces[first].start, self.pieces[last].end)
             begin, end = self.pieces[number + 1].end, self.pieces[close].start
-            blank = [re.sub(r"[^\n]", " ", part) for part in (self.text[:begin], self.text[end:])]
-            return self._add(SqlStep(self._name(), table, f"{blank[0]}{self.text[begin:end]}{blank[1]}", self.text))
+            written: list[str] = []
+            queries: list[str] = []
+            at = begin
+            for opening, closing in self._sub_queries(number + 2, close):
+                inside = self.text[self.pieces[opening].end : self.pieces[closing].start]
+                written += [
+                    self.text[at : self.pieces[opening].start],
+                    f"(?{len(queries)}{_blank(inside)[len(str(len(queries))) + 1 :]})",
+                ]
+                queries.append(self._rendered(self.pieces[opening].end, self.pieces[closing].start))
+                at = self.pieces[closing].end
+            clause = f"{_blank(self.text[:begin])}{''.join(written)}{self.text[at:end]}{_blank(self.text[end:])}"
+            return self._add(SqlStep(self._name(), table, clause, self.text, queries=tuple(queries)))
 
         return make
+
+    def _sub_queries(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """The parentheses of the outermost sub-queries between two pieces."""
+        number = begin
+        while number < end:
+            if self.pieces[number].says("(") and self.pieces[number + 1].says("SELECT", "WITH"):
+                closing = self._closing(number)
+                yield number, closing
+                number = closing
+            number += 1
 
     def _query(self, number: int, close: int) -> Any:
         def make() -> str:
@@ -222,6 +248,11 @@ class _Splitter:
             known = ", ".join(f"{name} => '...'" for name in _OPTIONS)
             raise self.fail("this is no option of SEQUBE", pieces[0], f"there are {known}")
         return pieces[0].text, _unquoted(pieces[2].text)
+
+
+def _blank(text: str) -> str:
+    """As many blanks, in as many lines."""
+    return re.sub(r"[^\n]", " ", text)
 
 
 def _unquoted(text: str) -> str:

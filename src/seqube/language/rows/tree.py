@@ -100,7 +100,7 @@ def walk_pattern(pattern: RowPattern) -> Iterator[RowPattern]:
 class Navigation:
     """A value of one row: of the rows of some variables the first or last, so many further, and from there so many rows on.
 
-    `value` is over the columns of a table alone; None stands for the variable that the row is mapped to, CLASSIFIER().
+    `value` is over the columns of a table and those that `OF_MATCH` names; None stands for CLASSIFIER() alone.
     """
 
     value: Value | None
@@ -116,10 +116,11 @@ class RowFold:
     """An aggregate over the rows of some variables."""
 
     function: str
-    argument: Value | None  # None: COUNT(*), which counts rows; CLASSIFIER in it is the attribute `CLASSIFIER`
+    argument: Value | None  # None: COUNT(*), which counts rows
     variables: frozenset[str] | None
     distinct: bool = False
     final: bool = False
+    second: Value | None = None  # what MAX_BY compares, what LISTAGG puts between
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,8 @@ class MatchNumber:
 Frame = Navigation | RowFold | MatchNumber
 
 CLASSIFIER = "CLASSIFIER()"  # the column of variables, among those of a table
+NUMBER = "MATCH_NUMBER()"  # and that of the match's number
+OF_MATCH = frozenset({CLASSIFIER, NUMBER})  # what a table does not hold
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,78 @@
+"""An editor on the page: its text belongs to the browser, and the server follows it.
+
+What the server wants there (another text, marks under what is wrong, the words of a language) it asks of `editor.js`, which does it
+unless somebody is typing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from nicegui import events as happenings
+from nicegui import ui
+
+from seqube.errors import Problem, QueryError, SequbeError
+
+TYPING_PAUSE = 0.25
+
+
+class Editor:
+    """A text, what is wrong with it below, and what is done when it rests."""
+
+    def __init__(self, text: str, label: str, name: str, rest: Callable[[], object], run: Callable[[], Awaitable[None]]) -> None:
+        self.text = text
+        self._label, self._rest = label, rest
+        self._typed = 0
+        self._there = text  # what the editor holds, as far as was heard of it
+        self._element = ui.codemirror(text, on_change=self._type, theme="vscodeLight", line_wrapping=True, indent="  ")
+        self._element.classes("sq-editor").props(f"data-testid={name}")
+        self._element.map_key("Mod-Enter", run)
+
+    def show_problems(self, name: str) -> None:
+        """Where what is wrong is told."""
+        self._problems = ui.label().classes("sq-problems").props(f"data-testid={name} role=alert")
+
+    def teach(self, names: Sequence[str], attributes: Sequence[str], words: Sequence[str], functions: Mapping[str, Any]) -> None:
+        """Colours and completion: names that stand alone, those behind a dot, words of the language, and what functions take."""
+        self._ask("teach", list(dict.fromkeys(names)), list(attributes), list(words), dict(functions), self._label)
+
+    def write(self, text: str) -> None:
+        """Put a text into the editor, unless somebody is typing there: then theirs stays, and is heard of."""
+        self.text = text
+        self._ask("write", self._there, text)
+        self._there = text
+
+    def tell(self, error: SequbeError | None) -> None:
+        """Mark and tell what is wrong, or that nothing is."""
+        problems = error.problems if isinstance(error, QueryError) else ()
+        self._ask("mark", self.text, [place for problem in problems if (place := _offsets(problem, self.text)) is not None])
+        self._problems.text = str(error or "")
+
+    def _ask(self, function: str, *arguments: Any) -> None:
+        """Call a function of editor.js with this editor."""
+        written = ", ".join(map(json.dumps, arguments))
+        ui.run_javascript(
+            f"import('/seqube/editor.js').then((editor) => editor.{function}(() => getElement({self._element.id}), {written}))"
+        )
+
+    async def _type(self, event: happenings.ValueChangeEventArguments[Any]) -> None:
+        self.text = self._there = event.value
+        self._typed += 1
+        mine = self._typed
+        await asyncio.sleep(TYPING_PAUSE)
+        if mine == self._typed:
+            self._rest()
+
+
+def _offsets(problem: Problem, text: str) -> tuple[int, int] | None:
+    """A place in lines and columns as positions in the text; something is marked even at the text's end."""
+    if problem.at is None or not text:
+        return None
+    lines = text.split("\n")
+    line = min(problem.at.line, len(lines)) - 1
+    start = sum(len(before) + 1 for before in lines[:line]) + problem.at.column - 1
+    start = min(start, len(text) - 1)
+    return start, min(max(start + problem.at.length, start + 1), len(text))
