@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import seqube as sq
@@ -64,3 +65,49 @@ def test_mistakes_and_explain_on_spark(trades: pa.Table) -> None:
         sqs.sql("SELECT * FROM nothing")
     ((told,),) = sqs.sql(f"EXPLAIN {STATEMENTS[0]}").collect()
     assert "tasks by their key" in told
+
+
+KINDS = """
+SELECT * FROM VALUES
+  (1, 'p', 1Y, 1S, 1L, cast(1.5 AS float), 2.5D, 1.25BD, true, X'01', DATE'2020-01-01', TIMESTAMP'2020-01-01 10:00:00',
+   TIMESTAMP_NTZ'2020-01-01 10:00:00', array(1, 2), named_struct('x', 1, 'y', 'a'), map('k', 1), INTERVAL '1' HOUR),
+  (2, 'p', null, null, null, null, null, null, null, null, null, null, null, null, null, null, null),
+  (3, null, 3Y, 3S, 3L, cast(3.5 AS float), 4.5D, 3.25BD, false, X'03', DATE'2020-01-03', TIMESTAMP'2020-01-03 10:00:00',
+   TIMESTAMP_NTZ'2020-01-03 10:00:00', array(null), named_struct('x', 3, 'y', null), map(), INTERVAL '3' HOUR)
+AS t(id, p, i8, i16, i64, f32, f64, dec, b, bin, d, ts, ntz, arr, st, mp, span)
+"""
+
+
+@pytest.mark.spark
+def test_every_type_of_spark_passes_through_and_is_measured(spark: SparkSession) -> None:
+    spark.sql(KINDS).createOrReplaceTempView("kinds")
+    names = spark.table("kinds").columns
+    text = "SELECT * FROM kinds MATCH_RECOGNIZE (PARTITION BY p ORDER BY id MEASURES {measures} ALL ROWS PER MATCH PATTERN (a+))"
+    firsts = ", ".join(f"FIRST(a.{name}) AS first_{name}" for name in names[2:])
+    found = sqs.sql(text.format(measures=f"COUNT(*) AS n, {firsts}")).orderBy("id").collect()
+    rows = spark.table("kinds").orderBy("id").collect()
+    assert [[row[name] for name in names] for row in found] == [list(row) for row in rows]
+    first_of = {1: rows[0], 2: rows[0], 3: rows[2]}
+    assert [[row[f"first_{name}"] for name in names[2:]] for row in found] == [list(first_of[row.id])[2:] for row in rows]
+    lists = sqs.sql(
+        text.format(measures="ARRAY_AGG(d) AS ds, SUM(dec) AS sum, MAX(ts) AS last, AVG(span) AS mean, COUNT(arr) AS k")
+    )
+    told = {row.id: row for row in lists.collect()}
+    assert (told[2].ds, told[2].k) == ([rows[0].d, None], 1)
+    assert (told[2]["sum"], told[2]["last"], told[2]["mean"]) == (rows[0].dec, rows[0].ts, rows[0].span)
+
+
+@pytest.mark.spark
+def test_views_sub_queries_and_joins_of_the_session(trades: pa.Table, spark: SparkSession) -> None:
+    spark.table("trades").where("price > 10").createOrReplaceGlobalTempView("dear")
+    apart = "PARTITION BY ticker ORDER BY ts, price MEASURES COUNT(*) AS k"
+    clause = f"MATCH_RECOGNIZE ({apart} PATTERN (a b+) DEFINE b AS b.price > {{than}})"
+    by_query = sqs.sql(f"SELECT * FROM global_temp.dear {clause.format(than='(SELECT avg(price) FROM trades)')}")
+    mean = sum(trades["price"].to_pylist()) / trades.num_rows
+    dear = trades.filter(pc.greater(trades["price"], 10))
+    assert in_any_order(by_query.toArrow()) == in_any_order(sq.sql(f"SELECT * FROM dear {clause.format(than=mean)}", dear=dear))
+    by_query.createOrReplaceTempView("kept")  # what a statement gave is a DataFrame like any other
+    joined = sqs.sql(f"SELECT count(*) AS n FROM kept JOIN trades {clause.format(than=mean)} AS m ON kept.ticker = m.ticker")
+    assert joined.collect()[0].n > 0
+    with pytest.raises(sq.QueryError, match="createOrReplaceTempView"):
+        sqs.sql(f"CREATE TEMPORARY VIEW v AS SELECT * FROM trades {clause.format(than=1)}")

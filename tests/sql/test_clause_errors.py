@@ -147,6 +147,7 @@ def test_all_mistakes_are_shown_at_once() -> None:
         ("SELECT nothing FROM t", "nothing"),
         ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (a)", "this parenthesis is not closed"),
         ("SELECT * FROM MATCH_RECOGNIZE (PATTERN (a))", "stands behind no table"),
+        ("CREATE OR REPLACE TEMP VIEW v AS SELECT * FROM t MATCH_RECOGNIZE (MEASURES n AS m PATTERN (a))", "a view is asked anew"),
         ("SELECT * FROM SEQUBE(t)", "SEQUBE takes a table and a query"),
         ("SELECT * FROM SEQUBE(t, 'SEQ(A a, B b) WITHIN 5', kind => 'x')", "no option of SEQUBE"),
         ("SELECT * FROM t MATCH_RECOGNIZE (ALL ROWS PER MATCH PATTERN (PERMUTE(a,b,c,d,e,f,g,h,i,j,k)))", "too large"),

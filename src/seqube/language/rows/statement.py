@@ -24,6 +24,7 @@ _PIECES = re.compile(
     re.DOTALL,
 )
 _BEFORE_TABLES = frozenset({"FROM", "JOIN", "LATERAL"})
+_VIEW = re.compile(r"\s*create\s+(or\s+replace\s+)?((global\s+)?temp(orary)?\s+)?view\b", re.IGNORECASE)
 _OPTIONS = ("type", "time", "unit")
 _STEP = "seqube_step_"
 
@@ -95,6 +96,13 @@ class _Splitter:
 
     def split(self, dialect: str, explained: bool) -> Statement:
         rest = self._rendered(self.begin, len(self.text.rstrip().rstrip(";")))
+        if self.steps and _VIEW.match(rest):
+            hint = {"spark": "sqs.sql('SELECT ...').createOrReplaceTempView('name')"}.get(
+                dialect, "CREATE TABLE name AS SELECT ..."
+            )
+            raise self.fail(
+                "a view is asked anew each time, and the rows of clauses are gone by then", self.pieces[0], f"write {hint}"
+            )
         return Statement(rest, tuple(self.steps), dialect, explained)
 
     def fail(self, message: str, at: _Piece, hint: str | None = None) -> QueryError:
