@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from seqube.explorer.page import Screen
 
 EVENTS = "events"  # what those that are open are called
-WORDS = (
+SQL_WORDS = (
     "SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "HAVING", "LIMIT", "WITH", "AS", "JOIN", "LEFT", "ON", "USING", "UNION",
     "AND", "OR", "NOT", "IN", "IS", "NULL", "BETWEEN", "LIKE", "CASE", "WHEN", "THEN", "ELSE", "END", "CAST", "DISTINCT",
     "INTERVAL", "TIMESTAMP", "DATE", "TRUE", "FALSE", "ASC", "DESC", "EXPLAIN", "SEQUBE", "MATCH_RECOGNIZE", "PARTITION",
@@ -74,7 +74,7 @@ class SqlPanel:
         """New events: another table, other examples."""
         schema = opened.sample.table.schema
         others = sorted(self._names())
-        self._editor.teach([EVENTS, *others, *schema.names], schema.names, WORDS, SIGNATURES)
+        self._editor.teach([EVENTS, *others, *schema.names], schema.names, SQL_WORDS, SIGNATURES)
         examples = examples_for(opened)
         self._examples.clear()
         with self._examples:
@@ -216,7 +216,7 @@ ORDER BY n DESC""")
 
 def _named(name: str) -> str:
     """A name as SQL and the clause take it: in quotes, unless it is a plain word that means nothing else."""
-    plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name) and name.upper() not in (*WORDS, *_RESERVED.split())
+    plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name) and name.upper() not in (*SQL_WORDS, *_RESERVED.split())
     return name if plain else '"' + name.replace('"', '""') + '"'
 
 

@@ -27,7 +27,7 @@ from seqube.engine.jit import kernel
 from seqube.engine.limits import Budget
 from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, normalise, rank, shown, take
 from seqube.events.schema import TIME, Kind
-from seqube.language.rows.tree import CLASSIFIER, NUMBER, OF_MATCH, Expression, Frame, MatchNumber, Navigation, RowFold
+from seqube.language.rows.tree import CLASSIFIER, NUMBER_OF_MATCH, OF_MATCH, Expression, Frame, MatchNumber, Navigation, RowFold
 from seqube.language.tree import Attribute, Literal, Predicate, Value, walk
 
 Floats = npt.NDArray[np.float64]
@@ -181,7 +181,7 @@ class Framing:
             return take(self._values.of(frame.value), rows)
         columns = {name: take(self._values.of(Attribute(None, name)), rows) for name in names - OF_MATCH}
         columns[CLASSIFIER] = self._classified(base, matches, frame.physical)
-        columns[NUMBER] = pa.array(_at(paths.numbers, places.matches))
+        columns[NUMBER_OF_MATCH] = pa.array(_at(paths.numbers, places.matches))
         found = evaluate_columns(frame.value, columns, len(rows))
         return take(found, np.where(rows >= 0, np.arange(len(rows)), -1))  # where no row is, no value is
 
@@ -228,8 +228,8 @@ class Framing:
         columns = {name: take(self._values.of(Attribute(None, name)), paths.rows) for name in names - OF_MATCH}
         if CLASSIFIER in names:
             columns[CLASSIFIER] = take(pa.array(self._names, pa.string()), paths.variables)
-        if NUMBER in names:
-            columns[NUMBER] = pa.array(np.repeat(paths.numbers, np.diff(paths.offsets)))
+        if NUMBER_OF_MATCH in names:
+            columns[NUMBER_OF_MATCH] = pa.array(np.repeat(paths.numbers, np.diff(paths.offsets)))
         return evaluate_columns(value, columns, len(paths.rows))
 
     def _best(self, frame: RowFold, values: pa.Array, member: Mask, known: Mask, asked: Ints) -> pa.Array:

@@ -16,7 +16,7 @@ from seqube.language.parser import in_order
 from seqube.language.rows import tree as rows
 from seqube.language.rows.answers import with_answers
 from seqube.language.rows.parser import ALL_ROWS, FOLDS, NAVIGATIONS, ClauseDraft, Name, draft_clause
-from seqube.language.rows.tree import CLASSIFIER, NUMBER, Expression, Frame, MatchNumber, Navigation, RowClause, RowFold
+from seqube.language.rows.tree import CLASSIFIER, NUMBER_OF_MATCH, Expression, Frame, MatchNumber, Navigation, RowClause, RowFold
 from seqube.language.tree import Attribute, Call, Duration, Literal, Predicate, Value
 from seqube.language.types import ValueChecker
 from seqube.language.writer import quote, write_value
@@ -245,7 +245,7 @@ class _Values:
         self.clause, self.in_define, self.final = clause, in_define, final
         self.frames: dict[str, Frame] = {}
         self.kinds: dict[str, Kind] = {}
-        self.columns: dict[str, Kind] = {**clause.columns, CLASSIFIER: "string", NUMBER: "number"}
+        self.columns: dict[str, Kind] = {**clause.columns, CLASSIFIER: "string", NUMBER_OF_MATCH: "number"}
         self.fail = clause.fail
 
     def bind(self, root: Any) -> Expression:
@@ -385,7 +385,7 @@ class _Values:
                     named[self._variable(of.name) if isinstance(of, Attribute) else None] = None
                     return asked.value
                 case Call("MATCH_NUMBER", ()):
-                    return Attribute(None, NUMBER, part.at, sure=True)
+                    return Attribute(None, NUMBER_OF_MATCH, part.at, sure=True)
                 case Call(function, _, at) if function in _OF_ROWS:
                     self._forbidden(node.function, function, at)
                     return Literal(None)

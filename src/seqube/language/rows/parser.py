@@ -30,7 +30,7 @@ FOLDS = (
 )  # fmt: skip
 OF_ROWS = (*NAVIGATIONS, *FOLDS, "CLASSIFIER", "MATCH_NUMBER")
 ALL_ROWS = "*"  # the argument of COUNT(*) and COUNT(a.*)
-QUERIED, AMONG_QUERIED, EXISTS_QUERIED = "SUBQUERY", "IN SUBQUERY", "EXISTS SUBQUERY"  # calls in a draft, until the rows are known
+QUERIED, AMONG_QUERIED, EXISTS_QUERIED = "QUERIED", "IN QUERIED", "EXISTS QUERIED"  # calls in a draft, until the rows are known
 MAX_REPEATS = 10_000  # repetitions that are written as a number: each is a state of the machine
 _ALSO_CAST = {"SMALLINT": "BIGINT", "TINYINT": "BIGINT", "CHAR": "VARCHAR"}
 _WORDS = ("PARTITION", "ORDER", "MEASURES", "ONE", "ALL", "AFTER", "PATTERN", "WITHIN", "SUBSET", "DEFINE")

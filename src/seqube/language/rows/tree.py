@@ -131,8 +131,8 @@ class MatchNumber:
 Frame = Navigation | RowFold | MatchNumber
 
 CLASSIFIER = "CLASSIFIER()"  # the column of variables, among those of a table
-NUMBER = "MATCH_NUMBER()"  # and that of the match's number
-OF_MATCH = frozenset({CLASSIFIER, NUMBER})  # what a table does not hold
+NUMBER_OF_MATCH = "MATCH_NUMBER()"  # and that of the match's number
+OF_MATCH = frozenset({CLASSIFIER, NUMBER_OF_MATCH})  # what a table does not hold
 
 
 @dataclass(frozen=True, slots=True)
