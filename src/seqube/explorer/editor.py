@@ -20,11 +20,19 @@ TYPING_PAUSE = 0.25
 
 
 class Editor:
-    """A text, what is wrong with it below, and what is done when it rests."""
+    """A text, what is wrong with it below, and what is done when it rests. `hear` is told the text whenever it changes."""
 
-    def __init__(self, text: str, label: str, name: str, rest: Callable[[], object], run: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        text: str,
+        label: str,
+        name: str,
+        rest: Callable[[], object],
+        run: Callable[[], Awaitable[None]],
+        hear: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.text = text
-        self._label, self._rest = label, rest
+        self._label, self._rest, self._hear = label, rest, hear
         self._typed = 0
         self._there = text  # what the editor holds, as far as was heard of it
         self._element = ui.codemirror(text, on_change=self._type, theme="vscodeLight", line_wrapping=True, indent="  ")
@@ -42,6 +50,7 @@ class Editor:
     def write(self, text: str) -> None:
         """Put a text into the editor, unless somebody is typing there: then theirs stays, and is heard of."""
         self.text = text
+        self._hear(text)
         self._ask("write", self._there, text)
         self._there = text
 
@@ -60,6 +69,7 @@ class Editor:
 
     async def _type(self, event: happenings.ValueChangeEventArguments[Any]) -> None:
         self.text = self._there = event.value
+        self._hear(self.text)
         self._typed += 1
         mine = self._typed
         await asyncio.sleep(TYPING_PAUSE)

@@ -346,7 +346,7 @@ class QueryPanel:
                         ui.menu() as self._examples,
                     ):
                         pass
-                self._editor = Editor(screen.text, "Query", "editor", self._check, self.run)
+                self._editor = Editor(screen.text, "Query", "editor", self._check, self.run, self._hear)
                 self._editor.show_problems("problems")
                 with ui.row().classes("items-center gap-3"):
                     ui.button("Run", icon="play_arrow", on_click=self.run).props("unelevated data-testid=run").tooltip("Ctrl-Enter")
@@ -386,9 +386,8 @@ class QueryPanel:
             ui.label(name).classes("ellipsis")
             ui.label(f"{count:,}").classes("sq-fact text-slate-500")
 
-    @property
-    def text(self) -> str:
-        return self._editor.text
+    def _hear(self, text: str) -> None:
+        self._screen.text = text
 
     def set_text(self, text: str) -> None:
         """Put a query into the editor."""
