@@ -77,15 +77,16 @@ const marks = CM.StateField.define({
   provide: (field) => CM.EditorView.decorations.from(field),
 });
 
-// The editor may not be there yet: it is made when its tab is first looked at. What the server asks for is done in the order in which it came.
-let turn = Promise.resolve();
+// The editor may not be there yet: it is made when its tab is first looked at. What the server asks for is done in the order in which it came, for
+// each editor by itself (`id`): one whose tab nobody looks at holds up no other.
+const turns = new Map();
 async function editorOf(find) {
   while (!find()?.editorPromise) await new Promise((resolve) => setTimeout(resolve, 100));
   return find().editorPromise;
 }
-function inTurn(find, act) {
-  const done = turn.then(() => editorOf(find)).then(act);
-  turn = done.catch(() => {}); // what fails is told to who asked, and the next goes on
+function inTurn(id, find, act) {
+  const done = (turns.get(id) ?? Promise.resolve()).then(() => editorOf(find)).then(act);
+  turns.set(id, done.catch(() => {})); // what fails is told to who asked, and the next goes on
   return done;
 }
 
@@ -93,16 +94,16 @@ function inTurn(find, act) {
 //
 // The text belongs to the browser. The server follows it by the changes that the editor sends, this one too, in the order in which they were
 // made here; a text that it set by itself would cross with what is being typed, and the two would hold different texts from then on.
-export function write(find, before, text) {
-  return inTurn(find, (view) => {
+export function write(id, find, before, text) {
+  return inTurn(id, find, (view) => {
     const now = view.state.doc.toString();
     if (now === before && now !== text) view.dispatch({ changes: { from: 0, to: now.length, insert: text } });
   });
 }
 
 // Underline places of a text, given as pairs of offsets; marks for a text that has changed since are nobody's.
-export function mark(find, text, places) {
-  return inTurn(find, (view) => {
+export function mark(id, find, text, places) {
+  return inTurn(id, find, (view) => {
     if (view.state.doc.toString() !== text) return;
     const wrong = CM.Decoration.mark({ class: "sq-wrong" });
     const effects = [setMarks.of(CM.Decoration.set(places.map(([from, to]) => wrong.range(from, to)), true))];
@@ -115,8 +116,8 @@ const compartments = new WeakMap();
 
 // Teach an editor the language: its keywords and functions, and the names that are known now; called again when other events are opened.
 // `label` is what the editor is called for those who do not see it.
-export function teach(find, types, attributes, keywords, functions, label) {
-  return inTurn(find, (view) => {
+export function teach(id, find, types, attributes, keywords, functions, label) {
+  return inTurn(id, find, (view) => {
     const known = { types: new Set(types), attributes, keywords: new Set(keywords), functions };
     const language = [makeLanguage(known), CM.hoverTooltip((view, position) => explain(view, position, known))];
     const old = compartments.get(view);

@@ -62,10 +62,8 @@ class Editor:
 
     def _ask(self, function: str, *arguments: Any) -> None:
         """Call a function of editor.js with this editor."""
-        written = ", ".join(map(json.dumps, arguments))
-        ui.run_javascript(
-            f"import('/seqube/editor.js').then((editor) => editor.{function}(() => getElement({self._element.id}), {written}))"
-        )
+        given = ", ".join([str(self._element.id), f"() => getElement({self._element.id})", *map(json.dumps, arguments)])
+        ui.run_javascript(f"import('/seqube/editor.js').then((editor) => editor.{function}({given}))")
 
     async def _type(self, event: happenings.ValueChangeEventArguments[Any]) -> None:
         self.text = self._there = event.value
