@@ -103,7 +103,7 @@ OUT_OF_PLACE = [
     ("ORDER BY n + 1 PATTERN (a)", "'+' cannot stand here", "only columns stand here"),
     ("PARTITION BY lower(name) PATTERN (a)", "lower(...) cannot stand here", "only columns stand here"),
     ("AFTER MATCH SKIP PAST FIRST ROW PATTERN (a)", "'FIRST' cannot stand here", "PAST LAST ROW, TO NEXT ROW"),
-    ("ONE ROW PER MATCH SHOW EMPTY MATCHES PATTERN (a)", "'SHOW' cannot stand here", "ALL ROWS PER MATCH [SHOW"),
+    ("ONE ROW PER MATCH SHOW EMPTY MATCHES PATTERN (a)", "'SHOW' cannot stand here", "perhaps with SHOW EMPTY MATCHES"),
     ("PATTERN (a {- b)", "')' cannot stand here", "a pattern is made of variables"),
     ("PATTERN (a) DEFINE a AS n > 1 b AS n > 2", "'b' cannot stand here", "commas between them"),
     ("PATTERN (a) SUBSET s = ()", "')' cannot stand here", "SUBSET s = (a, b)"),
