@@ -104,13 +104,14 @@ def test_unmatched_rows_are_those_of_no_match_at_all() -> None:
     assert labels(f"PATTERN (A B{{2}}) {FALLING}", table, options) == "1. 2A1 3B1 4B1 3A2 4B2 5B2 6."
 
 
+FEW = pa.table({"n": [2, 2]})
+
+
 def mapped(
     pattern: str, define: str, table: pa.Table = COUNTED, measure: str = "CLASSIFIER()", rows: str = "ALL ROWS"
 ) -> list[Any]:
-    return told(
-        f"SELECT m FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES {measure} AS m {rows} PER MATCH PATTERN ({pattern}) {define})",
-        t=table,
-    )
+    text = f"SELECT m FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES {measure} AS m {rows} PER MATCH PATTERN ({pattern}) {define})"
+    return told(text, t=table, few=FEW)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def mapped(
         ("^(A | B)* (X | Y)$", "DEFINE X AS SUM(A.id) + id = SUM(B.id), Y AS SUM(B.id) + id = SUM(A.id)", 8, "AAAABBBX"),
         ("(A | B)+ LAST", "DEFINE LAST AS " + " AND ".join(f"FIRST(CLASSIFIER(), {k}) = 'B'" for k in range(7)), 8, ["B"] * 7 + ["LAST"]),
         ("(A | B | C)* X", "DEFINE X AS LISTAGG(CLASSIFIER(), '') = 'CABX'", 4, "CABX"),
-        ("(A | B)*", "DEFINE A AS id > (SELECT min(n) FROM some) OR id IN (SELECT 1)", 4, "ABAA"),
+        ("(A | B)*", "DEFINE A AS id > (SELECT min(n) FROM few) OR id IN (SELECT 1)", 4, "ABAA"),
         ("(A | B)*", "DEFINE A AS EVERY(id > 1) OR BOOL_OR(id > 2)", 3, "BBA"),
         ("(A | B)*", "DEFINE A AS LAST(id * MATCH_NUMBER()) > 1", 3, "BAA"),
         ("(A | B)*", "DEFINE A AS LAST(LOWER(CLASSIFIER()) || 'x') = 'ax'", 3, "AAA"),
@@ -151,9 +152,9 @@ def test_conditions_that_look_back(pattern: str, define: str, n: int, expected: 
         ("NEXT(FINAL LAST(id), 0)", [3] * 3), ("NEXT(FIRST(id), 2)", [3] * 3), ("PREV(RUNNING LAST(id))", [N, 1, 2]), ("NEXT(CLASSIFIER())", ["Y", "Z", N]),
         ("FIRST(id < 0 OR TRUE)", [True] * 3), ("CLASSIFIER() IN ('Q', LOWER(CLASSIFIER()))", [False] * 3), ("MATCH_NUMBER() IN (0, MATCH_NUMBER())", [True] * 3),
         ("CAST(LOWER(LAST(CLASSIFIER())) || '_label' AS VARCHAR(4))", ["x_la", "y_la", "z_la"]), ("COUNT(U.*)", [1, 1, 2]), ("CLASSIFIER(U)", ["X", "X", "Z"]),
-        ("(SELECT 'q')", ["q"] * 3), ("LAST(id + (SELECT 1000))", [1001, 1002, 1003]), ("id IN (SELECT 2)", [False, True, False]), ("id NOT IN (SELECT n FROM some)", [True, False, True]),
-        ("FIRST(id % 2 IN (SELECT 0))", [False] * 3), ("EXISTS (SELECT 1 WHERE FALSE)", [False] * 3), ("NOT EXISTS (SELECT n FROM some WHERE n > 5)", [True] * 3),
-        ("ARRAY_AGG(CLASSIFIER() || (SELECT 'A'))", [["XA"], ["XA", "YA"], ["XA", "YA", "ZA"]]), ("(SELECT max(n) FROM some) + id", [3, 4, 5]), ("(SELECT 1 WHERE FALSE)", [N] * 3),
+        ("(SELECT 'q')", ["q"] * 3), ("LAST(id + (SELECT 1000))", [1001, 1002, 1003]), ("id IN (SELECT 2)", [False, True, False]), ("id NOT IN (SELECT n FROM few)", [True, False, True]),
+        ("FIRST(id % 2 IN (SELECT 0))", [False] * 3), ("EXISTS (SELECT 1 WHERE FALSE)", [False] * 3), ("NOT EXISTS (SELECT n FROM few WHERE n > 5)", [True] * 3),
+        ("ARRAY_AGG(CLASSIFIER() || (SELECT 'A'))", [["XA"], ["XA", "YA"], ["XA", "YA", "ZA"]]), ("(SELECT max(n) FROM few) + id", [3, 4, 5]), ("(SELECT 1 WHERE FALSE)", [N] * 3),
     ],
 )  # fmt: skip
 def test_measures_of_three_rows(measure: str, expected: list[Any]) -> None:
@@ -198,4 +199,4 @@ def test_values_keep_their_types() -> None:
     (found,) = sq.sql(f"SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES {measures} PATTERN (A B))", t=table).to_pylist()
     assert found == {"ds": [day, day], "l1": [1], "bs": 1, "ns": large, "lm": None, "dd": datetime(2020, 1, 2), "fs": [0.0, 1.0]}  # noqa: DTZ001
     (sums,) = mapped("A B", "", table, "SUM(n + n)", "ONE ROW")
-    assert sums == pytest.approx(2.2222222222222222e37)
+    assert sums == Decimal("2" * 38)

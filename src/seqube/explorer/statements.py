@@ -148,7 +148,7 @@ class SqlPanel:
             with ui.row().classes("w-full items-center"):
                 with ui.tabs().props("dense no-caps align=left") as tabs:
                     ui.tab("table", "Table").props("data-testid=sql-show-table")
-                    ui.tab("plan", "How its clauses are run").props("data-testid=sql-show-plan")
+                    ui.tab("plan", "Plan").props("data-testid=sql-show-plan")
                 ui.space()
                 show_exports(number)
             with ui.tab_panels(tabs, value="table", animated=False).classes("w-full"):

@@ -27,10 +27,12 @@ def with_answers(draft: ClauseDraft, queried: Sequence[Sequence[Any]] | None, pr
                 if len(rows) > 1:
                     problems.append(Problem("this sub-query gives more than one row", at, "add LIMIT 1, or write IN (SELECT ...)"))
                 return _value(rows[0], at, problems) if rows else Literal(None, at)
-            case tree.IsTrue(Call(name, (operand, Literal(int() as number)), at)) if name == AMONG_QUERIED:
-                return _among(operand, queried[number], at, problems) if queried is not None else tree.IsTrue(Literal(None), at)
-            case tree.IsTrue(Call(name, (Literal(int() as number),), at)) if name == EXISTS_QUERIED:
-                return tree.IsTrue(Literal(bool(queried[number]) if queried is not None else None, at), at)
+            case Call(name, (operand, Literal(int() as number)), at) if name == AMONG_QUERIED:
+                return tree.Condition(_among(operand, queried[number], at, problems)) if queried is not None else Literal(None, at)
+            case Call(name, (Literal(int() as number),), at) if name == EXISTS_QUERIED:
+                return Literal(bool(queried[number]) if queried is not None else None, at)
+            case tree.IsTrue(tree.Condition(predicate)):
+                return predicate
         return node
 
     return replace(
