@@ -33,6 +33,8 @@ def with_answers(draft: ClauseDraft, queried: Sequence[Sequence[Any]] | None, pr
                 return Literal(bool(queried[number]) if queried is not None else None, at)
             case tree.IsTrue(tree.Condition(predicate)):
                 return predicate
+            case _:
+                pass
         return node
 
     return replace(
