@@ -143,7 +143,7 @@ class Screen:
             for view in TABS:
                 if view != "live" or self.explorer.live is not None:
                     ui.tab(view, names[view]).props(f"data-testid=tab-{view}")
-        if not self.text:
+        if not (self.text or self.detail):
             self._show_first_steps()
         with ui.tab_panels(tabs, value=self.view, animated=False).classes("w-full bg-transparent"):
             with ui.tab_panel("query").classes("gap-3"):
