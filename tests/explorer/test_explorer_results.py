@@ -165,7 +165,7 @@ def test_a_funnel_is_what_funnel_gives(desk: Desk, stock: Source) -> None:
 def test_lines_over_time_keep_their_peaks() -> None:
     counts = np.zeros(50_000)
     counts[31_234] = 7.0
-    spec = charts.draw_aggregates(pa.table({"ts": np.arange(50_000), "count": counts}))
+    spec = charts.draw_aggregates(pa.table({"ts": np.arange(50_000), "count": counts}), ())
     assert spec is not None
     assert_is_data(spec)
     points = spec["series"][0]["data"]
@@ -174,11 +174,44 @@ def test_lines_over_time_keep_their_peaks() -> None:
 
 
 def test_bars_by_group() -> None:
-    spec = charts.draw_aggregates(pa.table({"a_type": ["X", "Y"], "count": [3, 4]}))
+    spec = charts.draw_aggregates(pa.table({"a_type": ["X", "Y"], "count": [3, 4]}), ("a_type",))
     assert spec is not None
     assert spec["xAxis"]["data"] == ["X", "Y"]
     assert spec["series"][0]["data"] == [3.0, 4.0]
-    assert charts.draw_aggregates(pa.table({"count": pa.array([], pa.int64())})) is None
+    assert charts.draw_aggregates(pa.table({"count": pa.array([], pa.int64())}), ()) is None
+
+
+def test_a_number_that_names_a_group_is_no_measure(desk: Desk, tmp_path: Path) -> None:
+    ran = desk.run("SEQ(DELL a, QQQ b) WITHIN 5 ms GROUP BY a.id AGG COUNT(*) EMIT TOTAL", "auto", tmp_path / "rows.arrow")
+    assert ran.groups == ("a_id",)
+    table = ResultFile(tmp_path / "rows.arrow").table
+    spec = charts.draw_aggregates(table, ran.groups)
+    assert spec is not None
+    assert [series["name"] for series in spec["series"]] == ["count"]
+    assert spec["xAxis"]["data"] == [str(each) for each in table.column("a_id").to_pylist()][: charts.MAX_POINTS]
+
+
+@pytest.mark.parametrize("is_timed", [False, True])
+def test_measures_of_very_different_size_are_drawn_one_below_the_other(is_timed: bool) -> None:
+    waits = pa.array([60_000_000, 120_000_000, 600_000_000], pa.duration("us"))
+    table = pa.table({"ward": ["A", "B", "C"], "count": [1, 2, 3], "sum": [1e6, 2e6, 3e6], "wait": waits})
+    table = table.append_column("ts", pa.array([1, 2, 3])) if is_timed else table
+    spec = charts.draw_aggregates(table, ("ward",))
+    assert spec is not None
+    assert_is_data(spec)
+    assert [axis["name"] for axis in spec["yAxis"]] == ["count", "sum", "wait (minutes)"]
+    each = 3 if is_timed else 1
+    assert [series["yAxisIndex"] for series in spec["series"]] == [place for place in range(3) for _ in range(each)]
+    assert charts.height_of(spec) > 3 * 200
+    near = charts.draw_aggregates(table.drop_columns(["sum"]), ("ward",))
+    assert near is not None
+    assert charts.height_of(near) == 380
+
+
+def test_a_line_ends_where_moments_are_missing() -> None:
+    spec = charts.draw_aggregates(pa.table({"ts": [0, 10, 20, 30, 60, 70], "count": [1, 2, 3, 4, 5, 6]}), ())
+    assert spec is not None
+    assert spec["series"][0]["data"] == [[0, 1], [10, 2], [20, 3], [30, 4], [40, None], [60, 5], [70, 6]]
 
 
 def test_a_pivot_of_equal_counts_has_no_scale_of_colours() -> None:

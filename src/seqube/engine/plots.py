@@ -12,7 +12,7 @@ Cost: what is drawn is a few thousand rows at most.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -44,7 +44,7 @@ Points = list[dict[str, Any]]
 def plot_rows(table: pa.Table, groups: Sequence[str] | None = None) -> altair.Chart:
     """The chart that suits these rows; of aggregates, with the columns that name their `groups`."""
     need("plot")
-    table = _in_units(_by_clock(table), groups or ())
+    table = in_units(_by_clock(table), groups or ())
     names = set(table.column_names)
     if {"start", "end"} <= names:
         return _plot_matches(table) if len(table) <= DRAWN_ROWS else _plot_density(table)
@@ -153,7 +153,12 @@ def _are_far_apart(rows: Points) -> bool:
     largest: dict[str, float] = {}
     for row in rows:
         largest[row["measure"]] = max(largest.get(row["measure"], 0.0), abs(row["value"] or 0))
-    sizes = sorted(size for size in largest.values() if size)
+    return are_far_apart(largest.values())
+
+
+def are_far_apart(largest: Iterable[float]) -> bool:
+    """Whether measures with these largest values are of too different a size for one axis."""
+    sizes = sorted(size for size in largest if size)
     return len(sizes) > 1 and sizes[-1] > FAR_APART * sizes[0]
 
 
@@ -197,7 +202,7 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind))
 
 
-def _in_units(table: pa.Table, groups: Sequence[str]) -> pa.Table:
+def in_units(table: pa.Table, groups: Sequence[str]) -> pa.Table:
     """The same rows, with durations that are no groups as numbers of a unit, which their column is named with."""
     for number, field in enumerate(table.schema):
         if pat.is_duration(field.type) and field.name not in groups:

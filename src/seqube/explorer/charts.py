@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seqube.engine.display import name_group
+from seqube.engine.plots import are_far_apart, in_units
 from seqube.explorer.results import ResultFile, holds_events, to_axis
 from seqube.plan.explain import Explanation, Step
 from seqube.plan.physical import milliseconds
@@ -29,6 +30,7 @@ INK, FAINT = "#334155", "#e2e8f0"
 MAX_POINTS = 1_000
 LANE_NAME = 210  # pixels for the name of a lane
 MAX_GROUPS = 30
+SMALL_CHART = 210  # pixels of one of several charts, one below the other
 PLAN_STEP = 290  # pixels from one step of a plan to the next
 PLAN_LETTERS = 40  # that fit between them
 
@@ -157,15 +159,35 @@ def _events_of(column: pa.Array) -> tuple[list[int], list[int | None], pa.Struct
 # ---------------------------------------------------------------- aggregates
 
 
-def draw_aggregates(table: pa.Table) -> Spec | None:
+def draw_aggregates(table: pa.Table, groups: Sequence[str]) -> Spec | None:
     """A line over time for each aggregate (and group), or bars by group; None where there is nothing to draw."""
-    timed = "ts" in table.column_names
-    names = [field.name for field in table.schema if field.name != "ts"]
-    values = [name for name in names if _is_number(table.schema.field(name).type)]
-    groups = [name for name in names if name not in values]
+    table = in_units(table, groups)
+    values = [field.name for field in table.schema if field.name != "ts" and field.name not in groups and _is_number(field.type)]
     if not values or not table.num_rows:
         return None
-    return _draw_lines(table, values, groups) if timed else _draw_bars(table, values, groups)
+    return _draw_lines(table, values, list(groups)) if "ts" in table.column_names else _draw_bars(table, values, list(groups))
+
+
+def height_of(spec: Spec) -> int:
+    """How many pixels a chart of aggregates needs."""
+    return SMALL_CHART * len(spec["yAxis"]) + 90 if isinstance(spec["yAxis"], list) else 380
+
+
+def _one_each(spec: Spec, values: list[str], sizes: Mapping[str, float], below: int) -> Spec:
+    """The same chart, with one for each measure, one below the other, where their sizes are too far apart for one axis."""
+    if len(values) < 2 or not are_far_apart(sizes.values()):
+        return spec
+    places = range(len(values))
+    grids = [{"left": 90, "right": 30, "top": 40 + SMALL_CHART * place, "height": SMALL_CHART - below} for place in places]
+    named = {"nameTextStyle": {"align": "left"}, "minInterval": 0}
+    axes = [{**spec["yAxis"], **named, "name": name, "gridIndex": place} for place, name in enumerate(values)]
+    per_value = len(spec["series"]) // len(values)
+    series = [
+        {**each, "xAxisIndex": number // per_value, "yAxisIndex": number // per_value} for number, each in enumerate(spec["series"])
+    ]
+    zooms = [{**each, "xAxisIndex": list(places)} for each in spec.get("dataZoom", [])]
+    drawn = {"grid": grids, "xAxis": [{**spec["xAxis"], "gridIndex": place} for place in places], "yAxis": axes, "series": series}
+    return spec | drawn | ({"dataZoom": zooms} if zooms else {})
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -176,6 +198,7 @@ def _draw_lines(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
     times = to_axis(table.column("ts"))
     labels = _labels(table, groups)
     series = []
+    sizes = {name: _largest(table.column(name)) for name in values}
     distinct = sorted(set(labels))[:MAX_GROUPS]
     members = {label: [] for label in distinct}  # type: dict[str, list[int]]
     for row, label in enumerate(labels):
@@ -185,10 +208,10 @@ def _draw_lines(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
         column = np.asarray(table.column(name).cast(pa.float64(), safe=False).to_numpy())
         for label in distinct:
             chosen = np.array(members[label])
-            points = _thin(times[chosen], column[chosen])
+            points = _thin(*_with_gaps(times[chosen], column[chosen]))
             title = f"{name}, {label}" if groups else name
             series.append({"type": "line", "name": title, "showSymbol": len(points) < 60, "data": points})
-    return _base(
+    spec = _base(
         f"{', '.join(values)} over time",
         grid=_grid(bottom=90),
         legend={"top": 0, "type": "scroll"},
@@ -198,6 +221,22 @@ def _draw_lines(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
         dataZoom=[{"type": "slider", "height": 22, "bottom": 10}, {"type": "inside"}],
         series=series,
     )
+    return _one_each(spec, values, sizes, below=80)
+
+
+def _largest(column: pa.ChunkedArray) -> float:
+    return float(pc.max(pc.abs(column.cast(pa.float64(), safe=False))).as_py() or 0)
+
+
+def _with_gaps(
+    times: npt.NDArray[np.float64], values: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The points of a line, with one without a value where a regular one is missing, at which the line ends."""
+    steps = np.diff(times)
+    if len(steps) < 3 or np.sort(steps)[len(steps) // 2] != steps.min():
+        return times, values
+    before = np.flatnonzero(steps > steps.min())
+    return np.insert(times, before + 1, times[before] + steps.min()), np.insert(values, before + 1, np.nan)
 
 
 def _thin(times: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> list[list[float | None]]:
@@ -219,7 +258,7 @@ def _draw_bars(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
         {"type": "bar", "name": name, "data": [None if v is None else float(v) for v in table.column(name).to_pylist()]}
         for name in values
     ]
-    return _base(
+    spec = _base(
         f"{', '.join(values)} by {', '.join(groups)}" if groups else ", ".join(values),
         grid=_grid(bottom=70),
         legend={"top": 0},
@@ -228,6 +267,7 @@ def _draw_bars(table: pa.Table, values: list[str], groups: list[str]) -> Spec:
         yAxis={"type": "value", "splitLine": {"lineStyle": {"color": FAINT}}},
         series=series,
     )
+    return _one_each(spec, values, {name: _largest(table.column(name)) for name in values}, below=60)
 
 
 def draw_funnel(rows: Sequence[Mapping[str, Any]], breakdown: str | None, measure: str) -> Spec:

@@ -23,6 +23,7 @@ from seqube.explorer.results import for_browser
 from seqube.explorer.sources import Source, key_for, window_for
 from seqube.explorer.stretches import run_by_stretches
 from seqube.language import parse
+from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.explain import Explanation, Step, explain_workload
 from seqube.plan.optimizer import ALONE, WorkloadPlan
 from seqube.predict import forecast
@@ -66,6 +67,7 @@ class Ran:
     plan: Explanation
     how: str  # the strategies that were taken, in a few words
     notes: tuple[str, ...] = ()  # what a person should know of it
+    groups: tuple[str, ...] = ()  # of an aggregate: the columns that name its groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,9 @@ class Desk:
         explained = explain_workload(planned, events.statistics, events.unit)
         notes = (*events.notes, *planned.notes[ALONE])
         noun = "rows" if query.aggregates else "runs" if query.keeps_partial else "matches"
-        return Ran(str(query), n_rows, bool(query.aggregates), noun, seconds, explained, _how(explained.root), notes)
+        answering = planned.plans[ALONE]
+        groups = answering.group_names if isinstance(answering, AggregatePlan) else ()
+        return Ran(str(query), n_rows, bool(query.aggregates), noun, seconds, explained, _how(explained.root), notes, groups)
 
     def matches(self, text: str, out: Path) -> int:
         """The matches of a query with their events, whatever it returns."""

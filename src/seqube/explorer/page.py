@@ -466,7 +466,7 @@ class QueryPanel:
                 if event.value == "timeline" and self._timeline is None:
                     await self._draw_timeline(text)
                 elif event.value == "chart" and not chart_place.default_slot.children:
-                    await draw_chart(result, chart_place)
+                    await draw_chart(result, ran.groups, chart_place)
 
             tabs.on_value_change(turn)
             if (show := self._screen.detail.get("show")) in views:

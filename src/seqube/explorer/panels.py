@@ -165,14 +165,14 @@ def show_plan(plan: Explanation) -> None:
         ui.label(str(plan)).classes("sq-mono").props("data-testid=plan-text")
 
 
-async def draw_chart(result: ResultFile, place: ui.column) -> None:
+async def draw_chart(result: ResultFile, groups: Sequence[str], place: ui.column) -> None:
     """Aggregates, as lines or bars."""
-    spec = await run.io_bound(charts.draw_aggregates, result.table)
+    spec = await run.io_bound(charts.draw_aggregates, result.table, groups)
     with place:
         if spec is None:
             ui.label("There is nothing to draw.").classes("text-slate-500")
         else:
-            ui.echart(spec).classes("w-full").style("height: 380px").props("data-testid=chart")
+            ui.echart(spec).classes("w-full").style(f"height: {charts.height_of(spec)}px").props("data-testid=chart")
 
 
 # ---------------------------------------------------------------- the cube
