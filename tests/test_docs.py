@@ -13,17 +13,21 @@ import doctest
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scheduling import is_on_spark, scope_of
+from seqube import cli
 
 ROOT = Path(__file__).resolve().parent.parent
+SCREEN = {"COLUMNS": "120", "NO_COLOR": "1"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -68,21 +72,54 @@ def run_python(block: Block, names: dict[str, Any]) -> None:
         assert agree("\n".join(expected), printed.getvalue()), f"{block} printed:\n{printed.getvalue()}"
 
 
+# Of the language of the shell, quotes alone; and no settings of a session, which is there already.
+_PLAIN = re.compile(r"""seqube (?:'[^']*'|"[^"$`\\\\]*"|[^'"|<>&;$`\\\\*#()\n])*""")
+
+
 def run_shell(command: str, folder: Path, block: Block, expected: str = "") -> None:
+    code, printed = run_here(command) if is_plain(command) else run_apart(command, folder)
+    if expected.strip():
+        assert agree(expected, printed), f"{block}: {command} printed:\n{printed}"
+    else:
+        assert code == 0, f"{block}: {command} failed:\n{printed}"
+
+
+def is_plain(command: str) -> bool:
+    """A command of ours alone, which this process can run: starting another takes longer than what it does."""
+    joined = command.replace("\\\n", " ").strip()
+    return _PLAIN.fullmatch(joined) is not None and not re.search(r" --(master|conf)\b", joined)
+
+
+def run_here(command: str) -> tuple[int, str]:
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        patch.setattr(sys, "argv", shlex.split(command.replace("\\\n", " ")))
+        for name, value in SCREEN.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as stopped:
+            cli.app()
+    return int(stopped.value.code or 0), printed.getvalue()
+
+
+def run_apart(command: str, folder: Path) -> tuple[int, str]:
     paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", command],
         cwd=folder,
-        env=os.environ | {"PATH": paths, "COLUMNS": "120", "NO_COLOR": "1"},
+        env=os.environ | {"PATH": paths, **SCREEN},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    if expected.strip():
-        assert agree(expected, done.stdout), f"{block}: {command} printed:\n{done.stdout}"
-    else:
-        assert done.returncode == 0, f"{block}: {command} failed:\n{done.stdout}"
+    return done.returncode, done.stdout
+
+
+def run_lines(block: Block, folder: Path) -> None:
+    """Lines that are commands of ours by themselves, the others together."""
+    for plain, lines in groupby(block.text.splitlines(keepends=True), is_plain):
+        for command in lines if plain else ["".join(lines)]:
+            run_shell(command, folder, block)
 
 
 def run_console(block: Block, folder: Path) -> None:
@@ -105,7 +142,7 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reque
             case "console":
                 run_console(block, tmp_path)
             case _:
-                run_shell(block.text, tmp_path, block)
+                run_lines(block, tmp_path)
 
 
 def test_the_readme_has_a_tour() -> None:
