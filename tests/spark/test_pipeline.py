@@ -272,14 +272,14 @@ def test_a_file_that_changes_while_the_stream_runs(spark: SparkSession, tmp_path
     assert " | ".join(row["changes"] for row in metrics if row.get("changes")) == " | ".join(told)
 
 
-CUBE = "SEQ(Cleaning a, !Check n, Use b) WITHIN 30 min"
+CUBE = "SEQ(Cleaning a, Use b) WITHIN 2 h"
 LEVELS = {"Cleaning": ["Recycle", "Wash"], "Use": ["Operate", "Sharpen"]}
 
 
 def test_cubes_are_counted_and_written(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
     """The counts of a batch at every moment, from several micro-batches and a restart."""
     sinks = {name: {"path": f"out/{name}"} for name in ("matches", "cubes", "metrics")}
-    cubes = {"uses": {"pattern": CUBE, "every": "2 h"}}
+    cubes = {"uses": {"pattern": CUBE, "every": "30 min"}}
     pieces = [day.slice(0, len(day) // 2), day.slice(len(day) // 2)]
     for number, piece in enumerate(pieces):
         add_file(tmp_path, str(number), piece)
@@ -288,7 +288,7 @@ def test_cubes_are_counted_and_written(spark: SparkSession, tmp_path: Path, day:
     files = sorted((tmp_path / "out" / "cubes" / "uses").glob("batch=*/*.parquet"))
     rows = [row for file in files for row in pq.ParquetFile(file).read(["ts", "a_type", "b_type", "count"]).to_pylist()]
     stream = sq.Stream(hierarchy=sq.Hierarchy.from_dict(LEVELS))
-    stream.cube("uses", CUBE, every="2 h")
+    stream.cube("uses", CUBE, every="30 min")
     wanted = [*stream.push(day)["uses"].to_pylist(), *stream.close()["uses"].to_pylist()]
     assert Counter(map(repr, map(_comparable, rows))) == Counter(map(repr, map(_comparable, wanted)))
     assert len({row["ts"] for row in rows}) > 3
