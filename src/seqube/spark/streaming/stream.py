@@ -94,14 +94,14 @@ def pack_stream(
 ) -> Iterator[pa.RecordBatch]:
     """Rows from Spark -> blobs by query and bucket; `place` gives a number for the key of every row, null where it is not wanted.
 
-    `raw` are the columns as they came, among them the time column, which may have come as texts.
+    `raw` are the columns as they came, among them the time column, which may have come as texts. Without a reason all are events.
     """
     numbers = _arrivals()
     for table in gather_batches(batches):
         table = table.append_column(INPUT_ORDER, pa.array(numbers + np.arange(table.num_rows)))
         numbers += table.num_rows
-        bad = table.column(REASON).is_valid().combine_chunks()
-        if bad.true_count:
+        bad = table.column(REASON).is_valid().combine_chunks() if REASON in table.column_names else None
+        if bad is not None and bad.true_count:
             rejected = table.filter(bad)
             if TEXT in table.column_names:
                 rejected = rejected.set_column(rejected.schema.get_field_index(time), time, rejected.column(TEXT))
@@ -361,12 +361,14 @@ def watch_stream(
         *count_types((name for plan in plans.values() for name in needs_of(plan, schema.unit).types), source),
     )
     is_rejected = comes_from_source & F.isnotnull(ingest.column(REASON))
-    frame = frame.where(matters | is_rejected if whole_rows else matters).drop(*kinds)
+    # Every column costs what a number of the row costs many times over: rows that are events have no reason, and few types.
+    frame = frame.where(matters | is_rejected).drop(*kinds) if whole_rows else frame.where(matters).drop(REASON, *kinds)
+    types = () if whole_rows or shares else ingest.coded_types(plans.values(), source)
     whole = pa.schema([field for field in schema.columns if field.name in names])
     raw = whole
     if texts:
         raw = whole.set(whole.get_field_index(source.time_column), pa.field(source.time_column, pa.string()))
-    fold, time = Fold.of(frame, source.type_column), source.time_column
+    fold, time = Fold.of(frame, source.type_column, types), source.time_column
 
     def place(table: pa.Table, watch: Watch) -> pa.Array:
         return table.column(columns[watch.name]).chunk(0)
@@ -418,8 +420,7 @@ def watch_changing(workload: Workload, source: EventFrame, hierarchy: Hierarchy 
     changing = ChangingWatches(workload.folder, schema, hierarchy, limits)
     frame = source.frame.where(F.isnull(ingest.column(REASON)))  # rows that are not events do not move the watermark
     frame = frame.withColumn("#moment", ingest.moment_of(ingest.clock(source), schema.unit)).withWatermark("`#moment`", lateness)
-    names = [ingest.column(name) for name in [*source.names, REASON]]
-    frame = frame.select(*names, ingest.identity(source).alias(IDENTITY))
+    frame = frame.select(*map(ingest.column, source.names), ingest.identity(source).alias(IDENTITY))
     fold, time = Fold.of(frame, source.type_column), source.time_column
     pack = in_worker(lambda batches: pack_stream(batches, changing.now(), changing.place, schema.columns, time))
     out = _keep_state(fold.map(frame, pack, ROUTED_BLOBS), changing.now)
