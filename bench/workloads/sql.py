@@ -9,6 +9,7 @@ Spark      the same events by a clause and by a keyed batch of our own language,
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator
@@ -65,10 +66,15 @@ def statement(rest: str, n_partitions: int) -> str:
 
 def found(text: str, table: pa.Table) -> tuple[int, int]:
     """How many matches, and where they end."""
+    return summed(sq.sql(text, trades=table, connection=_connection()))
+
+
+@functools.cache
+def _connection() -> Any:
+    """One for all: to start DuckDB takes longer than a small clause."""
     import duckdb
 
-    with duckdb.connect(config={"threads": 1}) as connection:
-        return summed(sq.sql(text, trades=table, connection=connection))
+    return duckdb.connect(config={"threads": 1})
 
 
 def summed(matches: Any) -> tuple[int, int]:

@@ -108,5 +108,6 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     for field, column in zip(schema, table.columns, strict=True):
         if pat.is_timestamp(field.type) and pat.is_timestamp(column.type) and column.type.tz != field.type.tz:
             column = column.cast(pa.timestamp(column.type.unit, field.type.tz))
-        columns.append(column.cast(field.type))
+        # A cast to the same type is no idle move: of structs whose fields are never null it refuses those that are null themselves.
+        columns.append(column if column.type.equals(field.type) else column.cast(field.type))
     return pa.Table.from_arrays(columns, schema=schema)
