@@ -242,6 +242,16 @@ def test_no_events_decide_nothing(spark: SparkSession) -> None:
     assert plan == ingest.plan_over(SPARSE, source)
 
 
+def test_a_dataframe_is_asked_once_for_rows_that_are_no_events(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = spark.createDataFrame([(None, 1, 2), ("A", 1, None)], "type string, ts long, at long")
+    for _ in range(2):
+        with pytest.warns(sq.SequbeWarning, match="1 no type"):
+            ingest.read_source(frame, "type", "ts", "ms").warn()
+        with pytest.warns(sq.SequbeWarning, match="1 no time, 1 no type|1 no type, 1 no time"):
+            ingest.read_source(frame, "type", "at", "ms").warn()
+        monkeypatch.setattr(ingest.EventFrame, "_count_rejected", lambda _: pytest.fail("asked again"))
+
+
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_readers_of_files_are_asked_for_rows_that_are_no_events(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """What is asked of a reader has to be a time that it can hold."""

@@ -11,12 +11,13 @@ the largest number to Spark and null to us), but never the other way round.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -86,6 +87,10 @@ class Survey(NamedTuple):
     rejected: dict[str, int]
 
 
+# How many rows of a DataFrame are no events, by reason, for the columns that were asked for; while somebody holds it.
+_REJECTED: MutableMapping[DataFrame, dict[tuple[str, str, str], Mapping[str, int]]] = WeakKeyDictionary()
+
+
 @dataclass(frozen=True, slots=True)
 class EventFrame:
     """A DataFrame of events: its columns in Arrow types, and `frame` with the column REASON added and texts read as times."""
@@ -93,6 +98,7 @@ class EventFrame:
     frame: DataFrame
     schema: Schema
     faulty: Any = None  # a Column: which rows may have a reason, asked in a way that readers of files understand
+    given: DataFrame | None = None  # as it came, where nothing else is demanded of it than that its rows are events
 
     @property
     def names(self) -> list[str]:
@@ -111,20 +117,26 @@ class EventFrame:
         """Say how many rows are no events, and why: a result alone would not show that they are missing.
 
         Where that is not known yet the statistics of Parquet files mostly tell that there are none; other files, and texts, are
-        read for it.
+        read for it. That is a job of its own, so the same DataFrame is asked once, however many queries are run over it.
         """
-        from pyspark.sql import functions as F  # noqa: N812
-
+        asked = (self.type_column, self.time_column, self.schema.unit)
+        known = {} if self.given is None else _REJECTED.setdefault(self.given, {})
         if reasons is None:
-            faults = self.frame.where(self.faulty & F.isnotnull(column(REASON)))
-            counted = faults.groupBy(column(REASON).alias("reason")).count().collect()
-            reasons = {row["reason"]: row["count"] for row in counted}
+            reasons = known[asked] if asked in known else self._count_rejected()
+        known[asked] = reasons
         if reasons:
             listed = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda each: -each[1]))
             warn(
                 f"{sum(reasons.values()):,} rows are not events and take no part ({listed})\n"
                 "  hint: seqube.spark.quarantine shows them"
             )
+
+    def _count_rejected(self) -> dict[str, int]:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        faults = self.frame.where(self.faulty & F.isnotnull(column(REASON)))
+        counted = faults.groupBy(column(REASON).alias("reason")).count().collect()
+        return {row["reason"]: row["count"] for row in counted}
 
     def survey(self, looked_up: Iterable[str]) -> Survey:
         """What one row in SURVEYED says of the events, and of the columns that are looked up; and all rows that are no events.
@@ -177,7 +189,7 @@ def read_source(frame: DataFrame, typed: str | None, time: str, unit: str, check
     """Check that the columns can hold events, and mark the rows that do not. Without a type column, events are of any type."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    type = typed or TYPE  # noqa: A001
+    type, given = typed or TYPE, None if checks else frame  # noqa: A001
     if typed is None:
         if TYPE in frame.columns:
             raise SchemaError(f"there is a column {TYPE!r}, so its events have types\n  hint: leave out type=None, or rename it")
@@ -211,7 +223,7 @@ def read_source(frame: DataFrame, typed: str | None, time: str, unit: str, check
     reason = F.lit(None).cast("string")
     for fails, text in reversed(faults):
         reason = F.when(fails, F.lit(text)).otherwise(reason)
-    return EventFrame(frame.withColumn(REASON, reason), schema, reduce(operator.or_, suspects))
+    return EventFrame(frame.withColumn(REASON, reason), schema, reduce(operator.or_, suspects), given)
 
 
 def _is_outside(source: EventFrame, first: int, last: int) -> Column:
