@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from seqube.errors import ArgumentError, DataError, LimitError, PlanError, QueryError, SchemaError, SequbeError, SequbeWarning
+from seqube.loading import collector_at_rest
 
 if TYPE_CHECKING:
     from seqube.cube import Cube
@@ -91,7 +92,10 @@ def __getattr__(name: str) -> Any:
     elif name in _HOMES:
         from importlib import import_module
 
-        value = getattr(import_module(_HOMES[name]), name)
+        with collector_at_rest():
+            value = getattr(import_module(_HOMES[name]), name)
+            if name == "run":
+                import_module("seqube.engine.workload")  # which it asks for at once
     else:
         raise AttributeError(f"module 'seqube' has no attribute {name!r}")
     globals()[name] = value

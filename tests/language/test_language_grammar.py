@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from seqube.errors import QueryError
-from seqube.language import parse
+from seqube.language import parse, parser
 from seqube.language.tokens import UNIT_US
 from seqube.language.tree import (
     Aggregate,
@@ -304,3 +306,24 @@ def test_parsing_the_same_text_twice_is_equal_but_keeps_places() -> None:
 )
 def test_the_papers_notation(papers: str, ours: str) -> None:
     assert parse(papers) == parse(ours)
+
+
+def test_kept_tables_are_used_and_a_broken_file_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from lark import lark as module
+
+    monkeypatch.setenv("SEQUBE_CACHE", str(tmp_path / "made"))
+    make, text = parser._parser.__wrapped__, "SEQ(A a, !B b, [id]) WHERE a.x > 1 WITHIN 5 min"
+    made = make()
+    (kept,) = (tmp_path / "made").iterdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "load_grammar", lambda *_: pytest.fail("the tables were made again"))
+        read = make()
+    assert read.parse(text) == made.parse(text)
+    kept.write_bytes(kept.read_bytes()[:500])
+    assert make().parse(text) == made.parse(text)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SEQUBE_CACHE", str(tmp_path / "file"))
+    assert make().parse(text) == made.parse(text)
+    assert capfd.readouterr() == ("", "")

@@ -14,7 +14,6 @@ itself, and says so once.
 from __future__ import annotations
 
 import hashlib
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +26,9 @@ from typing import Any, ParamSpec, TypeVar
 import numba
 from numba.core import caching
 
+from seqube.caches import caches
+from seqube.loading import collector_at_rest
+
 fcntl: Any
 try:
     import fcntl
@@ -38,18 +40,8 @@ R = TypeVar("R")
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels of this code version are kept: SEQUBE_CACHE, else the user's cache folder."""
-    chosen = os.environ.get("SEQUBE_CACHE")
-    return (Path(chosen) if chosen else _users_caches() / "seqube") / f"kernels-{_code_version()}"
-
-
-def _users_caches() -> Path:
-    if chosen := os.environ.get("XDG_CACHE_HOME"):
-        return Path(chosen)
-    try:
-        return Path.home() / ".cache"
-    except RuntimeError:  # a user without a home, as containers have them: a place where nothing can be
-        return Path(os.devnull)
+    """Where compiled kernels of this code version are kept."""
+    return caches() / f"kernels-{_code_version()}"
 
 
 @cache
@@ -131,7 +123,8 @@ class KernelCache(caching.FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            with collector_at_rest():  # the first one loads much of Numba
+                return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except OSError:
             return None
 

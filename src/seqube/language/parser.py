@@ -1,7 +1,8 @@
 """Text to a draft of a query: names as they were written, nothing resolved yet.
 
 The grammar (`grammar.lark`) is parsed by LALR with an embedded builder: each reduction makes a tree node at once, so nothing
-recurses while parsing, whatever the text nests, and cost is linear in the text. The parser is made at the first parse and kept.
+recurses while parsing, whatever the text nests, and cost is linear in the text. The parser is made at the first parse and kept,
+and its tables in the cache folder, for other processes.
 
 Invariant: a draft is at most `MAX_DEPTH` levels deep and its integers fit 64 bits, so everything after this module may recurse
 over it. `draft` is the only door: the text's length and characters are checked before, depth and numbers (without recursion)
@@ -11,12 +12,15 @@ after.
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
+from seqube.caches import caches
 from seqube.errors import Problem, QueryError, Span
 from seqube.language import tree
 from seqube.language.functions import (
@@ -104,12 +108,17 @@ def draft(text: str) -> Draft:
 @functools.cache
 def _parser() -> Lark:
     from lark import Lark
+    from lark import __version__ as version
 
     grammar = files("seqube.language").joinpath("grammar.lark").read_text(encoding="utf-8")
     grammar = grammar.replace("(?:FUNCTIONS)", f"(?:{'|'.join(FUNCTIONS)})")
     grammar = grammar.replace("(?:OF_EVENTS)", f"(?:{'|'.join(OF_EVENTS)})")
     grammar = grammar.replace("(?:VALUE_FUNCTIONS)", f"(?:{'|'.join(PLAIN_CALLS)})")
-    return Lark(grammar, parser="lalr", lexer="contextual", transformer=Builder())
+    # Its tables take longer to make than most queries to run. Lark makes them again where it cannot read what was kept.
+    kept = caches() / f"grammar-{hashlib.sha256((grammar + version).encode()).hexdigest()[:12]}"
+    with suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+    return Lark(grammar, parser="lalr", lexer="contextual", transformer=Builder(), cache=str(kept))
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
