@@ -106,6 +106,12 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Events with an order": (sq.Events, {"data": TABLE, **WHERE, "order": "x"}),
     "column": (EVENTS.column, {"name": "x"}),
     "to_pandas": (lambda flat: sq.run(QUERY, EVENTS).to_pandas(flat=flat), {"flat": True}),
+    "head": (lambda n: sq.run(QUERY, EVENTS).head(n), {"n": 2}),
+    "sample": (lambda n, seed: sq.run(QUERY, EVENTS).sample(n, seed), {"n": 2, "seed": 7}),
+    "sample of an aggregate": (
+        lambda n, seed: sq.run("SEQ(A a, B b) AGG COUNT(*) WITHIN 5", EVENTS).sample(n, seed),
+        {"n": 1, "seed": 7},
+    ),
     "mine": (sq.mine, MINE | {"limit": 5, "partition_by": (), "kinds": ["serial"]}),
     "Limits": (sq.Limits, LIMITS),
     "Stream": (sq.Stream, STREAM | LIMITS | {"limits": None}),
@@ -205,9 +211,19 @@ def test_a_query_that_was_not_asked_is_named() -> None:
     assert isinstance(told.value, KeyError)
 
 
+def asking_methods(of: type) -> dict[str, Callable[..., Any]]:
+    methods = {name: getattr(of, name) for name in vars(of) if not name.startswith("_")}
+    return {name: each for name, each in methods.items() if callable(each) and set(inspect.signature(each).parameters) - {"self"}}
+
+
+def test_methods_of_results_check_their_arguments() -> None:
+    asking = asking_methods(sq.Result)
+    assert {"head", "sample", "to_pandas"} <= set(asking)
+    assert [name for name, each in asking.items() if not hasattr(each, "__wrapped__")] == []
+
+
 def test_methods_of_events_check_their_arguments_or_say_that_they_are_for_the_engine() -> None:
-    methods = {name: getattr(sq.Events, name) for name in vars(sq.Events) if not name.startswith("_")}
-    asking = {name: each for name, each in methods.items() if callable(each) and set(inspect.signature(each).parameters) - {"self"}}
+    asking = asking_methods(sq.Events)
     trusting = {name for name, each in asking.items() if (each.__doc__ or "").startswith(FOR_ENGINE)}
     assert {"take", "rows_of", "concat", "tied"} <= trusting
     assert [name for name in asking if (name in trusting) == hasattr(asking[name], "__wrapped__")] == []

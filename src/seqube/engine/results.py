@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from seqube.arguments import checked
 from seqube.engine.display import brief, draw_text, shown_columns
 from seqube.engine.display import flat as flat_table
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
-from seqube.errors import LimitError, UnknownNameError, did_you_mean
+from seqube.errors import ArgumentError, LimitError, UnknownNameError, did_you_mean
 from seqube.events.batch import Rejected
 from seqube.extras import need
 
@@ -162,30 +163,44 @@ class Result:
             raise OverflowError(f"there are {n_rows:,} rows, more than len() can say: ask for .n_rows")
         return n_rows
 
+    @checked
     def head(self, n: int = SHOWN_ROWS) -> pa.Table:
-        """The first rows; no more are found than it takes."""
-        self._take(max(n, 1))
-        return (self._table if self._table is not None else pa.concat_tables(self._held)).slice(0, max(n, 0))
+        """The first rows; no more are found than it takes.
 
+        - `n`: how many.
+        """
+        n = min(max(n, 0), sys.maxsize)
+        self._take(max(n, 1))
+        return (self._table if self._table is not None else pa.concat_tables(self._held)).slice(0, n)
+
+    @checked
     def sample(self, n: int, seed: int | None = None) -> pa.Table:
-        """So many rows, any of which is as likely as any other; all, where there are fewer. The same `seed` gives the same.
+        """So many rows, any of which is as likely as any other; all, where there are fewer.
+
+        - `n`: how many.
+        - `seed`: any whole number that is not negative; the same one gives the same rows.
 
         Matches of a sequence of single events are drawn without building the others; `explain` says what is.
         """
+        if seed is not None and seed < 0:
+            raise ArgumentError(f"Result.sample: seed is {seed}\n  hint: any whole number that is not negative")
+        n = min(max(n, 0), sys.maxsize)
         if self._unbuilt is not None:
-            return self._unbuilt.sample(max(n, 0), seed)
+            return self._unbuilt.sample(n, seed)
         import numpy as np
 
         from seqube.engine.unbuilt import sample_rows
 
-        return sample_rows(iter([self.table]), max(n, 0), np.random.default_rng(seed))
+        return sample_rows(iter([self.table]), n, np.random.default_rng(seed))
 
+    @checked
     def to_pandas(self, *, flat: bool = True) -> pd.DataFrame:
         """All rows as a pandas DataFrame: a column for each attribute (`r_id`, `w_ts`), or, not `flat`, one for each variable."""
         need("pandas")
         frame: pd.DataFrame = self._columns(flat).to_pandas()
         return frame
 
+    @checked
     def to_polars(self, *, flat: bool = True) -> pl.DataFrame:
         """All rows as a polars DataFrame: a column for each attribute (`r_id`, `w_ts`), or, not `flat`, one for each variable."""
         need("polars")
@@ -195,6 +210,7 @@ class Result:
         assert isinstance(frame, pl.DataFrame)
         return frame
 
+    @checked
     def to_native(self, *, flat: bool = True) -> Any:
         """All rows as the kind of table that the events came in: of pandas, polars, DuckDB or narwhals, else a `pyarrow.Table`."""
         match self.native:
