@@ -31,6 +31,7 @@ def short_slices() -> Iterator[None]:
     """Slices of an event, whatever the window."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices, "SLICE_EVENTS", 1)
+        patch.setattr(slices, "SLICE_WORK", 1)
         patch.setattr(slices, "LEAST_WINDOWS", 0)
         yield
 
@@ -105,6 +106,7 @@ def stream(n: int) -> sq.Events:
 def test_what_is_found_ahead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever takes a batch holds a few; the threads have found some ahead, and wait."""
     monkeypatch.setattr(slices, "SLICE_EVENTS", 200)
+    monkeypatch.setattr(slices, "SLICE_WORK", 200)
     monkeypatch.setattr(threads_of, "AHEAD_ROWS", 1)
     written = []
     events = stream(2_000)

@@ -18,8 +18,10 @@ from typing import Literal
 from seqube.events.statistics import Statistics
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Needs, Plan, needs_of
+from seqube.plan.physical import MatchSequence, Scan
 
 SLICE_EVENTS = 1 << 15  # events that matter in a slice: fewer cost more to set up than they save
+SLICE_WORK = 1 << 17  # events and matches in a slice of a sequence of single events, which takes little time for each
 LEAST_WINDOWS = 4  # a slice is at least so many times as long as what it looks at beside its own
 
 
@@ -40,7 +42,7 @@ class Cut:
 def cut_of(plan: Plan, unit: str, statistics: Statistics) -> Cut:
     """How a whole stream with these statistics is cut."""
     needs = needs_of(plan, unit)
-    n_slices = statistics.count(needs.types) // SLICE_EVENTS
+    n_slices = _worth(plan, needs, statistics)
     if n_slices < 2:
         return Cut(1)
     why = why_not_in_time(plan, needs)
@@ -55,6 +57,24 @@ def cut_of(plan: Plan, unit: str, statistics: Statistics) -> Cut:
     if isinstance(plan, AggregatePlan):
         return Cut(1, None, f"{why}, and its rows are reported for all keys together")
     return Cut(n_slices, "key")
+
+
+def _worth(plan: Plan, needs: Needs, statistics: Statistics) -> int:
+    """How many slices have enough to do each."""
+    n_events, pattern = statistics.count(needs.types), plan.matches.pattern
+    most = n_events // SLICE_EVENTS
+    if isinstance(plan, AggregatePlan) or not isinstance(pattern, MatchSequence):
+        return most
+    parts = [part for part in pattern.slots if isinstance(part, Scan)]
+    if len(parts) < len(pattern.slots):
+        return most
+    if pattern.key or plan.matches.partition_by:
+        return min(most, n_events // SLICE_WORK)  # a key leaves few matches for each event
+    length = max(1, statistics.n if needs.by_position else statistics.span)
+    n_matches, share = float(statistics.count(parts[0].types)), min(needs.window / length, 1.0)
+    for number, part in enumerate(parts[1:], 1):
+        n_matches *= statistics.count(part.types) * share / number
+    return int(min(most, (n_events + n_matches) / SLICE_WORK))
 
 
 def why_not_in_time(plan: Plan, needs: Needs) -> str | None:
