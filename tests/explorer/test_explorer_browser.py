@@ -500,6 +500,11 @@ def test_a_first_visit_in_the_dark_on_a_phone_without_a_mouse(page: Page, addres
 
     # Nothing is wider than the phone; what is beside the query on a desk is below it.
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    page.get_by_test_id("tab-funnel").click()
+    steps = page.get_by_test_id("funnel-steps").bounding_box()
+    assert steps
+    assert steps["x"] + steps["width"] <= 366  # the card's edge
+    page.get_by_test_id("tab-query").click()
     query, types = (page.get_by_role("heading", name=name).bounding_box() for name in ("Query", "Event types"))
     assert query
     assert types

@@ -281,9 +281,9 @@ def draw_funnel(rows: Sequence[Mapping[str, Any]], breakdown: str | None, measur
         for row in mine:
             share = "" if measure != "reached" or row["share"] is None else f" ({row['share']:.1%})"
             told = "" if row[measure] is None else f"{row[measure]:,{'' if measure == 'reached' else '.4g'}}{share}"
-            data.append({"value": row[measure], "label": {"formatter": _as_label(told)}})
+            data.append({"value": row[measure], "label": {"show": True, "position": "right", "formatter": _as_label(told)}})
         name = {} if breakdown is None else {"name": str(value)}
-        series.append({"type": "bar", "data": data, "label": {"show": True, "position": "right"}, **name})
+        series.append({"type": "bar", "data": data, **name})
     return _base(
         f"{'Keys' if measure == 'reached' else 'Median seconds'} at the steps {', '.join(steps)}",
         grid={"left": 120, "right": 90, "top": 30 if breakdown is not None else 10, "bottom": 30},

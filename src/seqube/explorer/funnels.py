@@ -32,9 +32,9 @@ class FunnelPanel:
         self._excluded: dict[int, Any] = {}
         with ui.column().classes("sq-card gap-2"):
             show_title("Funnel")
-            with ui.row().classes("items-center gap-3"):
+            with ui.row().classes("w-full items-center gap-3"):
                 self._steps = ui.select([], label="Steps, in order", multiple=True, on_change=self._meet_steps)
-                self._steps.props("dense outlined options-dense use-chips data-testid=funnel-steps").classes("w-96")
+                self._steps.props("dense outlined options-dense use-chips data-testid=funnel-steps").classes("w-96 max-w-full")
                 self._by = _choice("Keys", "funnel-by")
                 self._within = ui.input("Within").props("dense outlined data-testid=funnel-within").classes("w-32")
                 self._within.on("keydown.enter", self.run)
@@ -42,7 +42,7 @@ class FunnelPanel:
                 self._mode = ui.select(modes, value="next", label="Which events").props("dense outlined options-dense")
                 self._mode.props("data-testid=funnel-mode").classes("w-52")
                 self._breakdown = _choice("Broken down by", "funnel-breakdown").props("clearable")
-            self._between = ui.row().classes("items-center gap-3")
+            self._between = ui.row().classes("w-full items-center gap-3")
             with ui.row().classes("items-center gap-3"):
                 ui.button("Count", icon="play_arrow", on_click=self.run).props("unelevated data-testid=funnel-run")
                 self._outcome = ui.label().classes("text-slate-500").props("data-testid=funnel-outcome role=status")
@@ -56,7 +56,8 @@ class FunnelPanel:
         self._types = list(dict.fromkeys([*opened.counts, *(concepts.names if concepts else ())]))
         columns = [name for name in schema if name not in (schema.type_column, schema.time_column)]
         most = sorted(opened.counts, key=lambda name: -opened.counts[name])[:N_STEPS]
-        asked: dict[str, Any] = {"steps": most, "by": opened.key, "within": opened.window, "mode": "next"}
+        first_to_last = [name for name in opened.counts if name in most]  # types stand as they first come in
+        asked: dict[str, Any] = {"steps": first_to_last, "by": opened.key, "within": opened.window, "mode": "next"}
         asked |= _read(screen.detail.get("funnel", ""))
         for control in (self._by, self._breakdown):
             control.set_options(columns)
