@@ -288,7 +288,7 @@ def draw_funnel(rows: Sequence[Mapping[str, Any]], breakdown: str | None, measur
         f"{'Keys' if measure == 'reached' else 'Median seconds'} at the steps {', '.join(steps)}",
         grid={"left": 120, "right": 90, "top": 30 if breakdown is not None else 10, "bottom": 30},
         legend={"show": breakdown is not None, "top": 0, "type": "scroll"},
-        xAxis={"type": "value", "min": 0, "splitLine": {"lineStyle": {"color": FAINT}}},
+        xAxis={"type": "value", "min": 0, "axisLabel": {"hideOverlap": True}, "splitLine": {"lineStyle": {"color": FAINT}}},
         yAxis={"type": "category", "data": steps, "inverse": True, "axisTick": {"show": False}},
         tooltip={"trigger": "axis"},
         series=series,

@@ -397,7 +397,7 @@ class ForecastPanel:
                 self._show_quality(found["quality"])
             if len(result):
                 with ui.column().classes("sq-card gap-1"):
-                    with ui.row().classes("items-center gap-2"):
+                    with ui.row().classes("w-full items-center gap-2"):
                         rule = self._first_rule(found["quality"])
                         self._names = [ALL_RULES, *(row["rule"] for row in found["quality"])]
                         choice = ui.select(self._names, value=rule, label="Rule", on_change=lambda event: self._choose(event.value))
