@@ -133,7 +133,7 @@ def _run(queries: Sequence[str], strategy: str = "auto") -> None:
 
 
 def _match_rows() -> None:
-    """By the machine that is linear, with WITHIN and without, and by the one that goes back."""
+    """By the machine that is linear, with WITHIN and without, and by the one that goes back; one row and all rows per match."""
     from seqube.engine.rows.clause import match_rows
     from seqube.events.schema import kind_of
     from seqube.generate import generate
@@ -142,8 +142,8 @@ def _match_rows() -> None:
 
     rows = generate("stock", 300, seed=1)
     measures = "MEASURES LAST(d.price, 1) AS low, SUM(d.price) AS total, SUM(volume) AS volumes, MAX(price) AS top"
-    for more in ("", "WITHIN 100", "AND price < AVG(d.price)"):
-        within, asked = (more, "") if more.startswith("WITHIN") else ("", more)
+    for more in ("", "ALL ROWS PER MATCH WITHIN 100", "AND price < AVG(d.price)"):
+        within, asked = (more, "") if more.startswith("ALL") else ("", more)
         define = f"DEFINE d AS price < PREV(price), u AS price > 1 {asked}"
         text = f"PARTITION BY type ORDER BY ts {measures} PATTERN (s d+ u+) {within} {define}"
         match_rows(plan_rows(bind_clause(text, {field.name: kind_of(field.type) for field in rows.schema})), rows)
