@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 SCREENSHOTS = Path(__file__).resolve().parents[1] / "build" / "screenshots"
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
@@ -56,23 +56,34 @@ def serve(*options: str | Path) -> Iterator[str]:
 
 
 @contextmanager
-def browse(address: str) -> Iterator[Page]:
-    """A page in a browser; no request of it may leave the machine, and no script of it may fail."""
-    from playwright.sync_api import expect, sync_playwright
+def chromium() -> Iterator[Browser]:
+    """A browser; starting one takes longer than most of what is done in it."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def browse(browser: Browser, address: str) -> Iterator[Page]:
+    """A page that knows nothing of others; no request of it may leave the machine, and no script of it may fail."""
+    from playwright.sync_api import expect
 
     outside: list[str] = []
     errors: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        context = browser.new_context(viewport={"width": 1400, "height": 1000}, accept_downloads=True)
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        expect.set_options(timeout=PATIENCE_MS)
-        home = urlsplit(address).netloc
-        page.on("request", lambda request: None if urlsplit(request.url).netloc in (home, "") else outside.append(request.url))
-        page.on("pageerror", lambda error: errors.append(str(error)))
+    context = browser.new_context(viewport={"width": 1400, "height": 1000}, accept_downloads=True)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    home = urlsplit(address).netloc
+    page.on("request", lambda request: None if urlsplit(request.url).netloc in (home, "") else outside.append(request.url))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    try:
         yield page
-        browser.close()
+    finally:
+        context.close()
     assert outside == []
     assert errors == []
 

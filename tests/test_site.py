@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from browsing import browse, browsed, shoot
+from browsing import browse, browsed, chromium, shoot
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -49,7 +49,7 @@ def test_the_first_page_is_coloured_has_its_pictures_and_goes_dark(site: Path) -
     from playwright.sync_api import expect
 
     address = (site / "index.html").as_uri()
-    with browse(address) as page:  # which asks for nothing outside
+    with chromium() as browser, browse(browser, address) as page:  # which asks for nothing outside
         for scheme, is_dark in (("light", False), ("dark", True)):
             page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
             page.goto(address)

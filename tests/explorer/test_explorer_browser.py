@@ -16,6 +16,7 @@ from pyarrow import parquet
 import seqube as sq
 from browsing import (
     browse,
+    chromium,
     click_point,
     drawn,
     expect_count,
@@ -32,7 +33,7 @@ from browsing import (
 from seqube.generate import generate, hierarchy
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, WebSocketRoute
+    from playwright.sync_api import Browser, Page, WebSocketRoute
 
 HIERARCHY = """\
 Computer: [DELL, INTC, MSFT]
@@ -60,9 +61,15 @@ def address(events: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
 @pytest.fixture
-def page(address: str) -> Iterator[Page]:
-    with browse(address) as page:
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    with browse(browser, address) as page:
         yield page
 
 
@@ -563,7 +570,7 @@ def test_an_upload_is_queried_like_any_file(page: Page, address: str, tmp_path: 
     expect_count(page, "count", 1)
 
 
-def test_names_of_events_stay_names(tmp_path: Path) -> None:
+def test_names_of_events_stay_names(browser: Browser, tmp_path: Path) -> None:
     """A type that looks like a script, a property or a template is shown as it is."""
     names = ["<img src=x onerror=window.caught=1>", 'x" :title="window.caught=1', "{{window.caught=1}}", "{b|x}"]
     table = {"type": names * 5, "ts": list(range(20)), ":x": names * 5}
@@ -572,7 +579,7 @@ def test_names_of_events_stay_names(tmp_path: Path) -> None:
     parquet.write_table(pa.table(table), tmp_path / "odd.parquet")
     quoted = ['"' + name.replace('"', '""') + '"' for name in names]
     (tmp_path / "odd.yaml").write_text("All:\n" + "".join(f"  - '{name}'\n" for name in names))
-    with serve("--events", tmp_path / "odd.parquet", "--hierarchy", tmp_path / "odd.yaml") as own, browse(own) as page:
+    with serve("--events", tmp_path / "odd.parquet", "--hierarchy", tmp_path / "odd.yaml") as own, browse(browser, own) as page:
         page.goto(own)
         text = f"PATTERN SEQ({quoted[0]} a, {quoted[1]} b)\nWITHIN 10"
         for view in ({"show": "timeline"}, {"show": "plan"}, {"view": "cube"}, {"show": "table"}):
@@ -597,14 +604,14 @@ def test_without_the_token_there_is_no_page(page: Page, address: str) -> None:
 
 
 @pytest.mark.slow
-def test_ten_million_events(tmp_path: Path) -> None:
+def test_ten_million_events(browser: Browser, tmp_path: Path) -> None:
     """The page stays awake while a worker reads and searches them, and what it finds is right."""
     from playwright.sync_api import expect
 
     events = tmp_path / "many.parquet"
     parquet.write_table(generate("stock", 10_000_000, seed=3), events)
     text = "PATTERN SEQ(DELL a, QQQ b, [id])\nWITHIN 1 s"
-    with serve("--events", events) as own, browse(own) as page:
+    with serve("--events", events) as own, browse(browser, own) as page:
         page.goto(own)
         expect(page.get_by_test_id("facts")).to_have_text("10,000,000 events · 20 types")
         page.get_by_test_id("count").wait_for()

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import csv, orc, parquet
 
 import seqube as sq
-from browsing import browse, browsed, drawn, home, serve, shoot
+from browsing import browse, browsed, chromium, drawn, home, serve, shoot
 from seqube.explorer.live import DONE, find_sinks
 from seqube.explorer.live_cubes import CubeFiles
 from seqube.generate import generate
@@ -201,7 +201,7 @@ def test_the_page_follows_a_pipeline_that_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "seqube", "pipeline", str(tmp_path / "hygiene.yaml")]
     pipeline = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        with serve("--live", tmp_path / "hygiene.yaml") as address, browse(address) as page:
+        with serve("--live", tmp_path / "hygiene.yaml") as address, chromium() as browser, browse(browser, address) as page:
             page.goto(address)
             page.goto(home(address) + "?view=live")
             expect(page.get_by_test_id("live-note")).to_contain_text("hygiene.yaml")
