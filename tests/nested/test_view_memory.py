@@ -52,7 +52,7 @@ def test_views_are_purged_as_the_window_moves(pattern: str, strategy: str) -> No
 
 @pytest.mark.parametrize("strategy", VIEWS)
 def test_views_grow_with_the_window(strategy: str) -> None:
-    narrow, wide = (peak_words(parse(f"{PATTERNS[0]} WITHIN {window}"), stream(4_000), strategy) for window in (60, 240))
+    narrow, wide = (peak_words(parse(f"{PATTERNS[0]} WITHIN {window}"), stream(1_200), strategy) for window in (60, 240))
     assert wide > 4 * narrow
 
 

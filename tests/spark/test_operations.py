@@ -32,7 +32,6 @@ def without_ids(table: pa.Table, n: int) -> pa.Table:
 
 @pytest.mark.parametrize("once", [True, False])
 def test_rows_without_the_key_are_rejected_and_counted(spark: SparkSession, tmp_path: Path, once: bool) -> None:
-    """Those that another query can use all the same are used."""
     table = without_ids(generate("hospital", 300, seed=4), 100)
     add_file(tmp_path, "1", table)
     kinds = Counter(table.column("type").to_pylist()[-100:])
@@ -44,6 +43,12 @@ def test_rows_without_the_key_are_rejected_and_counted(spark: SparkSession, tmp_
     files = (tmp_path / "out" / "quarantine").rglob("*.parquet")
     assert {row["reason"] for path in files for row in pq.ParquetFile(path).read().to_pylist()} == {"id is missing"}
 
+
+def test_rows_without_the_key_are_used_by_who_needs_none(spark: SparkSession, tmp_path: Path) -> None:
+    table = without_ids(generate("hospital", 300, seed=4), 100)
+    add_file(tmp_path, "1", table)
+    kinds = Counter(table.column("type").to_pylist()[-100:])
+    keyless = kinds["Recycle"] + kinds["Wash"]
     free = {"pairs": PAIRS, "free": "SEQ(Recycle r, Operate o) WITHIN 2 min RETURN r.ts AS x, o.ts AS y"}
     sinks = {"matches": "other/matches", "quarantine": "other/quarantine"}
     counts = run_once(read_declaration(write_pipeline(tmp_path, free, sinks=sinks)), spark)
@@ -70,18 +75,21 @@ def test_a_stream_that_is_drained_says_what_a_batch_says(spark: SparkSession, tm
         run_stream(read_declaration(file))
 
 
-def test_buckets_follow_the_cores_and_stay(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chosen when a stream first starts; another number of cores changes nothing for one that has begun, nor for an older one."""
+def test_buckets_follow_the_cores() -> None:
     assert [buckets_for(n) for n in (1, 8, 9, 16, 17, 500)] == [16, 16, 32, 32, 64, 1024]
+
+
+def test_buckets_stay(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chosen when a stream first starts; another number of cores changes nothing for one that has begun, nor for an older one."""
     table = generate("hospital", 600, seed=2)
     add_file(tmp_path, "0", table.slice(0, 300))
-    monkeypatch.setattr(pipeline, "buckets_for", lambda _: 64)
+    monkeypatch.setattr(pipeline, "buckets_for", lambda _: 32)
     run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS})))
     monkeypatch.setattr(pipeline, "buckets_for", lambda _: 16)
     add_file(tmp_path, "1", table.slice(300))
     run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, drain=True)))
     assert results(tmp_path, "pairs") == expected(table, PAIRS)
-    assert json.loads((tmp_path / "out" / "checkpoint" / "seqube.json").read_text())["buckets"] == 64
+    assert json.loads((tmp_path / "out" / "checkpoint" / "seqube.json").read_text())["buckets"] == 32
 
 
 def test_drain_is_for_streams_that_end(tmp_path: Path) -> None:

@@ -76,6 +76,7 @@ LIKELY = {"name": "r", "predicate": "A -> B", "consequent": "C", "within": "1000
           "partition_by": "id"}  # fmt: skip
 
 
+@pytest.mark.slow  # in the everyday run: the generations of queries, below
 def test_a_query_that_comes_back_begins_anew(spark: SparkSession, tmp_path: Path) -> None:
     """What was seen before it was taken out, or replaced, is not all there was: here a C that cancels, and an occurrence's end."""
     stays = {"stays": "SEQ(A a, B b, [id]) WITHIN 3000 s RETURN a.ts AS a, b.ts AS b"}

@@ -30,13 +30,16 @@ if TYPE_CHECKING:
 END = oracle.Event("Z", 10_000, dict.fromkeys(ATTRIBUTES), -1)
 IN_MS = [pa.int64(), pa.timestamp("ms"), pa.timestamp("ms", "Asia/Kolkata")]  # the lateness is in milliseconds
 
+# To make a failing case smaller would take an hour.
+few = settings(max_examples=2 if "SEQUBE_EXAMPLES" in os.environ else 1, phases=[Phase.generate])
+
 # Half of them with a key, null keys among them.
 workloads = st.tuples(
     st.lists(queries(durations=False, depth=2), min_size=6, max_size=6), st.lists(keyed_queries(depth=2), min_size=6, max_size=6)
 ).map(lambda texts: {f"q{i}": text for i, text in enumerate([*texts[0], *texts[1]])})
 
 
-@settings(max_examples=2, phases=[Phase.generate])  # to make a failing case smaller would take an hour
+@few
 @given(workload=workloads, events=streams(max_size=40, max_time=25), slices=st.sampled_from([None, 3, 7]), recast=recasts())
 def test_batch(
     spark: SparkSession, workload: dict[str, str], events: list[oracle.Event], slices: int | None, recast: Recast
@@ -52,7 +55,7 @@ def test_batch(
         found.unpersist()
 
 
-@settings(max_examples=2, phases=[Phase.generate])  # to make a failing case smaller would take an hour
+@few
 @given(workload=workloads, events=streams(max_size=40, max_time=25), recast=recasts(IN_MS, [0, -5]), data=st.data())
 def test_stream(
     spark: SparkSession, workload: dict[str, str], events: list[oracle.Event], recast: Recast, data: st.DataObject

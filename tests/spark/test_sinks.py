@@ -23,7 +23,7 @@ def matches_of(value: Any) -> dict[str, int]:
     return json.loads(value) if isinstance(value, str) else value if isinstance(value, dict) else value.asDict()
 
 
-@pytest.mark.parametrize("kind", ["parquet", "orc", "csv", "json"])
+@pytest.mark.parametrize("kind", ["parquet", "json", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("orc", "csv"))])
 def test_metrics_honour_their_format(spark: SparkSession, tmp_path: Path, day: pa.Table, kind: str) -> None:
     add_file(tmp_path, "1", day)
     sinks = {"matches": "out/matches", "metrics": {"path": "out/metrics", "format": kind}}
