@@ -272,8 +272,8 @@ def test_a_click_on_the_timeline_shows_the_events(page: Page, address: str, even
 @pytest.mark.parametrize(
     ("text", "taken", "rejected"),
     [
-        ("PATTERN SEQ(DELL a, QQQ b, [id])\nWITHIN 50 ms", "array-stacks", "iterative"),
-        ("PATTERN AND(DELL a, QQQ b)\nWITHIN 50 ms", "time-join", "iterative"),
+        pytest.param("PATTERN SEQ(DELL a, QQQ b, [id])\nWITHIN 50 ms", "array-stacks", "iterative", marks=pytest.mark.slow),
+        pytest.param("PATTERN AND(DELL a, QQQ b)\nWITHIN 50 ms", "time-join", "iterative", marks=pytest.mark.slow),
         ("PATTERN SEQ(DELL a, !SEQ(INTC i, MSFT m), QQQ b)\nWITHIN 50 ms", "latest-start", "aggressive"),
         ("PATTERN SEQ(DELL a, QQQ b)\nAGG COUNT(*)\nWITHIN 5 s", "window-product", "two-step"),
     ],

@@ -50,7 +50,7 @@ def frame(spark: SparkSession, tools: pa.Table) -> DataFrame:
     return spark.createDataFrame(tools).repartition(3).cache()
 
 
-@pytest.mark.parametrize("slices", [None, 7])
+@pytest.mark.parametrize("slices", [None, pytest.param(7, marks=pytest.mark.slow)])  # in the everyday run: aggregates, below
 def test_a_workload_equals_the_same_queries_in_one_process(frame: DataFrame, tools: pa.Table, slices: int | None) -> None:
     timed = {name: text for name, text in QUERIES.items() if "numbered" not in name}
     found = sqs.run(timed, frame, slices=slices)
