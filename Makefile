@@ -1,7 +1,8 @@
 # Every target does its own set-up; `make setup` alone is instant when nothing changed.
 
 PYTHON := .venv/bin/python
-PYTEST := $(PYTHON) -m pytest -n 2
+# One more than CI has cores: who waits for Spark or for a page leaves its core to another.
+PYTEST := $(PYTHON) -m pytest -n 3
 # One stamp for each state of the lock and the project file: going back to an older state is noticed too.
 STAMP  := .venv/.set-up-$(shell cat requirements.lock pyproject.toml | cksum | cut -d ' ' -f 1)
 

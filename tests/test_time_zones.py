@@ -106,7 +106,7 @@ def test_a_time_in_a_query_is_in_the_zone_of_the_events(moment: str, count: int)
 def test_the_pages_axes_show_the_clock_of_the_zone() -> None:
     clocks = [datetime.datetime(2026, 3, *clock, tzinfo=datetime.UTC).timestamp() * 1000 for clock in CLOCKS]
     assert to_axis(TABLE.column("ts")).tolist() == clocks
-    spec = charts.draw_aggregates(pa.table({"ts": TABLE.column("ts"), "count": [1, 2, 3, 4]}))
+    spec = charts.draw_aggregates(pa.table({"ts": TABLE.column("ts"), "count": [1, 2, 3, 4]}), [])
     assert spec is not None
     assert spec["useUTC"]
     assert spec["xAxis"]["name"] == "28 Mar to 30 Mar 2026, Europe/Berlin"

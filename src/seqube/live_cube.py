@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from seqube.cube import ConceptMove, Cube, Cuboids, TypeCounts, flat_query, is_among
 from seqube.errors import PlanError
 from seqube.events import Hierarchy
-from seqube.events.schema import is_moment
+from seqube.events.schema import TIME, is_moment
 from seqube.extras import need
 from seqube.language import parse
 from seqube.language.names import group_name
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import altair
 
 KEPT_MOMENTS = 360  # whose counts a cube remembers
-TIME, COUNT = "ts", "count"
+MATCH_COUNT = "count"  # the column of them
 
 
 def read_pattern(query: str | Query, params: Params | None = None) -> Query:
@@ -54,7 +54,7 @@ def counting(pattern: Query, every: Window) -> Query:
         pattern,
         returns=(),
         group_by=_types(pattern),
-        aggregates=(Output(Aggregate("COUNT", None), COUNT),),
+        aggregates=(Output(Aggregate("COUNT", None), MATCH_COUNT),),
         emit=Emit("every", every),
     )
 
@@ -136,7 +136,7 @@ class LiveCube:
         found: TypeCounts = []
         if self._rows is not None and moment is not None:
             there = pa.array(np.flatnonzero(self._ticks == moment))
-            *types, counts = (self._rows.column(name).take(there).to_pylist() for name in (*self._groups, COUNT))
+            *types, counts = (self._rows.column(name).take(there).to_pylist() for name in (*self._groups, MATCH_COUNT))
             found = list(zip(zip(*types, strict=True), counts, strict=True))
         return CountedCube(self.query, self.hierarchy, found, moment)
 
@@ -154,8 +154,8 @@ class LiveCube:
                 if types is not None:
                     there &= np.asarray(pc.is_in(self._rows.column(name), pa.array(sorted(types), pa.string())))
             places = np.searchsorted(self._moments, self._ticks[there])
-            np.add.at(counts, places, self._rows.column(COUNT).to_numpy()[there])
-        return pa.table({"moment": self._moments, COUNT: counts})
+            np.add.at(counts, places, self._rows.column(MATCH_COUNT).to_numpy()[there])
+        return pa.table({"moment": self._moments, MATCH_COUNT: counts})
 
     def plot(self, cube: CountedCube | None = None) -> altair.Chart:
         """That over time, as a line."""
@@ -163,7 +163,7 @@ class LiveCube:
         import altair as alt
 
         chart: altair.Chart = alt.Chart(alt.Data(values=self.over_time(cube).to_pylist())).mark_line()  # type: ignore[no-untyped-call]
-        return chart.encode(x="moment:Q", y=f"{COUNT}:Q")
+        return chart.encode(x="moment:Q", y=f"{MATCH_COUNT}:Q")
 
     def __repr__(self) -> str:
         return f"{self.now!r} in the last window"

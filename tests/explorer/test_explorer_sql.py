@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 import seqube as sq
-from browsing import browse, browsed, expect_count, home, serve, shoot
+from browsing import browse, browsed, chromium, expect_count, home, serve, shoot
 from seqube.explorer.jobs import Desk
 from seqube.explorer.sources import Source
 from seqube.explorer.statements import examples_for
@@ -38,7 +38,10 @@ def test_every_example_runs_and_tells_what_sql_tells(events: Path, tmp_path: Pat
         desk.sql(text, {}, out)
         found = pa.ipc.open_file(out).read_all()
         assert found.num_rows > 0, title
-        assert found.equals(sq.sql(text, events=table)), title
+        told = sq.sql(text, events=table)
+        assert found.schema.equals(told.schema), title
+        # Without ORDER BY around a clause, DuckDB's threads give rows in any order.
+        assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, told.to_pylist())), title
     assert "machine: linear" in desk.explain_sql(next(iter(examples_for(opened).values())), {})
 
 
@@ -69,7 +72,7 @@ def address(events: Path) -> Iterator[str]:
 
 @pytest.fixture
 def page(address: str) -> Iterator[Page]:
-    with browse(address) as page:
+    with chromium() as browser, browse(browser, address) as page:
         yield page
 
 

@@ -120,6 +120,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "advance": (lambda time: begun().advance(time), {"time": 9}),
     "add": (lambda name, query: begun().add(name, query), {"name": "p", "query": QUERY}),
     "replace": (lambda name, query: begun().replace(name, query), {"name": "query", "query": QUERY}),
+    "Stream.cube": (lambda **given: begun().cube(**given), {"name": "p", "query": QUERY, "every": "2 ms", "params": {}}),
     "Stream.load": (sq.Stream.load, {"data": b""}),
     "drill_down": (CUBE.drill_down, {"concept": [("C", "A", 1)], "pattern": []}),
     "roll_up": (CUBE.roll_up, {"concept": [], "pattern": []}),

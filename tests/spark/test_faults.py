@@ -144,6 +144,7 @@ def test_columns_that_change_between_restarts(spark: SparkSession, tmp_path: Pat
         run_stream(read_declaration(file))
 
 
+@pytest.mark.slow
 def test_files_of_a_clock_that_was_ahead(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
     """Those that come after it with earlier times are read."""
     file = write_pipeline(tmp_path, {"pairs": PAIRS})

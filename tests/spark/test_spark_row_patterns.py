@@ -61,8 +61,8 @@ def test_spark_gives_the_rows_of_this_process(text: str, trades: pa.Table, spark
 def test_mistakes_and_explain_on_spark(trades: pa.Table) -> None:
     with pytest.raises(sq.QueryError, match="there is no column 'prise'"):
         sqs.sql("SELECT * FROM trades MATCH_RECOGNIZE (ORDER BY ts MEASURES prise AS p PATTERN (a))")
-    with pytest.raises(sq.QueryError, match="nothing"):
-        sqs.sql("SELECT * FROM nothing")
+    with pytest.raises(sq.QueryError, match="no_such_table"):
+        sqs.sql("SELECT * FROM no_such_table")
     ((told,),) = sqs.sql(f"EXPLAIN {STATEMENTS[0]}").collect()
     assert "tasks by their key" in told
 

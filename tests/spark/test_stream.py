@@ -43,6 +43,7 @@ def read(spark: SparkSession, table: pa.Table, folder: Path) -> DataFrame:
     return spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
+@pytest.mark.slow
 def test_stopped_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
     table = generate("hospital", 3_000, seed=5)
     last = table.slice(table.num_rows - 1).to_pylist()[0]

@@ -19,10 +19,10 @@ from pyarrow import csv, json, orc, parquet
 
 from seqube.cube import Cube
 from seqube.events import Hierarchy
-from seqube.events.schema import is_moment
+from seqube.events.schema import TIME, is_moment
 from seqube.explorer.charts import draw_growth, draw_pivot
 from seqube.language.tree import Query, Window
-from seqube.live_cube import COUNT, KEPT_MOMENTS, TIME, CountedCube, LiveCube, ticks_of
+from seqube.live_cube import KEPT_MOMENTS, MATCH_COUNT, CountedCube, LiveCube, ticks_of
 from seqube.plan.physical import ticks
 
 READERS: dict[str, Callable[[Any], pa.Table]] = {
@@ -99,7 +99,7 @@ class CubeCard:
                         on_change=lambda event, side=side: self._turn(side, event.value),
                     ).props("dense options-dense").classes("w-40").props["data-testid"] = f"cube-{side}-{name}"
             with ui.row().classes("w-full no-wrap gap-4"):
-                self._chart = ui.echart(draw_growth({COUNT: []})).style("height: 190px; width: 420px; flex: none")
+                self._chart = ui.echart(draw_growth({MATCH_COUNT: []})).style("height: 190px; width: 420px; flex: none")
                 self._chart.props["data-testid"] = f"cube-over-time-{name}"
                 self._pivot = ui.echart({}).style("height: 260px; width: 420px; flex: none")
                 self._pivot.props["data-testid"] = f"cube-pivot-{name}"
@@ -127,8 +127,8 @@ class CubeCard:
         here = self._cube.now.drill_down(concept=moves) if moves else self._cube.now
         self._total.text = f"{here.count:,}"
         self._pattern.text = here.pattern
-        points = [[row["moment"], row[COUNT]] for row in self._cube.over_time(here).to_pylist()]
-        _set(self._chart, draw_growth({COUNT: points}))
+        points = [[row["moment"], row[MATCH_COUNT]] for row in self._cube.over_time(here).to_pylist()]
+        _set(self._chart, draw_growth({MATCH_COUNT: points}))
         if self._pivot.visible:
             _set(self._pivot, draw_pivot(_pivot(here, self._sides["rows"], self._sides["columns"])))
 
