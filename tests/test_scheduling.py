@@ -1,4 +1,4 @@
-"""The tests of a file go to one worker, and those on Spark to the first."""
+"""The tests of a file go to one worker, and those on Spark to the first, or to a second one."""
 
 from __future__ import annotations
 
@@ -71,3 +71,20 @@ def test_no_file_is_dealt_out_to_two_workers() -> None:
     files = [{scope_of(tests[number]) for number in worker.told} for worker in workers]
     assert files == [set(ON_SPARK), {"tests/test_oracle.py", "tests/test_import.py"}]
     assert sorted(workers[0].told + workers[1].told) == list(range(len(tests)))
+
+
+def test_a_third_worker_goes_rather_than_start_another_session() -> None:
+    settings = {"tx": ["3*popen"], "loadscopereorder": False}
+    scheduling = Scheduling(SimpleNamespace(getvalue=settings.__getitem__, option=SimpleNamespace(**settings)), None)
+    files = (*ON_SPARK, "tests/spark/test_stream.py", "tests/spark/test_faults.py", "tests/test_oracle.py", "tests/test_import.py")
+    tests = [f"{file}::test_{n}" for file in files for n in range(5)]
+    workers = [Worker(), Worker(), Worker()]
+    for worker in workers:
+        scheduling.add_node(worker)
+        scheduling.add_node_collection(worker, tests)
+    scheduling.schedule()
+    for number in list(workers[2].told):
+        scheduling.mark_test_complete(workers[2], number)
+    assert workers[2].shutting_down
+    assert not any(is_on_spark(scope_of(tests[number])) for number in workers[2].told)
+    assert scheduling.workqueue  # it is left to the others

@@ -61,6 +61,7 @@ def check_all(folder: Path, table: pa.Table, queries: dict[str, str]) -> None:
 # ---------------------------------------------------------------- what comes in
 
 
+@pytest.mark.slow  # in the everyday run: rows that are poison, below
 def test_a_file_that_cannot_be_read(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
     """It stops the stream; repaired, it is read as if nothing had been."""
     first, second, third = thirds(day)
@@ -114,6 +115,7 @@ def test_rows_that_are_poison(spark: SparkSession, tmp_path: Path) -> None:
     assert results(tmp_path, "q") == Counter(repr(row) for row in sq.run(query, good, unit="s").table.to_pylist())
 
 
+@pytest.mark.slow  # in the everyday run: checkpoints of others, below
 def test_columns_that_change_between_restarts(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
     """A column more or less is taken as it comes; one of another type stops the stream before it reads a row."""
     first, second, third = thirds(day)

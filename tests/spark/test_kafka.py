@@ -72,6 +72,7 @@ def test_wrong_options_are_named() -> None:
         Broker({"kafka.bootstrap.servers": "x", "subscribePattern": "t.*"})
 
 
+@pytest.mark.slow  # in the everyday run: the records and stretches, above
 def test_a_pipeline_from_kafka_says_what_a_batch_says(spark: SparkSession, tmp_path: Path, broker: tuple[str, Any]) -> None:
     """Records that cannot be decoded are in the quarantine; a stream goes on where it stopped, and nothing is read twice."""
     address, producer = broker

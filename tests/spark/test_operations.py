@@ -79,6 +79,7 @@ def test_buckets_follow_the_cores() -> None:
     assert [buckets_for(n) for n in (1, 8, 9, 16, 17, 500)] == [16, 16, 32, 32, 64, 1024]
 
 
+@pytest.mark.slow  # in the everyday run: how many there are, above, and the mark of a kept checkpoint
 def test_buckets_stay(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chosen when a stream first starts; another number of cores changes nothing for one that has begun, nor for an older one."""
     table = generate("hospital", 600, seed=2)
