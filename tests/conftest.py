@@ -29,7 +29,7 @@ os.environ.setdefault("SPARK_CONF_DIR", str(ROOT / "tests" / "spark" / "settings
 asked = os.environ.get("SEQUBE_EXAMPLES")
 settings.register_profile(
     "seqube",
-    max_examples=int(asked or 40),
+    max_examples=int(asked or 30),
     derandomize=asked is None,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -121,7 +121,7 @@ AGGREGATES = {
 }
 
 
-@pytest.mark.parametrize("slices", [None, 5])
+@pytest.mark.parametrize("slices", [None, pytest.param(5, marks=pytest.mark.slow)])
 def test_aggregates(frame: DataFrame, tools: pa.Table, slices: int | None) -> None:
     # Cut by time, doubles are added up in another order.
     wanted = {name: text for name, text in AGGREGATES.items() if slices is None or not {"AVG", "STDDEV"} & set(text.split("("))}

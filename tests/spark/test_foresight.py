@@ -147,6 +147,7 @@ def forecasts(folder: Path) -> Counter[str]:
     return Counter(repr(plain(row)) for file in files for row in pq.ParquetFile(file).read().to_pylist())
 
 
+@pytest.mark.slow  # in the everyday run: a streaming frame, and rules in a batch
 def test_rules_and_queries_in_a_pipeline(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
     """Stopped and started again, with a query taken out: the rules go on. Types that no event has are told while somebody asks."""
     sinks = {name: f"out/{name}" for name in ("matches", "forecasts", "late", "metrics")}

@@ -213,6 +213,7 @@ def test_rules_in_a_batch(spark: SparkSession, tmp_path: Path, day: pa.Table) ->
     assert counts.forecasts == expected_rows.num_rows > 0
 
 
+@pytest.mark.slow  # in the everyday run: the mistakes that are shown at once
 def test_sources_that_are_not_what_was_declared(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
     with pytest.raises(sq.SchemaError, match=r"there is no .*in \(line 1, column"):
         read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}))

@@ -73,6 +73,7 @@ def watched_in_pieces(
     return {name: watched.matches(name, out).toArrow() for name in plans}
 
 
+@pytest.mark.slow  # in the everyday run: the stream, above, and the same cut anywhere without Spark
 def test_aggregates_of_what_is_thinned_out_in_a_stream_on_spark(spark: SparkSession, events: pa.Table, tmp_path: Path) -> None:
     base = "NEXT(A a, B b) SKIP PAST LAST WITHIN 40 AGG COUNT(*) AS n, SUM(b.x) AS s"
     emits = {"trigger": base, "every": f"{base} EMIT EVERY 50", "per": f"{base} EMIT PER 90"}

@@ -35,6 +35,7 @@ def test_metrics_honour_their_format(spark: SparkSession, tmp_path: Path, day: p
     assert matches_of(row.matches) == counts.matches == {"pairs": sum(expected(day, PAIRS).values())}
 
 
+@pytest.mark.slow  # in the everyday run: the URL, and metrics of batches
 def test_metrics_of_a_stream_in_columns(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
     """A row for every micro-batch, also where it is written a second time."""
     add_file(tmp_path, "1", day.slice(0, 500))

@@ -68,6 +68,7 @@ def test_stopped_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
     assert out.where("kind = 'late'").count() == 0
 
 
+@pytest.mark.slow  # in the everyday run: related queries by one stream
 def test_reports_at_regular_times_and_matches_by_one_stream(spark: SparkSession, tmp_path: Path) -> None:
     table = generate("hospital", 1_000, seed=6)
     write(tmp_path / "in", 0, table.slice(0, 500))

@@ -97,6 +97,7 @@ def test_limits_that_are_none(frame: DataFrame, wrong: dict[str, Any]) -> None:
 # ---------------------------------------------------------------- streams and pipelines
 
 
+@pytest.mark.slow  # in the everyday run: the limits of tasks, above
 def test_a_stream_goes_on_where_a_limit_stopped_it(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
     n = day.num_rows
     add_file(tmp_path, "1", day.slice(0, n // 2))

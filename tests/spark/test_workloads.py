@@ -151,6 +151,7 @@ def test_rows_of_all_kinds_are_told_alike() -> None:
 # ---------------------------------------------------------------- a stream
 
 
+@pytest.mark.slow  # in the everyday run: a pipeline whose file changes
 def test_a_stream_is_edited_while_it_runs_and_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path) -> None:
     def come(number: int, *events: tuple[str, int]) -> None:
         kinds, seconds = zip(*events, strict=True)
