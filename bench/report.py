@@ -60,7 +60,8 @@ def write_report(folder: Path = OUT, docs: Path = DOCS) -> Path:
         (docs / "measured" / f"{run.name}.jsonl").write_text((folder / f"{run.name}.jsonl").read_text(encoding="utf-8"))
     whole = {name: run.lines for name, run in runs.items() if "-" not in name}  # the quick runs are drawn
     charts = write_charts(whole, docs)
-    pages = {"index": [*first_page(runs), ""]}
+    simulated = ["- [A cluster, simulated](cluster.md)"] if (docs / "cluster.md").exists() else []  # by `bench.cluster`
+    pages = {"index": [*first_page(runs), *simulated, ""]}
     for run in runs.values():
         match run.name.partition("-")[0]:
             case "peers":

@@ -67,6 +67,12 @@ SAMPLED, MARKS = 100, 256  # one row in so many tells the sizes and cuts of all,
 HALO = 4  # a slice is at least so many windows long, unless it is asked to be shorter
 
 
+def n_tasks_for(total: int, parallelism: int) -> int:
+    """Tasks for so many rows: enough for all cores but none too small, or, where those are too large, rounds of as many."""
+    rounds = -(-total // (TASK_ROWS * parallelism))
+    return max(1, min(parallelism, -(-total // SMALL)) * max(1, rounds))
+
+
 # ---------------------------------------------------------------- groups of queries that travel together
 
 
@@ -359,17 +365,12 @@ class Job:
             return lay_out(group.number, first, [total], {0: cuts} if cuts else {}, 1, group.before, group.ahead)
         sizes = self._count(route, group)
         total = sum(sizes)
-        n_tasks = self.slices or self._n_tasks(total)
+        n_tasks = self.slices or n_tasks_for(total, self.parallelism)
         # A bucket that alone is more than its share of a task holds a hot key; numbering in a partition needs all of it at once.
         limit = max(self.skew * total / n_tasks, 1 if self.slices else SMALL)
         hot = [bucket for bucket, size in enumerate(sizes) if size > limit] if group.can_be_cut and not group.counts_events else []
         cuts_of = {bucket: self._quantiles(frame, group, bucket, math.ceil(sizes[bucket] * n_tasks / total)) for bucket in hot}
         return lay_out(group.number, first, sizes, cuts_of, n_tasks, group.before, group.ahead)
-
-    def _n_tasks(self, total: int) -> int:
-        """Tasks for so many rows: enough for all cores but none too small, or, where those are too large, rounds of as many."""
-        rounds = -(-total // (TASK_ROWS * self.parallelism))
-        return max(1, min(self.parallelism, -(-total // SMALL)) * max(1, rounds))
 
     def _count(self, route: Route, group: Group) -> list[int]:
         """About how many rows each bucket has, from a sample; exactly where a number of tasks was asked for."""
@@ -399,7 +400,7 @@ class Job:
         surveyed = timed.agg(F.count("*"), F.min("time"), F.max("time"), F.percentile_approx("sample", marks, 10 * MARKS))
         total, first, last, times = surveyed.collect()[0]
         span = last - first if total else 0  # which may leave the 64 bits of either
-        n_slices = max(1, min(self._n_tasks(total), span // max(1, HALO * group.before)))
+        n_slices = max(1, min(n_tasks_for(total, self.parallelism), span // max(1, HALO * group.before)))
         if n_slices > MARKS:
             return total, self._quantiles(frame, group, 0, n_slices)
         cuts = [int(times[number * MARKS // n_slices - 1]) for number in range(1, n_slices)] if times else []
