@@ -19,6 +19,7 @@ import heapq
 import json
 import math
 import statistics
+import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,9 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.measure import about_this_run
-from bench.recording import STREAM_JOB, Run, as_lines, from_lines, on_standalone_cluster, record
+from bench.recording import STREAM_JOB, Run, as_lines, from_lines, record
 from bench.report import Run as Measured
 from bench.report import provenance
+from bench.standalone import standalone
 from seqube.spark.batch import BUCKETS_PER_TASK, HALO, SMALL, n_tasks_for
 from seqube.spark.routing import lay_out
 from seqube.spark.streaming.stream import buckets_for
@@ -475,8 +477,8 @@ def main() -> None:
                 found, dispatch_s = record(size, cores)
                 runs += found
                 dispatch.append(dispatch_s)
-        with on_standalone_cluster() as master:
-            runs += record(SIZES[-1], 2, master)[0]
+        with tempfile.TemporaryDirectory() as folder, standalone(Path(folder), memory="2g") as running:
+            runs += record(SIZES[-1], 2, running.url)[0]
         about["dispatch_s"] = statistics.median(dispatch)
         RECORDS.write_text(json.dumps(about) + "\n" + as_lines(runs), encoding="utf-8")
     first, _, rest = RECORDS.read_text(encoding="utf-8").partition("\n")

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -110,36 +108,6 @@ def _stage(tasks: list[Any], n_events: int, driver_s: float) -> Stage:
         [n_events * size / total for size in sizes],
         [float(task["Task Metrics"]["Shuffle Write Metrics"]["Shuffle Bytes Written"]) for task in tasks],
     )
-
-
-@contextmanager
-def on_standalone_cluster() -> Iterator[str]:
-    """A master and two workers of one core each on this machine, from PySpark's own classes; gives the address of the master."""
-    import pyspark
-
-    port = free_port()
-    address = f"spark://127.0.0.1:{port}"
-    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-class")]
-    settings = os.environ | {"SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
-    deploy = "org.apache.spark.deploy"
-    with ExitStack() as open_, tempfile.TemporaryDirectory() as folder:
-
-        def start(*arguments: str) -> None:
-            quiet = subprocess.DEVNULL
-            process = subprocess.Popen([*command, *arguments], env=settings, stdout=quiet, stderr=quiet)
-            open_.callback(lambda: (process.terminate(), process.wait()))
-
-        start(f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
-        for number in range(2):
-            place = f"{folder}/{number}"
-            start(f"{deploy}.worker.Worker", "--cores", "1", "--memory", "2g", "--webui-port", "0", "--work-dir", place, address)
-        yield address
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 # ---------------------------------------------------------------- in the process of a session

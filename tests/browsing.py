@@ -127,9 +127,9 @@ def expect_soon(page: Page, look: Callable[[], Any], wanted: Any, why: str = "")
     assert seen == wanted, why
 
 
-def write(page: Page, text: str) -> None:
-    """Put a query into the editor, once it knows the language; the page needs a moment to notice."""
-    page.get_by_role("textbox", name="Query", exact=True).click()
+def write(page: Page, text: str, editor: str = "Query") -> None:
+    """Put a text into an editor, once it knows the language; the page needs a moment to notice."""
+    page.get_by_role("textbox", name=editor, exact=True).click()
     page.keyboard.press("Control+a")
     page.keyboard.press("Delete")
     page.keyboard.insert_text(text)

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 import seqube as sq
-from browsing import browse, browsed, chromium, expect_count, home, serve, shoot
+from browsing import browse, browsed, chromium, expect_count, home, serve, shoot, write
 from seqube.explorer.jobs import Desk
 from seqube.explorer.sources import Source
 from seqube.explorer.statements import examples_for
@@ -56,14 +56,6 @@ def test_names_that_mean_something_in_sql_and_columns_of_one_name(tmp_path: Path
     assert pa.ipc.open_file(tmp_path / "out.arrow").read_all().column_names == ["when", "when (2)"]
 
 
-def write_statement(page: Page, text: str) -> None:
-    page.get_by_role("textbox", name="Statement", exact=True).click()
-    page.keyboard.press("Control+a")
-    page.keyboard.press("Delete")
-    page.keyboard.insert_text(text)
-    page.wait_for_timeout(600)
-
-
 @pytest.fixture(scope="module")
 def address(events: Path) -> Iterator[str]:
     with serve("--events", events) as address:
@@ -91,14 +83,14 @@ def test_a_statement_is_written_run_explained_stopped_and_kept(page: Page, addre
 
     # A mistake is underlined while it is typed, and told with its place and a hint.
     clause = "SELECT * FROM events MATCH_RECOGNIZE (\n  PARTITION BY id ORDER BY ts\n  MEASURES COUNT(*) AS n\n  PATTERN (a b+)\n"
-    write_statement(page, f"{clause}  DEFINE b AS prise > PREV(price))")
+    write(page, f"{clause}  DEFINE b AS prise > PREV(price))", "Statement")
     expect(page.get_by_test_id("sql-problems")).to_contain_text("did you mean 'price'?")
     expect(page.get_by_test_id("sql-problems")).to_contain_text("(line 5, column 15)")
     expect(page.locator(".sq-wrong")).to_have_text(["prise"])
     shoot(page, "21-sql-mistake")
 
     right = f"{clause}  DEFINE b AS price > PREV(price)) ORDER BY n DESC, id"
-    write_statement(page, right)
+    write(page, right, "Statement")
     expect(page.get_by_test_id("sql-problems")).to_have_text("")
     page.get_by_test_id("sql-run").click()
     expected = sq.sql(right, events=table)
@@ -109,19 +101,21 @@ def test_a_statement_is_written_run_explained_stopped_and_kept(page: Page, addre
     shoot(page, "22-sql-plan")
 
     # What DuckDB finds wrong outside of the clause is told, and files are closed to it.
-    write_statement(page, "SELECT nothing FROM events")
+    write(page, "SELECT nothing FROM events", "Statement")
     page.get_by_test_id("sql-run").click()
     expect(page.get_by_test_id("sql-problems")).to_contain_text("nothing")
-    write_statement(page, f"SELECT * FROM '{events}'")
+    write(page, f"SELECT * FROM '{events}'", "Statement")
     page.get_by_test_id("sql-run").click()
     expect(page.get_by_test_id("sql-problems")).to_contain_text("hand files in by name")
 
     # It can be stopped, and goes on afterwards; the address keeps the statement.
-    write_statement(page, "SELECT count(*) FROM events a, events b, events c, events d WHERE a.price + b.price + c.price < d.price")
+    write(
+        page, "SELECT count(*) FROM events a, events b, events c, events d WHERE a.price + b.price + c.price < d.price", "Statement"
+    )
     page.get_by_test_id("sql-run").click()
     page.get_by_test_id("stop").click()
     page.get_by_text("Stopped").wait_for()
-    write_statement(page, right)
+    write(page, right, "Statement")
     page.get_by_test_id("sql-run").click()
     expect_count(page, "sql-count", expected.num_rows)
     page.goto(page.url)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from bench.standalone import Cluster, standalone
 from pipelines import PAIRS
 
-from cluster import Cluster, standalone
 from seqube.engine.jit import cache_folder
 from seqube.generate import generate
 

@@ -14,20 +14,19 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from pipelines import FREE, PAIRS, WAITS, add_file, expected, results, write_pipeline
 from tables import bound_rows, keyed_queries
-from watching import arrivals, watch
+from watching import Watched, arrivals, watch
 
 import oracle
 import seqube as sq
 from aggregate_queries import assert_same_rows, with_aggregates
-from seqube.engine.sequence import LOWEST
 from seqube.generate import generate
-from seqube.spark.ingest import INPUT_ORDER, KEY
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.pipeline import run_stream
 from seqube.spark.streaming.rescaling import KEY_HASH, folded, pack_chunks, rescale, tell, unpack_chunks
-from seqube.spark.streaming.watch import AtHand, Held, Watch
+from seqube.spark.streaming.watch import AtHand, Held
 from seqube.spark.transport.blobs import read_blobs, write_blob
 from strategies import spark_table, streams
 
@@ -44,44 +43,25 @@ class Bucket:
     wake: int | None = None
 
 
-class Stream:
-    """The buckets of a query, and what they find; a bucket is called when rows come for it, or when it asked to be."""
+class Stream(Watched):
+    """The buckets of a query; a bucket is called when rows come for it, or when it asked to be."""
 
     def __init__(self, text: str, table: pa.Table, n_buckets: int, lateness: int) -> None:
-        self.watch: Watch = replace(watch(text, table), n_buckets=n_buckets)
-        self.lateness, self.newest, self.arrived = lateness, LOWEST, 0
+        super().__init__(replace(watch(text, table), n_buckets=n_buckets), lateness)
         self.buckets: dict[int, Bucket] = {}
-        self.matches: list[dict[str, Any]] = []
-        self.late: list[dict[str, Any]] = []
 
-    def hashes(self, table: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
-        rows = table.select(self.watch.needs.key).to_pylist()
-        values = [tuple(None if value != value else value for value in row.values()) for row in rows]  # NaN is null
-        return np.array([hash((value, 1)) if self.watch.needs.key else 0 for value in values], np.int64)
+    def hidden_key(self, piece: pa.Table) -> NDArray[Any]:
+        return (self.hashes(piece) >> 32).astype(np.int32)  # the rest of it chooses the bucket
 
-    def feed(self, piece: pa.Table) -> None:
-        watermark = LOWEST if self.newest == LOWEST else self.newest - self.lateness
-        hashes = self.hashes(piece)
-        if INPUT_ORDER in self.watch.arriving.hidden:
-            piece = piece.append_column(INPUT_ORDER, pa.array(self.arrived + np.arange(piece.num_rows)))
-        if KEY in self.watch.arriving.hidden:
-            piece = piece.append_column(KEY, pa.array((hashes >> 32).astype(np.int32)))
-        self.arrived += piece.num_rows
-        places = hashes % self.watch.n_buckets
+    def take(self, piece: pa.Table) -> None:
+        places = self.hashes(piece) % self.watch.n_buckets if self.watch.needs.key else np.zeros(piece.num_rows, np.int64)
         for number in {*self.buckets, *places.tolist()}:
             bucket, own = self.buckets.setdefault(number, Bucket()), np.flatnonzero(places == number)
-            if len(own) or (bucket.wake is not None and watermark >= bucket.wake):
+            if len(own) or (bucket.wake is not None and self.watermark >= bucket.wake):
                 blobs = [write_blob(self.watch.arriving.select(piece.take(pa.array(own))))] if len(own) else []
-                outcome = self.watch.take(bucket.held, blobs, watermark, bucket.store, number)
+                outcome = self.watch.take(bucket.held, blobs, self.watermark, bucket.store, number)
                 bucket.held, bucket.wake = outcome.held, outcome.wake
-                for table, found in ((outcome.matches, self.matches), (outcome.late, self.late)):
-                    found += [] if table is None else table.to_pylist()
-        if piece.num_rows:
-            self.newest = max(self.newest, int(piece.column("ts").to_numpy().max()))
-
-    def end(self) -> None:
-        self.newest = 10_000
-        self.feed(self.watch.arriving.schema.columns.empty_table())
+                self.note(outcome)
 
     def cut(self, n_buckets: int) -> None:
         """Into so many buckets, by the steps that are taken on Spark; as it is, where it holds numbers in the place of events."""

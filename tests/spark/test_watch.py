@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from tables import bound_rows, keyed_queries
-from watching import arrivals, watch
+from watching import Watched, arrivals, watch
 
 import oracle
 import seqube as sq
 from aggregate_queries import assert_same_rows, with_aggregates
 from seqube.engine.sequence import LOWEST
-from seqube.spark.ingest import INPUT_ORDER, KEY
 from seqube.spark.streaming.stream import ms_of, pack_stream, tick_of
 from seqube.spark.streaming.watch import AT_HAND, AtHand, Held, Watch
 from seqube.spark.transport.blobs import read_blobs, write_blob
@@ -28,8 +28,8 @@ from strategies import queries, streams
 from strategies import spark_table as as_table
 
 
-class Replay:
-    """Feeds micro-batches, with the watermark that Spark would give each; wakes the bucket only when it asked for it."""
+class Replay(Watched):
+    """One bucket; it is woken only when it asked for it."""
 
     def __init__(
         self,
@@ -39,45 +39,23 @@ class Replay:
         worker: Callable[[], AtHand] = lambda: AT_HAND,
         strategy: str = "auto",
     ) -> None:
-        self.watch = watch(text, table, strategy)
+        super().__init__(watch(text, table, strategy), lateness)
         self.worker = worker  # that is given the next call, with what it has at hand
-        self.lateness = lateness
         self.held: Held | None = None
         self.store: dict[int, bytes] = {}
         self.wake: int | None = None
-        self.newest = LOWEST
-        self.matches: list[dict[str, Any]] = []
-        self.late: list[dict[str, Any]] = []
-        self.arrived = 0
 
-    @property
-    def watermark(self) -> int:
-        return LOWEST if self.newest == LOWEST else self.newest - self.lateness
+    def hidden_key(self, piece: pa.Table) -> NDArray[Any]:
+        return self.hashes(piece) % 5  # some keys share it
 
-    def feed(self, piece: pa.Table) -> None:
-        if INPUT_ORDER in self.watch.arriving.hidden:
-            numbers = np.arange(self.arrived, self.arrived + piece.num_rows)
-            piece = piece.append_column(INPUT_ORDER, pa.array(numbers))
-        if KEY in self.watch.arriving.hidden:
-            values = piece.select(self.watch.needs.key).to_pylist()
-            # NaN is null; some keys share a hash.
-            hashes = [hash(tuple(None if value != value else value for value in row.values())) % 5 for row in values]
-            piece = piece.append_column(KEY, pa.array(hashes, pa.int64()))
-        self.arrived += piece.num_rows
+    def take(self, piece: pa.Table) -> None:
         if piece.num_rows or (self.wake is not None and self.watermark >= self.wake):
             blobs = [write_blob(self.watch.arriving.select(piece))] if piece.num_rows else []
             held = self.held and Held.from_text(self.held.to_text(), self.held.engine)
             with mock.patch("seqube.spark.streaming.watch.AT_HAND", self.worker()):
                 outcome = self.watch.take(held, blobs, self.watermark, self.store)
             self.held, self.wake = outcome.held, outcome.wake
-            for table, found in ((outcome.matches, self.matches), (outcome.late, self.late)):
-                found += [] if table is None else table.to_pylist()
-        if piece.num_rows:
-            self.newest = max(self.newest, int(piece.column("ts").to_numpy().max()))
-
-    def end(self) -> None:
-        self.newest = 10_000
-        self.feed(self.watch.arriving.schema.columns.empty_table())
+            self.note(outcome)
 
 
 def arrive(data: st.DataObject, text: str, events: list[oracle.Event], lateness: int) -> tuple[Replay, pa.Table]:

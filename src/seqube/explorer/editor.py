@@ -1,4 +1,4 @@
-"""An editor on the page: its text belongs to the browser, and the server follows it.
+"""An editor on the page, and the card it stands in: its text belongs to the browser, and the server follows it.
 
 What the server wants there (another text, marks under what is wrong, the words of a language) it asks of `editor.js`, which does it
 unless somebody is typing.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 from nicegui import events as happenings
 from nicegui import ui
 
 from seqube.errors import Problem, QueryError, SequbeError
+from seqube.explorer.panels import show_title
 
 TYPING_PAUSE = 0.25
 
@@ -84,3 +86,66 @@ def _offsets(problem: Problem, text: str) -> tuple[int, int] | None:
     start = sum(len(before) + 1 for before in lines[:line]) + problem.at.column - 1
     start = min(start, len(text) - 1)
     return start, min(max(start + problem.at.length, start + 1), len(text))
+
+
+class EditorCard:
+    """An editor with examples above it and what came of its text below, names beside it, and a place for the answer."""
+
+    def __init__(
+        self,
+        title: str,
+        beside: str,
+        prefix: str,
+        text: str,
+        rest: Callable[[], object],
+        run: Callable[[], Awaitable[None]],
+        hear: Callable[[str], None] = lambda _: None,
+        show_settings: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._prefix = prefix  # of the names by which its parts are found
+        with ui.row().classes("sq-split w-full gap-3 items-stretch"):
+            with ui.column().classes("sq-card gap-2 grow"):
+                with ui.row().classes("w-full items-center gap-2"):
+                    show_title(title)
+                    ui.space()
+                    with ui.button("Examples", icon="menu_book").props(f"flat dense data-testid={prefix}examples"):
+                        self._examples = ui.menu()
+                self.editor = Editor(text, title, f"{prefix}editor", rest, run, hear)
+                self.editor.show_problems(f"{prefix}problems")
+                with ui.row().classes("items-center gap-3"):
+                    button = ui.button("Run", icon="play_arrow", on_click=run).tooltip("Ctrl-Enter")
+                    button.props(f"unelevated data-testid={prefix}run")
+                    show_settings()
+                    self._outcome = ui.html("", sanitize=False).props(f"data-testid={prefix}outcome role=status")
+            with ui.column().classes("sq-card sq-side gap-1"):
+                show_title(beside)
+                self._names = ui.scroll_area().style("height: 230px").classes("w-full")
+        self.answer = ui.column().classes("w-full gap-3")
+
+    def offer(self, examples: Mapping[str, str]) -> None:
+        """Examples by their titles, in the place of those before."""
+        self._examples.clear()
+        with self._examples:
+            for title, text in examples.items():
+                ui.menu_item(title, on_click=lambda text=text: self.editor.write(text))
+
+    def list_names(self, lines: Iterable[tuple[str, str, str]]) -> None:
+        """Names beside the editor, each with something about it and the classes of its line."""
+        self._names.clear()
+        with self._names, ui.column().classes("gap-0 w-full"):
+            for name, about, style in lines:
+                with ui.row().classes(f"w-full justify-between no-wrap text-sm {style}"):
+                    ui.label(name).classes("ellipsis")
+                    ui.label(about).classes("sq-fact text-slate-500 ellipsis")
+
+    def say(self, n_rows: int, noun: str, seconds: float, how: str = "") -> None:
+        """What came of a run."""
+        pace = f"{seconds:.2f} s" if seconds >= 0.1 else f"{1000 * seconds:.0f} ms"
+        count = f'<span class="sq-big" data-testid="{self._prefix}count">{n_rows:,}</span>'
+        by = f' <span class="text-slate-500">· {escape(how)}</span>' if how else ""
+        self._outcome.content = f"{count} {noun} in {pace}{by}"
+
+    def clear(self) -> None:
+        """Nothing of a text before stays under one that fails."""
+        self.answer.clear()
+        self._outcome.content = ""

@@ -11,7 +11,6 @@ import asyncio
 import re
 import secrets
 from collections.abc import Callable
-from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,11 +20,11 @@ from nicegui import events as happenings
 from nicegui import run, ui
 
 from seqube.errors import SequbeError
-from seqube.explorer.editor import Editor
+from seqube.explorer.editor import EditorCard
 from seqube.explorer.funnels import FunnelPanel
 from seqube.explorer.jobs import Opened, Progress, Ran
 from seqube.explorer.live import LivePanel
-from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeline, draw_chart, show_exports, show_plan, show_title
+from seqube.explorer.panels import CubePanel, ForecastPanel, ResultTable, Timeline, draw_chart, show_exports, show_plan
 from seqube.explorer.results import ResultFile
 from seqube.explorer.sources import ENDINGS, Source
 from seqube.explorer.statements import SqlPanel
@@ -336,28 +335,12 @@ class QueryPanel:
         self._result: tuple[str, ResultFile] | None = None
         self._timeline: tuple[str, ResultFile] | None = None
         self._shown: tuple[str, str] | None = None
-        with ui.row().classes("sq-split w-full gap-3 items-stretch"):
-            with ui.column().classes("sq-card gap-2 grow"):
-                with ui.row().classes("w-full items-center gap-2"):
-                    show_title("Query")
-                    ui.space()
-                    with (
-                        ui.button("Examples", icon="menu_book").props("flat dense data-testid=examples"),
-                        ui.menu() as self._examples,
-                    ):
-                        pass
-                self._editor = Editor(screen.text, "Query", "editor", self._check, self.run, self._hear)
-                self._editor.show_problems("problems")
-                with ui.row().classes("items-center gap-3"):
-                    ui.button("Run", icon="play_arrow", on_click=self.run).props("unelevated data-testid=run").tooltip("Ctrl-Enter")
-                    ui.select(list(OFFERED), value=screen.strategy, label="Strategy", on_change=self._plan_by).props(
-                        "dense outlined options-dense"
-                    ).classes("w-40")
-                    self._outcome = ui.html("", sanitize=False).props("data-testid=outcome role=status")
-            with ui.column().classes("sq-card sq-side gap-1"):
-                show_title("Event types")
-                self._types = ui.scroll_area().style("height: 230px").classes("w-full")
-        self._answer = ui.column().classes("w-full gap-3")
+        self._card = EditorCard("Query", "Event types", "", screen.text, self._check, self.run, self._hear, self._show_strategies)
+        self._editor = self._card.editor
+
+    def _show_strategies(self) -> None:
+        chosen = ui.select(list(OFFERED), value=self._screen.strategy, label="Strategy", on_change=self._plan_by)
+        chosen.props("dense outlined options-dense").classes("w-40")
 
     def meet(self, opened: Opened) -> None:
         """New events: other names to complete, other examples."""
@@ -367,24 +350,15 @@ class QueryPanel:
         attributes = list(dict.fromkeys([*opened.sample.schema, "type", "ts"]))
         self.set_text(screen.text)
         self._editor.teach(names, attributes, COLOURED, SIGNATURES)
-        self._examples.clear()
-        with self._examples:
-            for title, text in screen.source.queries(opened.sample.type_names, opened.window, opened.key).items():
-                ui.menu_item(title, on_click=lambda text=text: self.set_text(text))
-        self._types.clear()
-        with self._types, ui.column().classes("gap-0 w-full"):
-            for name in concepts.roots if concepts else ():
-                covered = concepts.covers(name) if concepts else ()
-                self._type_line(name, sum(opened.counts.get(below, 0) for below in covered), "font-semibold")
-            for name, count in sorted(opened.counts.items(), key=lambda pair: -pair[1])[:200]:
-                self._type_line(name, count, "")
+        self._card.offer(screen.source.queries(opened.sample.type_names, opened.window, opened.key))
+        lines = []
+        for name in concepts.roots if concepts else ():
+            covered = concepts.covers(name) if concepts else ()
+            lines.append((name, f"{sum(opened.counts.get(below, 0) for below in covered):,}", "font-semibold"))
+        for name, count in sorted(opened.counts.items(), key=lambda pair: -pair[1])[:200]:
+            lines.append((name, f"{count:,}", ""))
+        self._card.list_names(lines)
         self._check()
-
-    @staticmethod
-    def _type_line(name: str, count: int, style: str) -> None:
-        with ui.row().classes(f"w-full justify-between no-wrap text-sm {style}"):
-            ui.label(name).classes("ellipsis")
-            ui.label(f"{count:,}").classes("sq-fact text-slate-500")
 
     def _hear(self, text: str) -> None:
         self._screen.text = text
@@ -413,10 +387,8 @@ class QueryPanel:
     # ------------------------------------------------------------ running
 
     async def run(self) -> None:
-        # Nothing of the query before stays under one that fails.
         self.forget()
-        self._answer.clear()
-        self._outcome.content = ""
+        self._card.clear()
         if not self._check():
             return
         screen = self._screen
@@ -430,19 +402,17 @@ class QueryPanel:
             screen.detail.pop("between", None)  # it was a stretch of other matches
         self._shown = screen.data, text
         screen.go()
-        pace = f"{ran.seconds:.2f} s" if ran.seconds >= 0.1 else f"{1000 * ran.seconds:.0f} ms"
-        count = f'<span class="sq-big" data-testid="count">{ran.n_rows:,}</span>'
-        self._outcome.content = f'{count} {ran.noun} in {pace} <span class="text-slate-500">· {escape(ran.how)}</span>'
+        self._card.say(ran.n_rows, ran.noun, ran.seconds, ran.how)
         self._show(ran, text)
 
     def _show(self, ran: Ran, text: str) -> None:
         assert self._result is not None
         number, result = self._result
         views = ("table", "chart" if ran.is_aggregate else "timeline", "plan")
-        with self._answer:
+        with self._card.answer:
             for note in ran.notes:
                 ui.label(note).classes("sq-note").props("data-testid=note role=status")
-        with self._answer, ui.column().classes("sq-card gap-2"):
+        with self._card.answer, ui.column().classes("sq-card gap-2"):
             with ui.row().classes("w-full items-center"):
                 with ui.tabs().props("dense no-caps align=left") as tabs:
                     for view in views:

@@ -7,16 +7,15 @@ while it is typed, as far as that can be told without running anything.
 from __future__ import annotations
 
 import re
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from nicegui import events as happenings
 from nicegui import ui
 
 from seqube.errors import SequbeError
-from seqube.explorer.editor import Editor
+from seqube.explorer.editor import EditorCard
 from seqube.explorer.jobs import Opened
-from seqube.explorer.panels import ResultTable, show_exports, show_title
+from seqube.explorer.panels import ResultTable, show_exports
 from seqube.explorer.results import ResultFile
 from seqube.explorer.sources import Source
 from seqube.language.functions import PLAIN_CALLS
@@ -49,26 +48,8 @@ class SqlPanel:
         self._screen = screen
         self._result: tuple[str, ResultFile] | None = None
         self._shown = ""
-        with ui.row().classes("sq-split w-full gap-3 items-stretch"):
-            with ui.column().classes("sq-card gap-2 grow"):
-                with ui.row().classes("w-full items-center gap-2"):
-                    show_title("Statement")
-                    ui.space()
-                    with (
-                        ui.button("Examples", icon="menu_book").props("flat dense data-testid=sql-examples"),
-                        ui.menu() as self._examples,
-                    ):
-                        pass
-                self._editor = Editor(screen.detail.get("sql", ""), "Statement", "sql-editor", self._check, self.run)
-                self._editor.show_problems("sql-problems")
-                with ui.row().classes("items-center gap-3"):
-                    button = ui.button("Run", icon="play_arrow", on_click=self.run).tooltip("Ctrl-Enter")
-                    button.props("unelevated data-testid=sql-run")
-                    self._outcome = ui.html("", sanitize=False).props("data-testid=sql-outcome role=status")
-            with ui.column().classes("sq-card sq-side gap-1"):
-                show_title("Tables")
-                self._tables = ui.scroll_area().style("height: 230px").classes("w-full")
-        self._answer = ui.column().classes("w-full gap-3")
+        self._card = EditorCard("Statement", "Tables", "sql-", screen.detail.get("sql", ""), self._check, self.run)
+        self._editor = self._card.editor
 
     def meet(self, opened: Opened) -> None:
         """New events: another table, other examples."""
@@ -76,18 +57,11 @@ class SqlPanel:
         others = sorted(self._names())
         self._editor.teach([EVENTS, *others, *schema.names], schema.names, SQL_WORDS, SIGNATURES)
         examples = examples_for(opened)
-        self._examples.clear()
-        with self._examples:
-            for title, text in examples.items():
-                ui.menu_item(title, on_click=lambda text=text: self._editor.write(text))
+        self._card.offer(examples)
         self._editor.write(self._screen.detail.get("sql", "") or next(iter(examples.values())))
-        self._tables.clear()
-        with self._tables, ui.column().classes("gap-0 w-full"):
-            _table_line(EVENTS, f"{opened.n_events:,}", "font-semibold")
-            for field in schema:
-                _table_line(field.name, str(field.type), "pl-3")
-            for name in others:
-                _table_line(name, "another source", "font-semibold")
+        columns = [(field.name, str(field.type), "pl-3") for field in schema]
+        tables = [(name, "another source", "font-semibold") for name in others]
+        self._card.list_names([(EVENTS, f"{opened.n_events:,}", "font-semibold"), *columns, *tables])
         self._forget_answer()
         self._check()
 
@@ -130,9 +104,7 @@ class SqlPanel:
         self._shown = text
         self._screen.detail["sql"] = text
         self._screen.go()
-        pace = f"{ran['seconds']:.2f} s" if ran["seconds"] >= 0.1 else f"{1000 * ran['seconds']:.0f} ms"
-        count = f'<span class="sq-big" data-testid="sql-count">{len(self._result[1]):,}</span>'
-        self._outcome.content = f"{count} rows in {escape(pace)}"
+        self._card.say(len(self._result[1]), "rows", ran["seconds"])
         self._show(others)
 
     async def arrive(self) -> None:
@@ -144,7 +116,7 @@ class SqlPanel:
         assert self._result is not None
         number, result = self._result
         text = self._shown
-        with self._answer, ui.column().classes("sq-card gap-2"):
+        with self._card.answer, ui.column().classes("sq-card gap-2"):
             with ui.row().classes("w-full items-center"):
                 with ui.tabs().props("dense no-caps align=left") as tabs:
                     ui.tab("table", "Table").props("data-testid=sql-show-table")
@@ -165,22 +137,14 @@ class SqlPanel:
         tabs.on_value_change(turn)
 
     def _forget_answer(self) -> None:
-        """Nothing of the statement before stays under one that fails."""
         self.forget()
         self._shown = ""
-        self._answer.clear()
-        self._outcome.content = ""
+        self._card.clear()
 
     def forget(self) -> None:
         if self._result is not None:
             self._screen.explorer.drop(self._result[0])
         self._result = None
-
-
-def _table_line(name: str, about: str, style: str) -> None:
-    with ui.row().classes(f"w-full justify-between no-wrap text-sm {style}"):
-        ui.label(name).classes("ellipsis")
-        ui.label(about).classes("sq-fact text-slate-500 ellipsis")
 
 
 def examples_for(opened: Opened) -> dict[str, str]:
