@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from seqube.language.rows.tree import CLASSIFIER, NUMBER_OF_MATCH, OF_MATCH, Exp
 from seqube.language.tree import Attribute, Literal, Predicate, Value, walk
 
 Floats = npt.NDArray[np.float64]
+Numbers = TypeVar("Numbers", Ints, Floats)
 
 _BEST = ("MIN", "MAX", "EVERY", "BOOL_OR", "MIN_BY", "MAX_BY", "ANY_VALUE")  # the value of one of the rows
 
@@ -253,9 +254,9 @@ class Framing:
             longest = int(np.diff(offsets).max(initial=1))
             if float(np.abs(plain.astype(np.float64)).max(initial=0)) * longest >= 2**62:
                 return self._of_lists(frame, values, known, asked, places)
-            sums: Any = _at(sum_whole(offsets, known, plain), asked, 0)
+            sums: Any = _at(running_sums(offsets, known, plain), asked, 0)
         elif pat.is_floating(kind):
-            sums = _at(sum_doubles(offsets, known, np.asarray(values.fill_null(0.0))), asked, 0)
+            sums = _at(running_sums(offsets, known, np.asarray(values.fill_null(0.0), np.float64)), asked, 0)
         else:
             return self._of_lists(frame, values, known, asked, places)
         counts = np.asarray(_counted(offsets, known, asked))
@@ -336,7 +337,7 @@ def _at(values: npt.NDArray[Any], places: Ints, missing: int = -1) -> npt.NDArra
 
 
 def _counted(offsets: Ints, member: Mask, asked: Ints) -> pa.Array:
-    return pa.array(_at(sum_whole(offsets, member, np.ones(len(member), np.int64)), asked, 0))
+    return pa.array(_at(running_sums(offsets, member, np.ones(len(member), np.int64)), asked, 0))
 
 
 def columns_asked(expressions: Iterable[Expression]) -> set[str]:
@@ -395,24 +396,11 @@ def navigate_last(offsets: Ints, variables: Ints, among: npt.NDArray[np.uint8], 
 
 
 @kernel
-def sum_whole(offsets: Ints, member: Mask, values: Ints) -> Ints:
-    """The running sum of each match."""
-    sums = np.empty(len(values), np.int64)
+def running_sums(offsets: Ints, member: Mask, values: Numbers) -> Numbers:
+    """For every place, the sum of the match so far."""
+    sums = np.empty_like(values)
     for match in range(len(offsets) - 1):
-        total = np.int64(0)
-        for place in range(offsets[match], offsets[match + 1]):
-            if member[place]:
-                total += values[place]
-            sums[place] = total
-    return sums
-
-
-@kernel
-def sum_doubles(offsets: Ints, member: Mask, values: Floats) -> Floats:
-    """The running sum of each match."""
-    sums = np.empty(len(values), np.float64)
-    for match in range(len(offsets) - 1):
-        total = 0.0
+        total = values.dtype.type(0)
         for place in range(offsets[match], offsets[match + 1]):
             if member[place]:
                 total += values[place]
