@@ -26,10 +26,11 @@ from seqube.engine.sequence import LOWEST
 from seqube.events import Events
 from seqube.generate import generate
 from seqube.spark.forecasting import Share, share_rules
+from seqube.spark.streaming.at_hand import AT_HAND, AtHand
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.foresight import Predictions, RuleWatch
 from seqube.spark.streaming.pipeline import run_stream
-from seqube.spark.streaming.watch import AT_HAND, KEY, AtHand, Held
+from seqube.spark.streaming.watch import KEY, Held
 from seqube.spark.transport.blobs import write_blob
 from seqube.spark.transport.columns import Columns
 

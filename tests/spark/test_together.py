@@ -24,8 +24,8 @@ from seqube.plan.strategies import names
 from seqube.spark.ingest import KEY
 from seqube.spark.planning import plan_stream
 from seqube.spark.rows import ship_query
+from seqube.spark.streaming.at_hand import AT_HAND
 from seqube.spark.streaming.together import FixedWorkload, WatchTogether
-from seqube.spark.streaming.watch import AT_HAND
 from seqube.spark.transport.blobs import write_blob
 from seqube.spark.transport.columns import Columns
 from strategies import hierarchies, streams

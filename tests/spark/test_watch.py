@@ -21,8 +21,9 @@ import oracle
 import seqube as sq
 from aggregate_queries import assert_same_rows, with_aggregates
 from seqube.engine.sequence import LOWEST
+from seqube.spark.streaming.at_hand import AT_HAND, AtHand, Live, live_bytes
 from seqube.spark.streaming.stream import ms_of, pack_stream, tick_of
-from seqube.spark.streaming.watch import AT_HAND, AtHand, Held, Watch
+from seqube.spark.streaming.watch import Held, Watch
 from seqube.spark.transport.blobs import read_blobs, write_blob
 from strategies import queries, streams
 from strategies import spark_table as as_table
@@ -238,6 +239,26 @@ def test_a_worker_goes_on_where_it_left_off(text: str) -> None:
     assert replay.watch.goes_on
     # The second worker begins with all that is decided; afterwards each takes what it has missed and what is due.
     assert looked == [0, 50, 50, 150, 100, 100, 50, 150]
+
+
+def test_buckets_that_are_too_large_together_are_not_all_made_anew() -> None:
+    """Asked for in turns, of four that take 10 bytes each where 30 are allowed; then two of them are asked for no more."""
+    worker, held = AtHand(0, live_limit=30), Held(marks=("then",))
+    state = mock.Mock(n_bytes=10, decided=0)
+    schema = pa.schema([])
+
+    def ask(*buckets: int) -> list[bool]:
+        found = []
+        for bucket in buckets:
+            live = worker.take_live(("query", bucket), held, schema)
+            found.append(live is not None)
+            worker.put_live(("query", bucket), live or Live(state, schema, "then"))
+        return found
+
+    assert ask(0, 1, 2, 3) == [False] * 4
+    assert [ask(0, 1, 2, 3) for _ in range(10)] == [[True, True, True, False]] * 10
+    assert [ask(2, 3) for _ in range(10)][-1] == [True, True]
+    assert live_bytes() >= 1 << 30
 
 
 def test_a_state_of_another_past_is_not_gone_on_with() -> None:

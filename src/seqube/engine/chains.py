@@ -41,11 +41,11 @@ from seqube.engine.predicates import NULL, Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST, STEPS, compare
 from seqube.events.batch import Codes
 
-# The columns of an entry. FORBIDDEN is the clock of the first event after it that a trailing negation forbids, AWAITS the next
-# entry that waits for a follower, DUE the next of the first slot. Behind them, for each trailing negation, the next that waits for
-# it; then the values of clauses.
+# The columns of an entry: eight words, a line of the processor's cache. Where matches wait also SLOT, its slot; FORBIDDEN, the
+# clock of the first event after it that a trailing negation forbids; AWAITS, the next entry that waits for a follower; DUE, the
+# next of the first slot; and behind them, for each trailing negation, the next that waits for it. Then the values of clauses.
 MOMENT, CLOCK, ROW, BARRIER, REACH, SAME, ACROSS, EARLIER, SLOT, FORBIDDEN, AWAITS, DUE = range(12)
-FIELDS = 12
+FIELDS, WAITING_FIELDS = 8, 12
 
 NO_ENTRY = -1  # an entry that is not there
 
@@ -181,8 +181,10 @@ def link_entries(
         number = span[2]
         span[2] += 1
         entry = entries[number - base]
-        entry[MOMENT], entry[CLOCK], entry[ROW], entry[BARRIER], entry[SLOT] = time, clock, first + found.ranks[n], barrier, kind
-        entry[SAME], entry[ACROSS], entry[EARLIER], entry[FORBIDDEN], entry[AWAITS], entry[DUE] = -1, -1, -1, HIGHEST, -1, -1
+        entry[MOMENT], entry[CLOCK], entry[ROW], entry[BARRIER] = time, clock, first + found.ranks[n], barrier
+        entry[SAME], entry[ACROSS], entry[EARLIER] = NO_ENTRY, NO_ENTRY, NO_ENTRY
+        if shape.waits:
+            entry[SLOT], entry[FORBIDDEN], entry[AWAITS], entry[DUE] = kind, HIGHEST, NO_ENTRY, NO_ENTRY
         for k in range(values.shape[1]):
             entry[shape.values + k] = values[n, k]
         if code >= 0:
@@ -211,10 +213,10 @@ def link_entries(
             for gap in range(len(gaps)):
                 if gaps[gap, GAP_POSITION] == n_slots:
                     table, key = (keys, code) if gaps[gap, GAP_IS_KEYED] else (parts, part)
-                    entry[FIELDS + gaps[gap, GAP_TRAILING]] = NO_ENTRY
+                    entry[WAITING_FIELDS + gaps[gap, GAP_TRAILING]] = NO_ENTRY
                     if key >= 0:
                         at = 2 * n_slots + STAGED * gaps[gap, GAP_STAGE] + WAITING
-                        entry[FIELDS + gaps[gap, GAP_TRAILING]] = table[key, at]
+                        entry[WAITING_FIELDS + gaps[gap, GAP_TRAILING]] = table[key, at]
                         table[key, at] = number
         if shape.waits and kind == 0:
             at = parts.shape[1] - 2
@@ -265,7 +267,7 @@ def reach_stage(shape: ChainShape, stage: int, key: Ints, time: int, clock: int,
             note_stage(shape, last, key, time, start, start_clock)
         return
     if stage == last and shape.gaps[gap, GAP_POSITION] == shape.n_slots and not is_told:
-        column = FIELDS + shape.gaps[gap, GAP_TRAILING]
+        column = WAITING_FIELDS + shape.gaps[gap, GAP_TRAILING]
         number, kept = key[at + WAITING], NO_ENTRY
         while number >= head and entries[number - base, MOMENT] >= time:
             kept, number = number, entries[number - base, column]

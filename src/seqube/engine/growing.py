@@ -1,14 +1,14 @@
 """Rows that a stream keeps, at the price of what is new: appended at one end, dropped at the other, and never copied at a step.
 
 Rows are known by numbers that stay: row 0 is the first that ever came. A row is dropped by moving the head; its memory is given
-back when the array is full, and what lives moves to the front of one of twice its size.
+back when the array is full, and what lives moves to the front of one of half as much again.
 
     dropped        live           room
     . . . . . . | r7 r8 r9 r10 | . . . .        data[r7 - base] is row r7
     base         head           tail
 
 Cost: constant per row, amortised.
-Invariant: at most about twice of what lives is held.
+Invariant: at most about one and a half times of what lives is held, while it does not become less.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Growing:
         """Make room for so many rows."""
         if self.tail - self.base + more <= len(self.data):
             return
-        live, size = len(self), max(ROOM, 2 * (len(self) + more))
+        live, size = len(self), max(ROOM, 3 * (len(self) + more) // 2)
         data = self.data if len(self.data) == size else np.empty((size, self.data.shape[1]), np.int64)
         data[:live] = self.live
         self.data, self.base = data, self.head

@@ -24,6 +24,7 @@ import pyarrow.types as pat
 from seqube.engine.chains import (
     CLOCK,
     FIELDS,
+    WAITING_FIELDS,
     ChainShape,
     Linkable,
     due_starts,
@@ -241,7 +242,7 @@ class Linker:
             n_slots,
             needs_of(self._plan, self._none.unit).window,
             waits,
-            FIELDS + sum(trailing),
+            WAITING_FIELDS + sum(trailing) if waits else FIELDS,
             np.array(gaps, np.int64).reshape(-1, 4),
             np.array(self._stages, np.int64).reshape(-1, 3),
             np.searchsorted(np.sort(levels), np.arange(n_slots + 1)).astype(np.int64),

@@ -30,19 +30,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seqube.engine.instances import minus, plus
-from seqube.engine.limits import Limits
 from seqube.engine.operator import Operator, State
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import LOWEST
@@ -53,6 +50,7 @@ from seqube.events.sources import one_chunk
 from seqube.plan.needs import Needs, needs_of
 from seqube.spark.ingest import IDENTITY, INPUT_ORDER, KEY
 from seqube.spark.rows import ShippedQuery
+from seqube.spark.streaming.at_hand import AT_HAND, BucketPlace, ChunkRows, Live
 from seqube.spark.transport.blobs import read_blobs, write_blob
 from seqube.spark.transport.columns import Columns, number_identities
 
@@ -60,9 +58,7 @@ STATE_BUCKETS = 16  # per query with a key, unless a checkpoint says otherwise: 
 FIRST_TAKER = "#first"  # 1 where this query is the first of those a row goes to
 CHUNK_ROWS = 32_768  # small chunks are merged up to this size
 MOST_ROWS = 1 << 20  # of a chunk, however many come at once
-AT_HAND_BYTES = 1 << 30  # of chunks that a worker keeps between calls, and as many of live states
 KEPT_MARKS = 64  # that a bucket remembers: a state that is further behind is made anew
-KEPT_OPERATORS = 64  # that a worker has ready
 SPARE_BYTES = 1 << 14  # of chunks that the operator's state could stand for, before it is worth while to write it
 
 
@@ -131,103 +127,6 @@ class Outcome:
     matches: pa.Table | None
     late: pa.Table | None
     wake: int | None  # the tick that, once the watermark has reached it, there is something to do
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkRows:
-    """A chunk at hand; `keys` ascend, and are there where it is asked for some of them."""
-
-    table: pa.Table
-    times: Ints
-    keys: npt.NDArray[np.int32] | None
-
-    def of_keys(self, keys: npt.NDArray[np.int32]) -> Ints:
-        """The rows of these keys, which ascend."""
-        assert self.keys is not None
-        begins, ends = np.searchsorted(self.keys, keys, "left"), np.searchsorted(self.keys, keys, "right")
-        sizes = ends - begins
-        return np.repeat(begins - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
-
-
-BucketPlace = tuple[str, int]  # a query, and a bucket
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """The live state of an operator, and which state of the bucket it is."""
-
-    state: State
-    schema: pa.Schema
-    mark: str = ""
-    n_bytes: int = 0
-
-
-class AtHand:
-    """What this process has read or made lately: chunks by digest, a live state for each place; the longest unused go first."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self.clear()
-
-    def clear(self) -> None:
-        self._rows: OrderedDict[str, ChunkRows] = OrderedDict()
-        self._places: dict[BucketPlace, frozenset[str]] = {}
-        self._size = 0
-        self._live: OrderedDict[BucketPlace, Live] = OrderedDict()
-        self._operators: OrderedDict[tuple[str, pa.Schema, Limits], Operator[Any, pa.Table]] = OrderedDict()
-
-    def operator(self, fingerprint: str, schema: pa.Schema, wanted: ShippedQuery) -> Operator[Any, pa.Table]:
-        """The operator of what is wanted of events with these columns, ready to use."""
-        place = fingerprint, schema, wanted.limits
-        if place not in self._operators:
-            self._operators[place] = wanted.operator
-        self._operators.move_to_end(place)
-        while len(self._operators) > KEPT_OPERATORS:
-            self._operators.popitem(last=False)
-        return self._operators[place]
-
-    def take_live(self, place: BucketPlace, held: Held, schema: pa.Schema) -> Live | None:
-        """The live state of this place, if the bucket was once in it, and still holds what came since.
-
-        It is gone then: whoever goes on with it puts it back.
-        """
-        live = self._live.pop(place, None)
-        if live is None or live.mark not in held.marks or not live.schema.equals(schema) or live.state.decided < held.covered:
-            return None
-        return live
-
-    def put_live(self, place: BucketPlace, live: Live) -> None:
-        self._live[place] = replace(live, n_bytes=live.state.n_bytes)
-        size = sum(each.n_bytes for each in self._live.values())
-        while size > self._limit and len(self._live) > 1:
-            size -= self._live.popitem(last=False)[1].n_bytes
-
-    def get(self, digest: str) -> ChunkRows | None:
-        rows = self._rows.get(digest)
-        if rows is not None:
-            self._rows.move_to_end(digest)
-        return rows
-
-    def put(self, digest: str, rows: ChunkRows) -> None:
-        self._drop(digest)
-        self._rows[digest] = rows
-        self._size += rows.table.nbytes
-        while self._size > self._limit and len(self._rows) > 1:
-            self._drop(next(iter(self._rows)))
-
-    def keep(self, place: BucketPlace, digests: frozenset[str]) -> None:
-        """Let go of what this place (a query and a bucket) had and has no more, whoever dropped it."""
-        for digest in self._places.get(place, frozenset()) - digests:
-            self._drop(digest)
-        self._places[place] = digests
-
-    def _drop(self, digest: str) -> None:
-        rows = self._rows.pop(digest, None)
-        if rows is not None:
-            self._size -= rows.table.nbytes
-
-
-AT_HAND = AtHand(AT_HAND_BYTES)
 
 
 @dataclass(frozen=True)
