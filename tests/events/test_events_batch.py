@@ -346,3 +346,9 @@ def test_parts_of_the_input_put_together_are_the_whole(rows: list[tuple[str | No
 
 def test_dates_of_python_are_times() -> None:
     assert Events(table(["A"], [dt.date(1970, 1, 2)])).times.tolist() == [86_400_000_000]
+
+
+def test_pieces_of_a_stream_share_what_is_known_of_their_columns() -> None:
+    both = table(["A", "B"], [1, 2])
+    assert Events(both.slice(0, 1)).schema is Events(both.slice(1, 1)).schema
+    assert Events(both, unit="s").schema is not Events(both).schema

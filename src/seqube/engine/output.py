@@ -54,6 +54,7 @@ class MatchWriter:
             )
         self._names = plan.variables
         self._fields = list(events.table.schema)
+        self._kind = pa.struct(self._fields)
         self._time_number = events.table.schema.get_field_index(events.time_column)
         # Variables of one single type: their type column is a constant.
         self._repeated: dict[str, pa.Array] = {}
@@ -102,7 +103,7 @@ class MatchWriter:
         structs = {}
         for number, name in enumerate(self._names):
             own = [self._types(name, size) if column is None else column.slice(size * number, size) for column in columns]
-            structs[name] = pa.StructArray.from_arrays(own, fields=self._fields)
+            structs[name] = pa.StructArray.from_buffers(self._kind, size, [None], children=own)
         return structs
 
     def _types(self, variable: str, size: int) -> pa.Array:

@@ -421,7 +421,7 @@ def _code_types(column: pa.Array) -> tuple[Codes, tuple[str, ...], Mask | None]:
 
 
 def _sort(table: pa.Table, times: Ints, types: Codes) -> tuple[pa.Table, Ints, Codes]:
-    if len(times) < 2 or bool(np.all(times[1:] >= times[:-1])):
+    if len(times) < 2 or bool((times[1:] >= times[:-1]).all()):
         return table, times, types
     order = np.argsort(times, kind="stable")
     return table.take(pa.array(order)), times[order], types[order]

@@ -138,12 +138,12 @@ class Schema(Mapping[str, Kind]):
         return f"Schema({', '.join(f'{name}: {kind}' for name, kind in self._kinds.items())})"
 
 
-@lru_cache(maxsize=64)
 def check_unit(unit: str) -> None:
     if unit not in UNITS:
         raise SchemaError(f"unknown time unit {unit!r}\n  hint: one of {', '.join(UNITS)}")
 
 
+@lru_cache(maxsize=64)
 def schema_of(columns: pa.Schema, type_column: str, time_column: str, unit: str) -> Schema:
     """The schema of these columns; the pieces of a stream, which have the same, share it."""
     return Schema(columns, type_column, time_column, unit)
