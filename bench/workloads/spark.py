@@ -44,6 +44,7 @@ WORKLOAD = "spark"
 SEED = 7
 N_KEYS = 100_000  # of streams
 N_ENDS = 4  # events of a micro-batch that can end matches, each of as many as its key has in the window
+USUAL = 50_000  # events of a micro-batch
 N_FILES = 2  # of a micro-batch: one for each core
 KEYED = "SEQ(A a, B b, C c, [id]) WITHIN {window} RETURN a.ts AS x, b.ts AS y, c.ts AS z"
 ROW_PATTERN = """SELECT x, y, z FROM events MATCH_RECOGNIZE (PARTITION BY id ORDER BY ts MEASURES a.ts AS x, b.ts AS y, c.ts AS z
@@ -62,9 +63,9 @@ def measurements(quick: bool = False, chosen: Collection[str] | None = None) -> 
     """All tasks, or those chosen."""
     with tempfile.TemporaryDirectory() as folder:
         n, n_keys = (1_000_000, 10_000) if quick else (10_000_000, 100_000)
-        streams: list[tuple[Any, ...]] = [("stream", folder, 14, (2, 7), 50_000)]
+        streams: list[tuple[Any, ...]] = [("stream", folder, 14, (2, 7), USUAL)]
         if not quick:
-            streams = [("stream", folder, 230, (10, 200), 50_000), ("stream", folder, 130, (100,), 400_000)]
+            streams = [("stream", folder, 230, (10, 200), USUAL), ("stream", folder, 130, (100,), 400_000)]
         # Slices and counts come first in both sessions, so that both are equally warm.
         cut = [("slices", folder, n), ("counts", folder, n)]
         more = [("keyed", folder, n, n_keys), ("workloads", folder, n), ("related", folder, n, n_keys), *streams]
@@ -87,6 +88,24 @@ def measurements(quick: bool = False, chosen: Collection[str] | None = None) -> 
                 two = replace(two, contender=f"2 cores, {times:.2f} times as fast", right=one.answer == two.answer)
             yield two
         yield from twos[len(ones) :]
+        yield from wanted_of_streams([measured for measured in twos if measured.task == "stream"])
+
+
+def wanted_of_streams(measured: Sequence[Measurement]) -> Iterator[Measurement]:
+    """What is asked of micro-batches, beside what they did: by the window, the latency of usual ones, the rate of large ones."""
+    usual = [m for m in measured if m.events == USUAL]
+    told = []
+    for first, last in zip(usual[:1], usual[-1:], strict=True):
+        assert first.wall_s
+        assert first.cpu_s
+        assert last.wall_s
+        assert last.cpu_s
+        times = f"{last.wall_s / first.wall_s:.2f} times the time, {last.cpu_s / first.cpu_s:.2f} times the CPU"
+        told.append((USUAL, f"{last.contender} beside {first.contender}: at most 1.2 times", times))
+        told.append((USUAL, f"the median, with {last.contender}: less than 400 ms", f"{1_000 * last.wall_s:,.0f} ms"))
+    told += [(m.events, "sustained: at least 400,000 events/s", m.note.partition(";")[0]) for m in measured if m.events > USUAL]
+    for events, asked, found in told:
+        yield Measurement(WORKLOAD, f"micro-batches of {events:,}", asked, events, None, right=True, note=found)
 
 
 def write_events(

@@ -14,6 +14,7 @@ from bench.peers.process import PeerError, Process
 from bench.report import write_report
 from bench.workloads.peers import Pace, _keep, agreed, contest, stock20
 from bench.workloads.scaling import model
+from bench.workloads.spark import wanted_of_streams
 
 from bench import guard
 
@@ -166,3 +167,18 @@ def test_what_a_plot_shows_is_said_above_it() -> None:
     rates = [("Q-a", "Seqube", 40), ("Q-a", "other", 20), ("Q-b", "Seqube", 9), ("Q-b", "other", 3), ("Q-c", "other", 2)]
     rows = [{"query": query, "contender": who, "events per second": rate} for query, who, rate in rates]
     assert who_is_first(rows) == "Seqube is first in 2 of 3 queries, by 2 to 3 times the second"
+
+
+def test_what_is_asked_of_micro_batches_stands_beside_what_they_did(tmp_path: Path) -> None:
+    about = {"wall_s": 0.25, "cpu_s": 0.5, "note": "200,000 events/s; state 1 to 2 bytes"}
+    short = Measurement("spark", "stream", "a window of 10 micro-batches", 50_000, 7, right=True, **about)
+    long = replace(short, contender="a window of 200 micro-batches", wall_s=0.275, cpu_s=0.55)
+    large = replace(short, events=400_000, contender="a window of 100 micro-batches", note="412,345 events/s; state 1 to 2 bytes")
+    found = list(wanted_of_streams([short, long, large]))
+    assert [m.note for m in found] == ["1.10 times the time, 1.10 times the CPU", "275 ms", "412,345 events/s"]
+    lines = [json.dumps(about_this_run("python -m bench --full spark --task stream")), *map(as_line, found)]
+    (tmp_path / "spark-full-stream.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    write_report(tmp_path, tmp_path / "docs")
+    page = (tmp_path / "docs" / "spark-full-stream.md").read_text(encoding="utf-8")
+    assert "| micro-batches of 50,000, the median, with a window of 200 micro-batches: less than 400 ms |" in page
+    assert not list(wanted_of_streams([]))
