@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+from hypothesis import strategies as st
 
 import oracle
 from answers import counted, rows_of, show
@@ -13,8 +14,9 @@ from seqube.engine.matching import Matcher
 from seqube.engine.operator import Operator
 from seqube.events import Events
 from seqube.language import parse
+from seqube.language.definitions import spell_out
 from seqube.plan.planner import plan_matches
-from strategies import table
+from strategies import cuts, table
 
 
 def rows(matches: pa.Table) -> list[dict[str, Any]]:
@@ -25,14 +27,20 @@ def rows(matches: pa.Table) -> list[dict[str, Any]]:
     ]
 
 
-def assert_any_cutting_equals_whole(
-    text: str, events: Sequence[oracle.Event], pieces: Sequence[tuple[int, int]], watermarks: bool
+def assert_goes_on(
+    data: st.DataObject, text: str, events: Sequence[oracle.Event], operator: Operator[Any, pa.Table] | None = None
 ) -> None:
-    """Matches of the stream in these pieces are those of the whole."""
+    """Cut anywhere, time told or not, bytes between two steps or not: the oracle's matches, by this operator or the query's own."""
     show(text, events)
-    stream, plan = Events(table(events)), plan_matches(parse(text))
-    found = feed(Matcher(plan), stream, pieces, watermarks)
-    assert counted(rows(found)) == counted(rows(Matcher(plan).run(stream)))
+    found = feed_anyhow(data, operator or Matcher(plan_matches(spell_out(parse(text)))), events)
+    assert counted(rows(found)) == counted(oracle.matches(parse(text), events))
+
+
+def feed_anyhow(data: st.DataObject, operator: Operator[Any, pa.Table], events: Sequence[oracle.Event]) -> pa.Table:
+    """All that comes of steps over any pieces, wherever time is told and the state saved."""
+    pieces = data.draw(cuts(len(events)))
+    saved = data.draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
+    return feed(operator, Events(table(events)), pieces, data.draw(st.booleans()), saved)
 
 
 def feed(

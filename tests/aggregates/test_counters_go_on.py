@@ -23,8 +23,8 @@ from seqube.events import Events
 from seqube.language import parse
 from seqube.plan.aggregates import plan_aggregates
 from seqube.plan.needs import why_replayed
-from steps import feed
-from strategies import cuts, streams, table
+from steps import feed, feed_anyhow
+from strategies import streams, table
 
 
 def aggregator(text: str, strategy: str = "window-product") -> Aggregator:
@@ -32,17 +32,12 @@ def aggregator(text: str, strategy: str = "window-product") -> Aggregator:
 
 
 @pytest.mark.parametrize("strategy", COUNTED)
-@given(data=st.data(), text=chains(), events=streams(max_size=18, max_time=12), watermarks=st.booleans())
-def test_in_place_or_from_bytes(
-    strategy: str, data: st.DataObject, text: str, events: list[oracle.Event], watermarks: bool
-) -> None:
+@given(data=st.data(), text=chains(), events=streams(max_size=18, max_time=12))
+def test_in_place_or_from_bytes(strategy: str, data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
     """Whatever is saved between steps, and whatever time is known to have passed."""
     assume(applies(text))
     show(text, events)
-    pieces = data.draw(cuts(len(events)))
-    saved = data.draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
-    found = feed(aggregator(text, strategy), Events(table(events)), pieces, watermarks, saved)
-    assert_same_rows(found.to_pylist(), expected(text, events))
+    assert_same_rows(feed_anyhow(data, aggregator(text, strategy), events).to_pylist(), expected(text, events))
 
 
 # ---------------------------------------------------------------- what goes on

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from answers import counted, show
+from answers import counted
 from seqube.engine.matching import Matcher
 from seqube.engine.views import continuing
 from seqube.errors import PlanError
@@ -18,8 +18,8 @@ from seqube.plan.needs import why_replayed
 from seqube.plan.optimizer import plan_query
 from seqube.plan.physical import MatchPlan
 from seqube.plan.strategies import LOOPS
-from steps import feed, rows
-from strategies import cuts, queries, streams, table
+from steps import assert_goes_on, feed, rows
+from strategies import queries, streams
 
 NESTED = ("SEQ", "SEQ", "SEQ", "AND", "OR")
 
@@ -34,25 +34,16 @@ def plan(text: str, strategy: str) -> MatchPlan:
     return planned
 
 
-def assert_goes_on(data: st.DataObject, text: str, events: list[oracle.Event], strategy: str) -> None:
-    """Cut anywhere, time told or not, saved or not: the oracle's matches."""
-    show(text, events)
-    pieces = data.draw(cuts(len(events)))
-    saved = data.draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
-    found = feed(Matcher(plan(text, strategy)), Events(table(events)), pieces, data.draw(st.booleans()), saved)
-    assert counted(rows(found)) == counted(oracle.matches(parse(text), events))
-
-
 @pytest.mark.parametrize("strategy", LOOPS)
 @given(data=st.data(), text=queries(words=NESTED), events=streams())
 def test_any_query(strategy: str, data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
-    assert_goes_on(data, text, events, strategy)
+    assert_goes_on(data, text, events, Matcher(plan(text, strategy)))
 
 
 @pytest.mark.parametrize("strategy", LOOPS)
 @given(data=st.data(), text=queries(words=NESTED, counted=True), events=streams(max_time=6))
 def test_windows_of_events(strategy: str, data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
-    assert_goes_on(data, text, events, strategy)
+    assert_goes_on(data, text, events, Matcher(plan(text, strategy)))
 
 
 @pytest.mark.parametrize("strategy", LOOPS)
@@ -64,7 +55,7 @@ def test_positions_and_values_that_move_up_at_once(
     """What is done now and then over a long stream, done at nearly every step."""
     monkeypatch.setattr(continuing, "_LEAST", 0)
     monkeypatch.setattr(continuing, "_FEW", 0)
-    assert_goes_on(data, text, events, strategy)
+    assert_goes_on(data, text, events, Matcher(plan(text, strategy)))
 
 
 @pytest.mark.parametrize("strategy", LOOPS)

@@ -22,19 +22,10 @@ from seqube.language.definitions import spell_out
 from seqube.plan.needs import replays_partitions, why_replayed
 from seqube.plan.physical import MatchPlan
 from seqube.plan.planner import plan_matches
-from steps import feed, rows
-from strategies import cuts, queries, streams, table
+from steps import assert_goes_on, feed, rows
+from strategies import queries, streams, table
 
 flat = queries(depth=1, words=("SEQ",))
-
-
-def assert_goes_on(data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
-    """Cut anywhere, time told or not, saved or not: the oracle's matches."""
-    show(text, events)
-    pieces = data.draw(cuts(len(events)))
-    saved = data.draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
-    found = feed(Matcher(plan_matches(spell_out(parse(text)))), Events(table(events)), pieces, data.draw(st.booleans()), saved)
-    assert counted(rows(found)) == counted(oracle.matches(parse(text), events))
 
 
 @given(data=st.data(), text=flat, events=streams())

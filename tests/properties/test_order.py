@@ -15,12 +15,11 @@ import seqube as sq
 from answers import assert_equal_matches, counted, rows_of, run, show, shown
 from seqube.engine import evaluation, matching, order
 from seqube.engine.matching import Matcher
-from seqube.events import Events
 from seqube.language import parse
 from seqube.language.definitions import spell_out
 from seqube.plan.planner import plan_matches
-from steps import assert_any_cutting_equals_whole, feed, rows
-from strategies import cuts, queries, streams, table
+from steps import assert_goes_on, feed_anyhow
+from strategies import queries, streams, table
 
 WORDS = ("SEQ", "SEQ", "AND", "OR", "NEXT", "STRICT")
 small = streams(max_size=9)
@@ -42,9 +41,9 @@ def test_order_by_of_single_events(text: str, events: list[oracle.Event]) -> Non
     assert_equal_matches(text, events)
 
 
-@given(data=st.data(), text=queries(depth=2, words=WORDS, clauses=["ORDER BY"]), events=tied, watermarks=st.booleans())
-def test_any_cutting_of_an_ordered_stream(data: st.DataObject, text: str, events: list[oracle.Event], watermarks: bool) -> None:
-    assert_any_cutting_equals_whole(text, events, data.draw(cuts(len(events))), watermarks)
+@given(data=st.data(), text=queries(depth=2, words=WORDS, clauses=["ORDER BY"]), events=tied)
+def test_any_cutting_of_an_ordered_stream(data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
+    assert_goes_on(data, text, events)
 
 
 @given(text=queries(repeats=True, depth=2, words=WORDS, clauses=["SKIP"]), events=small)
@@ -72,11 +71,9 @@ def test_skip_in_an_ordered_stream(text: str, events: list[oracle.Event]) -> Non
     assert_equal_matches(text, events)
 
 
-@given(data=st.data(), text=queries(repeats=True, depth=2, words=WORDS, clauses=["SKIP"]), events=small, watermarks=st.booleans())
-def test_any_cutting_of_a_stream_that_is_thinned_out(
-    data: st.DataObject, text: str, events: list[oracle.Event], watermarks: bool
-) -> None:
-    assert_any_cutting_equals_whole(text, events, data.draw(cuts(len(events))), watermarks)
+@given(data=st.data(), text=queries(repeats=True, depth=2, words=WORDS, clauses=["SKIP"]), events=small)
+def test_any_cutting_of_a_stream_that_is_thinned_out(data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
+    assert_goes_on(data, text, events)
 
 
 @given(data=st.data(), text=queries(depth=1, words=("SEQ",), clauses=["SKIP"]), events=streams())
@@ -86,11 +83,7 @@ def test_flat_sequences_go_on_with_skip(
 ) -> None:
     """Whatever is forgotten at every step, and whether or not the state was bytes between two steps."""
     monkeypatch.setattr(matching, "SLACK", 0)
-    show(text, events)
-    pieces = data.draw(cuts(len(events)))
-    saved = data.draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
-    found = feed(Matcher(plan_matches(spell_out(parse(text)))), Events(table(events)), pieces, data.draw(st.booleans()), saved)
-    assert counted(rows(found)) == counted(oracle.matches(parse(text), events))
+    assert_goes_on(data, text, events)
 
 
 def test_skip_reads_variables_that_are_not_returned() -> None:
@@ -166,13 +159,11 @@ def test_partial_runs(text: str, events: list[oracle.Event]) -> None:
     assert counted(kept(sq.run(text, table(events)).table)) == counted(oracle.partial_runs(parse(text), events))
 
 
-@given(data=st.data(), text=partial, events=streams(), watermarks=st.booleans())
-def test_any_cutting_of_partial_runs(data: st.DataObject, text: str, events: list[oracle.Event], watermarks: bool) -> None:
+@given(data=st.data(), text=partial, events=streams())
+def test_any_cutting_of_partial_runs(data: st.DataObject, text: str, events: list[oracle.Event]) -> None:
     show(text, events)
-    stream = Events(table(events))
-    plan = plan_matches(parse(text))
-    pieces = feed(Matcher(plan), stream, data.draw(cuts(len(events))), watermarks)
-    assert counted(kept(pieces)) == counted(kept(Matcher(plan).run(stream)))
+    found = feed_anyhow(data, Matcher(plan_matches(spell_out(parse(text)))), events)
+    assert counted(kept(found)) == counted(oracle.partial_runs(parse(text), events))
 
 
 def test_partial_runs_with_return() -> None:

@@ -32,7 +32,10 @@ RUNS = ("SEQ", "NEXT", "STRICT")
 runs = queries(repeats=True, depth=2, words=RUNS) | queries(repeats=True, depth=1, words=RUNS, clauses=["SKIP"])
 counted_runs = aggregate_queries(repeats=True, depth=1, words=RUNS)
 counted_runs |= aggregate_queries(repeats=True, depth=1, words=RUNS, clauses=["SKIP"])
+ordered = queries(depth=2, words=(*RUNS, "AND", "OR"), clauses=["ORDER BY"])
 timed_query = queries(depth=2, counted=False) | aggregate_queries(depth=2, counted=False)
+timed_query |= queries(repeats=True, depth=1, words=RUNS, counted=False)
+timed_query |= queries(depth=2, words=RUNS, counted=False, clauses=["ORDER BY"])
 
 Row = tuple[Any, ...]
 
@@ -104,7 +107,7 @@ def pushes(events: Sequence[oracle.Event], form: str) -> Any:
 
 
 @few
-@given(data=st.data(), texts=st.lists(any_query | runs | counted_runs, min_size=1, max_size=2), arrived=arrivals())
+@given(data=st.data(), texts=st.lists(any_query | runs | ordered | counted_runs, min_size=1, max_size=2), arrived=arrivals())
 def test_any_pushes_in_any_form_give_the_answer(
     data: st.DataObject, texts: list[str], arrived: tuple[list[oracle.Event], list[oracle.Event], int]
 ) -> None:
