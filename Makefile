@@ -6,7 +6,7 @@ PYTEST := $(PYTHON) -m pytest -n 3
 # One stamp for each state of the lock and the project file: going back to an older state is noticed too.
 STAMP  := .venv/.set-up-$(shell cat requirements.lock pyproject.toml | cksum | cut -d ' ' -f 1)
 
-.PHONY: setup demo test test-all soak audit check format bench bench-peers bench-guard docs clean
+.PHONY: setup demo test test-all soak chaos audit check format bench bench-peers bench-guard docs clean
 
 setup: $(STAMP)
 	@:
@@ -31,6 +31,12 @@ SOAK_MINUTES ?= 30
 SOAK_SEED ?=
 soak: setup
 	@$(PYTHON) tests/soak.py --minutes $(SOAK_MINUTES) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+
+# A pipeline on a standalone cluster to which bad things happen, for half an hour, or CHAOS_MINUTES; says what happened.
+CHAOS_MINUTES ?= 30
+CHAOS_SEED ?=
+chaos: setup
+	@$(PYTHON) tests/chaos.py --minutes $(CHAOS_MINUTES) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED))
 
 # Known weaknesses of the pinned packages, where somebody can be asked, or by a file of advisories (ADVISORIES=all.zip); it says where not.
 ADVISORIES ?=

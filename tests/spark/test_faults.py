@@ -217,9 +217,9 @@ def test_ctrl_c_stops_and_a_restart_goes_on(spark: SparkSession, tmp_path: Path,
     check_all(tmp_path, day, QUERIES)
 
 
-def start(file: Path) -> subprocess.Popen[bytes]:
+def start(file: Path, *options: str) -> subprocess.Popen[bytes]:
     """The pipeline in processes of its own, which can be signalled together as a terminal does it."""
-    return subprocess.Popen([*COMMAND, str(file)], start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen([*COMMAND, str(file), *options], start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def wait_for(process: subprocess.Popen[bytes], folder: Path, n: int) -> None:
@@ -244,6 +244,29 @@ def test_ctrl_c_in_a_terminal(tmp_path: Path, day: pa.Table) -> None:
     _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors.decode()
     check_all(tmp_path, day, {"pairs": PAIRS})
+
+
+@pytest.mark.slow
+def test_a_polite_kill_in_the_first_micro_batch_is_quiet(tmp_path: Path, day: pa.Table) -> None:
+    """Spark would tell of it with its whole stack, and the way back from Python of its own with a thousand lines more."""
+    for number, part in enumerate(thirds(day)):
+        add_file(tmp_path, str(number), part)
+    file = write_pipeline(tmp_path, QUERIES, trigger="1 second")
+    # What Spark says when it starts, and its worker that declares the state; an empty line follows each of that.
+    usual = ("batch ", "WARNING: Using incubator modules", "Starting Streaming", "Streaming TransformWithState")
+    for log in ("offsets", "commits"):  # while it matches; while the next one is written by Python
+        process = start(file)
+        folder = tmp_path / "out" / "checkpoint" / log
+        wait_for(process, folder, len(list(folder.glob("[0-9]*"))) + 1)
+        time.sleep(0.3)
+        if log == "offsets":
+            process.terminate()
+        else:
+            os.killpg(process.pid, signal.SIGTERM)  # Java, too
+        errors = process.communicate(timeout=120)[1].decode()
+        assert process.returncode == 0, errors
+        said = [line for line in errors.splitlines() if line and not line.startswith(usual)]
+        assert len(said) == 0 if log == "offsets" else len(said) <= 1, errors
 
 
 @pytest.mark.slow
@@ -326,6 +349,35 @@ def test_killed_while_queries_change(tmp_path: Path) -> None:
             assert found in (expected(table.slice(first * step), query) for first in range(n_files)), name
     for number in range(max(0, KILLS - 3)):
         assert results(tmp_path, f"came{number}") <= expected(table, PAIRS)
+
+
+@pytest.mark.slow
+def test_killed_while_it_is_rescaled(tmp_path: Path) -> None:
+    """The stream goes on with the buckets it had, or with those it was to have."""
+    table = generate("hospital", 300 * KILLS + 300, seed=14)
+    checkpoint, chance = tmp_path / "out" / "checkpoint", random.Random(SEED)
+    may_be = {16}
+    for number in range(KILLS):
+        add_file(tmp_path, str(number), table.slice(300 * number, 300))
+        file = write_pipeline(tmp_path, QUERIES)
+        process = start(file)
+        _, errors = process.communicate(timeout=600)
+        assert process.returncode == 0, errors.decode()
+        assert json.loads((checkpoint / "seqube.json").read_text())["buckets"] in may_be
+        before = sorted(checkpoint.glob("rescaled-*"))
+        may_be.add(8 + number)
+        process = start(file, "--rescale", str(8 + number))
+        while process.poll() is None and sorted(checkpoint.glob("rescaled-*")) == before:
+            time.sleep(0.02)
+        time.sleep(chance.uniform(0, 3))
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    add_file(tmp_path, str(KILLS), table.slice(300 * KILLS))
+    process = start(file, "--drain")
+    _, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, errors.decode()
+    check_all(tmp_path, table, QUERIES)
 
 
 @pytest.mark.slow

@@ -30,6 +30,13 @@ def without_ids(table: pa.Table, n: int) -> pa.Table:
     return table.set_column(table.schema.get_field_index("id"), "id", pa.array([*ids[:-n], *[None] * n], pa.int64()))
 
 
+def names_of_jobs(spark: SparkSession) -> set[str]:
+    """What the newest jobs are called on Spark's pages."""
+    jobs = spark._jsparkSession.sparkContext().statusStore().jobsList(None)
+    names = [jobs.apply(number).description() for number in range(jobs.size())]
+    return {name.get() for name in names if name.isDefined()}
+
+
 @pytest.mark.parametrize("once", [True, False])
 def test_rows_without_the_key_are_rejected_and_counted(spark: SparkSession, tmp_path: Path, once: bool) -> None:
     table = without_ids(generate("hospital", 300, seed=4), 100)
@@ -73,6 +80,9 @@ def test_a_stream_that_is_drained_says_what_a_batch_says(spark: SparkSession, tm
         assert results(tmp_path, name) == expected(table, query), name
     with pytest.raises(sq.DataError, match="was brought to its end"):
         run_stream(read_declaration(file))
+    assert {f"pipeline: micro-batch {number}: {step}" for number in (1, 2) for step in ("match", "matches pairs")} <= names_of_jobs(
+        spark
+    )
 
 
 def test_buckets_follow_the_cores() -> None:
