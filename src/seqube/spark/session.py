@@ -15,6 +15,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -82,7 +83,8 @@ def session(app_name: str = "seqube", **config: bool | float | str) -> SparkSess
         ours = {"spark.app.name": app_name, **_RUNTIME, **_defaults(str(chosen.get("spark.master", "local[*]")))}
         settings = {**{name: value for name, value in ours.items() if name not in chosen}, **config, **_kernels(chosen)}
     try:
-        return SparkSession.builder.config(map=dict(settings)).getOrCreate()
+        with _deaf_java():
+            return SparkSession.builder.config(map=dict(settings)).getOrCreate()
     except (PySparkException, Py4JJavaError) as error:
         said = ", ".join(f"{name}={value}" for name, value in config.items()) or "its own settings"
         why = explain_failure(text_of(error), None)
@@ -150,6 +152,33 @@ def _set_up_machine(chosen: Mapping[str, Setting]) -> None:
         os.environ["JAVA_HOME"] = str(find_java().path)
     if str(chosen.get("spark.master", "local")).startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+@contextmanager
+def _deaf_java() -> Iterator[None]:
+    """PySpark starts Java so that it does not hear Ctrl-C; meanwhile it is started so that it does not hear SIGTERM either.
+
+    Who ends a whole group of processes politely would end Java in the middle of what Python then wants to stop in order, with pages
+    of errors. It ends when Python does.
+    """
+    from pyspark import java_gateway
+
+    gateway: Any = java_gateway
+    popen = gateway.Popen
+
+    def start(*command: Any, preexec_fn: Callable[[], None] | None = None, **how: Any) -> Any:
+        def prepare() -> None:
+            assert preexec_fn is not None
+            preexec_fn()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+        return popen(*command, preexec_fn=None if preexec_fn is None else prepare, **how)  # Windows has none
+
+    gateway.Popen = start
+    try:
+        yield
+    finally:
+        gateway.Popen = popen
 
 
 # ---------------------------------------------------------------- what the user has set

@@ -20,7 +20,7 @@ from datetime import datetime
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
-from seqube.errors import DataError, PlanError, SchemaError, SequbeError, warn
+from seqube.errors import DataError, PlanError, SchemaError, SequbeError
 from seqube.plan.notes import missing_types
 from seqube.spark import batch, forecasting, ingest, planning
 from seqube.spark.failures import explain_failure, spark_errors, text_of
@@ -153,30 +153,20 @@ def run_stream(
         )
     _refuse_places(spark, declared)
     # After the session, which has a way with Ctrl-C of its own.
-    with hold(declared.checkpoint), _interruptible() as interrupted, _served(declared.port) as gauges:
-        following = _Following(spark, report, lambda: interrupted() or stop(), tell, gauges)
-        try:
-            _run_to_the_end(declared, following)
-        except Exception as error:
-            if not interrupted():
-                raise
-            # Whoever ends a whole group of processes politely ends Java as well, which is then gone in the middle of its work.
-            why = str(error).partition("\n")[0]
-            warn(f"stopped in the middle of a micro-batch ({why}); the next start repeats it")
-        return following.total
-
-
-def _run_to_the_end(declared: Declaration, following: _Following) -> None:
-    """Run until it ends, or is stopped, with the declarations that there are on the way."""
     checkpoint = declared.checkpoint
-    assert checkpoint is not None
-    while (changed := _run_stream(declared, following)) is not None:
-        declared = changed
-    if declared.drain and not following.stop():
-        announce_end(checkpoint)
-        _run_stream(declared, following)
-        if not following.stop():
-            note_end(checkpoint)
+    with hold(checkpoint), _interruptible() as interrupted, _served(declared.port) as gauges:
+        following = _Following(spark, report, lambda: interrupted() or stop(), tell, gauges)
+        while True:
+            changed = _run_stream(declared, following)
+            if changed is None:
+                break
+            declared = changed
+        if declared.drain and not following.stop():
+            announce_end(checkpoint)
+            _run_stream(declared, following)
+            if not following.stop():
+                note_end(checkpoint)
+        return following.total
 
 
 def _run_stream(declared: Declaration, following: _Following) -> Declaration | None:
