@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pat
 
 from seqube.arguments import checked
 from seqube.engine.limits import Limits
 from seqube.errors import DataError, Problem, QueryError, did_you_mean
-from seqube.events.schema import kind_of
+from seqube.events.schema import sql_kind_of
 from seqube.events.sources import load
+from seqube.language.parser import in_order
 from seqube.language.rows.binder import bind_clause
 from seqube.language.rows.parser import draft_clause
 from seqube.language.rows.statement import SqlStep, Statement, all_of, read_statement
@@ -58,7 +60,7 @@ def sql(text: str, *, limits: Limits | None = None, connection: Any = None, **ta
     try:
         for name, data in tables.items():
             try:
-                database.register(name, load(data, "")[0])
+                database.register(name, _known_to_duckdb(load(data, "")[0]))
             except DataError as problem:
                 raise DataError(f"table {name!r}: {problem}") from None
         if statement.is_explained:
@@ -72,7 +74,7 @@ def sql(text: str, *, limits: Limits | None = None, connection: Any = None, **ta
 
 def plan_step(step: SqlStep, columns: pa.Schema, queried: Sequence[Sequence[Any]] | None = None) -> RowPlan:
     """A clause, bound to the columns of its table and to what its sub-queries gave, and planned."""
-    kinds = {field.name: kind_of(field.type) for field in columns}
+    kinds = {field.name: sql_kind_of(field.type) for field in columns}
     return plan_rows(bind_clause(step.clause, kinds, step.source, queried))
 
 
@@ -86,7 +88,9 @@ def check_clauses(text: str, tables: Mapping[str, pa.Schema]) -> None:
         if step.clause and step.input(statement) == all_of(step.table) and step.table in tables:
             plan_step(step, tables[step.table])
         elif step.clause:
-            draft_clause(step.clause)
+            problems = draft_clause(step.clause).problems
+            if problems:
+                raise QueryError(in_order(problems), step.source)
 
 
 class _Database:
@@ -166,6 +170,22 @@ class _Database:
             raise QueryError(Problem(str(error), hint=hint)) from None
         except self._duckdb.Error as error:
             raise QueryError(Problem(str(error))) from None
+
+
+def _known_to_duckdb(table: pa.Table) -> pa.Table:
+    """Columns of types that DuckDB has not, as the nearest that it has."""
+    for number, field in enumerate(table.schema):
+        kind, column = field.type, table.column(number)
+        if pat.is_float16(kind):
+            column = column.cast(pa.float32())
+        elif pat.is_decimal256(kind):
+            try:
+                column = column.cast(pa.decimal128(38, kind.scale))
+            except (pa.ArrowInvalid, ValueError):
+                hint = "cast it to decimal128(38, ...), to float64 or to a string"
+                raise DataError(f"column {field.name!r} has decimals of more than 38 digits\n  hint: {hint}") from None
+        table = table if column.type == kind else table.set_column(number, field.name, column)
+    return table
 
 
 def _with_durations(table: pa.Table) -> pa.Table:

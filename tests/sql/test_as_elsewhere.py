@@ -7,7 +7,7 @@ Where they differ from the standard, the standard is followed: FIRST(x, 2) of a 
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -197,6 +197,6 @@ def test_values_keep_their_types() -> None:
     table = pa.table({"id": [1, 2], "d": [day, day], "n": [large, None], "b": [b"x", None], "f": [-0.0, 1.0], "l": [[1], None]})
     measures = "ARRAY_AGG(d) AS ds, ANY_VALUE(l) AS l1, COUNT(b) AS bs, SUM(n) AS ns, MAX_BY(l, f) AS lm, CAST(d AS DATE) AS dd, ARRAY_AGG(f) AS fs"
     (found,) = sq.sql(f"SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES {measures} PATTERN (A B))", t=table).to_pylist()
-    assert found == {"ds": [day, day], "l1": [1], "bs": 1, "ns": large, "lm": None, "dd": datetime(2020, 1, 2), "fs": [0.0, 1.0]}  # noqa: DTZ001
+    assert found == {"ds": [day, day], "l1": [1], "bs": 1, "ns": large, "lm": None, "dd": day, "fs": [0.0, 1.0]}
     (sums,) = mapped("A B", "", table, "SUM(n + n)", "ONE ROW")
     assert sums == Decimal("2" * 38)

@@ -49,10 +49,10 @@ MISTAKES = [
     ("ORDER BY n PATTERN (a) DEFINE a AS MATCH_NUMBER(1) = 1", "MATCH_NUMBER takes nothing", 36),
     ("ORDER BY n PATTERN (a) DEFINE a AS RUNNING PREV(price) = 1", "RUNNING PREV has no meaning", 36),
     ("ORDER BY n PATTERN (a) DEFINE a AS NOSUCH(price) = 1", "there is no function 'NOSUCH'", 36),
-    ("ORDER BY n PATTERN (a) DEFINE a AS tags = 1", "nested or binary values cannot be compared", 36),
+    ("ORDER BY n PATTERN (a) DEFINE a AS tags = 1", "nested values or intervals of months cannot be compared", 36),
     ("ORDER BY m PATTERN (a)", "there is no column 'm'", 10),
     ("PARTITION BY zone ORDER BY n PATTERN (a)", "there is no column 'zone'", 14),
-    ("PARTITION BY tags ORDER BY n PATTERN (a)", "PARTITION BY needs plain values", 1),
+    ("PARTITION BY tags ORDER BY n PATTERN (a)", "PARTITION BY needs values that compare", 1),
     ("ORDER BY n", "the clause has no PATTERN", None),
     ("ORDER BY n PATTERN (a) PATTERN (b)", "given twice", 24),
     ("ORDER BY n PATTERN (a{3,1})", "at least 3 and at most 1 rows", 22),
@@ -85,8 +85,8 @@ MISTAKES = [
     ("ORDER BY n MEASURES MAX_BY(a.n, b.n) AS p PATTERN (a b)", "of a value of several variables", 21),
     ("ORDER BY n MEASURES MAX_BY(n, tags) AS p PATTERN (a b)", "cannot be compared", 31),
     ("ORDER BY n MEASURES MAX_BY(DISTINCT n, n) AS p PATTERN (a b)", "DISTINCT changes nothing", 21),
-    ("ORDER BY n MEASURES SUM(tags) AS p PATTERN (a)", "SUM of a nested or binary value", 21),
-    ("ORDER BY n MEASURES ARRAY_AGG(DISTINCT tags) AS p PATTERN (a)", "which are not compared", 21),
+    ("ORDER BY n MEASURES SUM(tags) AS p PATTERN (a)", "SUM of nested values", 21),
+    ("ORDER BY n MEASURES ARRAY_AGG(DISTINCT tags) AS p PATTERN (a)", "which do not compare", 21),
     ("ORDER BY n MEASURES FIRST(MATCH_NUMBER()) AS p PATTERN (a)", "of a value that is of no row", 21),
     ("ORDER BY n MEASURES (SELECT n FROM t) AS p PATTERN (a)", "gives more than one row", 21),
     ("ORDER BY n MEASURES (SELECT n, n FROM t) AS p PATTERN (a)", "gives one column, and this one 2", 21),
@@ -97,7 +97,27 @@ MISTAKES = [
 OUT_OF_PLACE = [
     ("MEASURES FINAL ABS(n) AS p PATTERN (a)", "'ABS' cannot stand here", "RUNNING and FINAL stand before"),
     ("MEASURES ARRAY_AGG(n ORDER BY n) AS p PATTERN (a)", "'ORDER' cannot stand here", "in the order of the match"),
-    ("MEASURES SUM(n) FILTER (WHERE n > 1) AS p PATTERN (a)", "'FILTER' cannot stand here", "CASE WHEN"),
+    ("MEASURES SUM(n) FILTER (n > 1) AS p PATTERN (a)", "'FILTER' cannot stand here", "FILTER (WHERE a.x > 1)"),
+    ("MEASURES ARRAY_AGG(n) FILTER (WHERE n > 1) AS p PATTERN (a)", "ARRAY_AGG takes no FILTER", "CASE WHEN"),
+    ("MEASURES LAST(n) FILTER (WHERE n > 1) AS p PATTERN (a)", "LAST takes no FILTER", "behind aggregates"),
+    (
+        "MEASURES COUNT(a.*) FILTER (WHERE n > 1) AS p PATTERN (a)",
+        "rows of A looks at others",
+        "columns of the rows that are counted",
+    ),
+    ("MEASURES FIRST(DISTINCT n) AS p PATTERN (a)", "DISTINCT stands in aggregates", "COUNT(DISTINCT a.x)"),
+    ("MEASURES n = ARRAY[1] AS p PATTERN (a)", "there is no function 'ARRAY'", "arrays stand beside ARRAY_AGG"),
+    ("MEASURES ARRAY_AGG(DISTINCT n) = ARRAY[1] AS p PATTERN (a)", "there is no function 'ARRAY'", "arrays stand beside ARRAY_AGG"),
+    ("MEASURES LPAD(name, 3) AS p PATTERN (a)", "there is no function 'LPAD'", "FROM (SELECT *, LPAD(...) AS x FROM t)"),
+    ("MEASURES SUM(DATEDIFF(n, n)) AS p PATTERN (a)", "there is no function 'DATEDIFF'", "a time minus a time is a duration"),
+    ("MEASURES CURRENT_TIMESTAMP AS p PATTERN (a)", "there is no column 'CURRENT_TIMESTAMP'", "(SELECT CURRENT_TIMESTAMP)"),
+    ("MEASURES CHAR_LENGTH(name, 1) AS p PATTERN (a)", "CHAR_LENGTH does not take 2 arguments", "LENGTH(s)"),
+    ("MEASURES IF(n) AS p PATTERN (a)", "IF does not take 1 arguments", "write IF"),
+    ("MEASURES CONCAT_WS(name, name) AS p PATTERN (a)", "CONCAT_WS puts a text between values", "CONCAT_WS(', ', a.x, a.y)"),
+    ("MEASURES ARRAY_JOIN(name, ',') AS p PATTERN (a)", "only what ARRAY_AGG lists can be joined", "LISTAGG"),
+    ("MEASURES RIGHT(name, n) AS p PATTERN (a)", "RIGHT takes how many characters", "RIGHT(s, 3)"),
+    ("MEASURES LOWER(name FROM 2) AS p PATTERN (a)", "LOWER takes values with commas", "LOWER(a.x"),
+    ("MEASURES name LIKE 'a!%' ESCAPE '!' AS p PATTERN (a)", "'ESCAPE' cannot stand here", "takes the next character as it is"),
     ("MEASURES SUM(n) OVER () AS p PATTERN (a)", "'OVER' cannot stand here", "around the clause"),
     ("MEASURES n p PATTERN (a)", "'p' cannot stand here", "measures are values with names"),
     ("ORDER BY n + 1 PATTERN (a)", "'+' cannot stand here", "only columns stand here"),
@@ -138,6 +158,43 @@ def test_all_mistakes_are_shown_at_once() -> None:
     assert [problem.message for problem in error.problems] == [
         "there is no column 'm'", "there is no variable 'Z' in the pattern", "there is no column 'prise'", "'C' is not in the pattern",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("clause", "messages"),
+    [
+        (
+            "ORDER BY n MEASURES n p, LAST(prise) AS q, FOO(n) AS z ONE ROW PER PATTERN (a b) DEFINE a AS n >, b AS prise > 1, c AS n",
+            [
+                "'p' cannot",
+                "no column 'prise'",
+                "no function 'FOO'",
+                "missing behind 'PER'",
+                "missing behind '>'",
+                "no column 'prise'",
+                "'C' is not",
+            ],
+        ),
+        (
+            "ORDER BY n + 1 AFTER MATCH SKIP PAST FIRST ROW PATTERN (a{3,1}) SUBSET s = () DEFINE a AS n > INTERVAL '2' MONTH",
+            ["'+' cannot", "'FIRST' cannot", "at least 3", "')' cannot", "this interval"],
+        ),
+        ("PATTERN (a | ) DEFINE a AS n >, b AS > 1, c AS prise > 1", ["')' cannot", "missing behind '>'", "'>' cannot"]),
+        ("PATERN (a) DEFINE a AS > 1", ["'PATERN' cannot", "'>' cannot"]),
+        ("MEASURES 'x, n AS k PATTERN (a)", ["this string is not closed"]),
+        # Words of clauses that are names here, and mistakes inside of brackets, quotes and comments.
+        (
+            "MEASURES n AS measures, n AS within, MAX(n, ) AS k, n AS one PATTERN (a) DEFINE a AS n >",
+            ["')' cannot", "missing behind '>'"],
+        ),
+        ("MEASURES n + AS k, 'PATTERN (' AS l /* DEFINE a AS */, m AS \"ORDER BY\" PATTERN (a)", ["'k' cannot", "no column 'm'"]),
+    ],
+)
+def test_mistakes_of_the_grammar_are_shown_at_once_too(clause: str, messages: list[str]) -> None:
+    told = [problem.message for problem in refused(clause).problems]
+    assert len(told) == len(messages), told
+    assert all(message in problem for message, problem in zip(messages, told, strict=True)), told
+    assert all(problem.at and problem.hint for problem in refused(clause).problems)
 
 
 @pytest.mark.parametrize(

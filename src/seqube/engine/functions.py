@@ -24,6 +24,7 @@ from seqube.events.times import read_texts
 
 _INTEGER = r"^[+-]?[0-9]{1,37}$"
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
+_TIME_OF_DAY = r"^(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,6})?)?$"
 _SPACES = " \t\n\r\f\v"
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 _HALVES = "half_towards_infinity"
@@ -163,8 +164,14 @@ def cast(value: Any, made: str, zone: str | None) -> Any:
     name, _, digits = made.rstrip(")").partition("(")
     if name == "TIMESTAMP":
         return value if pat.is_timestamp(value.type) else _over(_text(value), lambda texts: moments(texts, zone))
+    if name == "DATE":  # the midnight that it begins with
+        return truncate("day", cast(value, "TIMESTAMP", zone))
     if name == "STRING":
         return _text(value)
+    if name == "TIME":
+        return _over(value, _clock)
+    if name == "BINARY":
+        return value if pat.is_binary(value.type) else value.cast(pa.string()).cast(pa.binary())
     if name == "BOOLEAN":
         return _boolean(value)
     if pat.is_string(value.type):
@@ -176,6 +183,15 @@ def cast(value: Any, made: str, zone: str | None) -> Any:
         return _over(value, _whole)
     precision, scale = map(int, digits.split(","))
     return _over(value, lambda column: numbers.as_decimal(_plain_number(column), pa.decimal128(precision, scale)))
+
+
+def _clock(column: pa.Array) -> pa.Array:
+    """The time of day of a time, by the clocks of its own zone, or of a text."""
+    if pat.is_string(column.type) or pat.is_null(column.type):
+        known = pc.match_substring_regex(column.cast(pa.string()), _TIME_OF_DAY)
+        text = pc.binary_join_element_wise("1970-01-01T", column.cast(pa.string()), "")
+        column = moments(pc.if_else(known, text, pa.scalar(None, pa.string())), None)
+    return (_local(column) if pat.is_timestamp(column.type) else column).cast(pa.time64("us"))
 
 
 def _whole(column: pa.Array) -> pa.Array:
@@ -205,8 +221,8 @@ def _text(value: Any) -> Any:
     kind = value.type
     if pat.is_string(kind):
         return value
-    if pat.is_timestamp(kind):
-        text = _local(value).cast(pa.string())
+    if pat.is_timestamp(kind) or pat.is_time(kind):
+        text = (value if pat.is_time(kind) else _local(value)).cast(pa.string())
         return pc.replace_substring_regex(text, r"\.0+$|(\.[0-9]*[1-9])0+$", r"\1")
     if pat.is_floating(kind) or kind == numbers.MIXED:
         return pc.replace_substring_regex(numbers.double(value).cast(pa.string()), r"^(-?[0-9]+)$", r"\1.0")

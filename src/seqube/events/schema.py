@@ -1,9 +1,9 @@
 """What columns there are, and what may be done with them.
 
 A `Schema` maps every column to its kind ("number", "string", "boolean", "time", "duration", "null" for a column that can hold
-nothing else, or "other"): all that type checking needs to know. `type` and `ts` are always there, whatever the columns are called,
-and win over columns of the same name. It is made from an Arrow schema alone, so a query can be checked before the first row is
-read.
+nothing else, or "other"; in tables of SQL also "clock" and "binary"): all that type checking needs to know. `type` and `ts` are
+always there, whatever the columns are called, and win over columns of the same name. It is made from an Arrow schema alone, so a
+query can be checked before the first row is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TIME = "ts"
 HIDDEN_COLUMNS = {f'"{name}"': name for name in (TYPE, TIME)}
 ANY = "ANY"  # the type that every event is of
 
-Kind = Literal["number", "string", "boolean", "time", "duration", "null", "other"]
+Kind = Literal["number", "string", "boolean", "time", "duration", "clock", "binary", "null", "other"]
 
 # How many nanoseconds one tick of the time column lasts.
 UNITS: dict[str, int] = {
@@ -45,6 +45,10 @@ def is_of(name: str, types: Collection[str]) -> bool:
 
 def is_text(arrow: pa.DataType) -> bool:
     return bool(pat.is_string(arrow) or pat.is_large_string(arrow) or pat.is_string_view(arrow))
+
+
+def is_bytes(arrow: pa.DataType) -> bool:
+    return bool(pat.is_binary(arrow) or pat.is_large_binary(arrow) or pat.is_binary_view(arrow) or pat.is_fixed_size_binary(arrow))
 
 
 def is_moment(arrow: pa.DataType) -> bool:
@@ -69,6 +73,17 @@ def kind_of(arrow: pa.DataType) -> Kind:
     if pat.is_null(arrow):
         return "null"
     return "other"
+
+
+def sql_kind_of(arrow: pa.DataType) -> Kind:
+    """The kind of a column of a table of SQL, where times of day and binary values have kinds of their own, and compare."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        return sql_kind_of(arrow.storage_type)
+    if pat.is_dictionary(arrow) or pat.is_run_end_encoded(arrow):
+        return sql_kind_of(arrow.value_type)
+    if pat.is_time(arrow):
+        return "clock"
+    return "binary" if is_bytes(arrow) else kind_of(arrow)
 
 
 class Schema(Mapping[str, Kind]):

@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.errors import DataError
@@ -117,7 +118,7 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
             column = pa.chunked_array(chunks, pa.dictionary(arrow.index_type, _plain(arrow.value_type), arrow.ordered))
         column = column.unify_dictionaries()
     elif pat.is_run_end_encoded(arrow):
-        column = column.cast(arrow.value_type)
+        column = pc.run_end_decode(column)
     elif _needs_cast(arrow):
         column = column.cast(_plain(arrow))
     elif pat.is_string(arrow) and column.nbytes >= _BIG:

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
 
-Kind = OneOf["number", "string", "boolean", "time", "duration", "null", "other"]
+Kind = OneOf["number", "string", "boolean", "time", "duration", "clock", "binary", "null", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,8 @@ _PLACES: dict[Kind, str] = {
     "boolean": "p",
     "time": "t",
     "duration": "d",
+    "clock": "t",
+    "binary": "v",
     "null": "v",
     "other": "v",
 }
@@ -286,6 +288,12 @@ CASTS: dict[str, tuple[str, Kind]] = {
     **dict.fromkeys(("STRING", "TEXT", "VARCHAR"), ("STRING", "string")),
     **dict.fromkeys(("BOOLEAN", "BOOL"), ("BOOLEAN", "boolean")),
     "TIMESTAMP": ("TIMESTAMP", "time"),
+}
+SQL_CASTS: dict[str, tuple[str, Kind]] = {  # in a clause of SQL, whose tables have such columns
+    **CASTS,
+    "DATE": ("DATE", "time"),
+    "TIME": ("TIME", "clock"),
+    **dict.fromkeys(("BINARY", "VARBINARY", "BLOB", "BYTEA"), ("BINARY", "binary")),
 }
 
 PARTS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOW", "DOY", "HOUR", "MINUTE", "SECOND")  # of a time, for EXTRACT

@@ -237,6 +237,8 @@ def _quantifier(token: Token) -> tree.Quantifier:
 class Builder:
     """What each rule of the grammar becomes. Lark calls the method that has the rule's name with the rule's children."""
 
+    casts = CASTS  # what CAST can make
+
     # ---- values
 
     def literal(self, children: list[Token]) -> Value:
@@ -317,10 +319,10 @@ class Builder:
     def cast(self, children: list[Any]) -> Value:
         token, operand, name, *digits = children
         word = _name(name).upper()
-        if word not in CASTS:
-            types = dict.fromkeys(known for known, _ in CASTS.values())
+        if word not in self.casts:
+            types = dict.fromkeys(known for known, _ in self.casts.values())
             _fail(f"there is no type {_name(name)!r} to make of a value", _at(name), f"there are {', '.join(types)}")
-        made, _ = CASTS[word]
+        made, _ = self.casts[word]
         sizes = [int(size) if size.isdecimal() else -1 for size in digits if size is not None]
         if sizes and (made != "DECIMAL" or not 0 < sizes[0] <= 38 or not 0 <= sizes[-1] <= sizes[0]):
             _fail(

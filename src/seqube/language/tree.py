@@ -33,9 +33,9 @@ def _place() -> Span | None:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A number, a string, TRUE, FALSE or NULL."""
+    """A number, a string, TRUE, FALSE or NULL; in SQL also a binary value."""
 
-    value: int | float | str | bool | None
+    value: int | float | str | bool | bytes | None
     at: Span | None = _place()
 
 

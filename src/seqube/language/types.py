@@ -22,10 +22,10 @@ from seqube.errors import Problem, QueryError, Span, did_you_mean
 from seqube.events.schema import ANY, Schema
 from seqube.language import mentions, tree
 from seqube.language.functions import (
-    CASTS,
     OF_EVENTS,
     OF_LISTS,
     PARTS,
+    SQL_CASTS,
     TRUNCATED,
     Function,
     Kind,
@@ -44,6 +44,8 @@ _ARTICLES: dict[_Kind, str] = {
     "time": "a time",
     "duration": "a duration",
     "period": "a duration",
+    "clock": "a time of day",
+    "binary": "a binary value",
     "other": "a value that cannot be compared",
 }
 _OWN = frozenset(OF_EVENTS.values())
@@ -72,6 +74,8 @@ def mismatches(query: Query, schema: Mapping[str, Kind] | None, known_types: Col
 
 class ValueChecker:
     """Values and predicates over columns of these kinds: what is wrong with them is in `problems`."""
+
+    incomparable, instead_of_comparing = "nested or binary values", "only IS NULL and RETURN take them"
 
     def __init__(self, schema: Mapping[str, Kind] | None, integer_time: bool = False) -> None:
         self.schema = schema
@@ -168,7 +172,7 @@ class ValueChecker:
     def fail_comparison(self, left_kind: _Kind, left: Value, right_kind: _Kind, right: Value, at: Span | None) -> None:
         kinds = (left_kind, right_kind)
         if "other" in kinds:
-            self.fail("nested or binary values cannot be compared", at, "only IS NULL and RETURN take them")
+            self.fail(f"{self.incomparable} cannot be compared", at, self.instead_of_comparing)
             return
         hint = None
         if "time" in kinds and "string" in kinds:
@@ -178,10 +182,14 @@ class ValueChecker:
                 return
         elif "time" in kinds and "number" in kinds:
             hint = _ISO
+        elif "clock" in kinds:
+            hint = "write a time of day as TIME '12:30:00'"
+        elif "binary" in kinds:
+            hint = "write a binary value as X'0AFF'"
         elif "number" in kinds and "duration" in kinds:
             number = right if right_kind == "number" else left
             if isinstance(number, tree.Literal):
-                hint = f"a length of time takes a unit: {number.value} s, {number.value} min"
+                hint = f"a length of time takes a unit: {number.value!r} s, {number.value!r} min"
         elif "number" in kinds and "string" in kinds:
             text = right if right_kind == "string" else left
             hint = (
@@ -209,6 +217,8 @@ class ValueChecker:
                 return "boolean"
             case tree.Literal(str()):
                 return "string"
+            case tree.Literal(bytes()):
+                return "binary"
             case tree.Literal():
                 return "number"
             case tree.Duration():
@@ -253,7 +263,7 @@ class ValueChecker:
     def arithmetic(self, node: tree.Arithmetic) -> _Kind:
         found = self.kind(node.left), self.kind(node.right)
         left, right = ("duration", "duration") if found == ("period", "period") else self.settle(*found)
-        bad = [kind for kind in (left, right) if kind in ("string", "boolean", "other")]
+        bad = [kind for kind in (left, right) if kind in ("string", "boolean", "binary", "other")]
         if bad:
             self.fail(
                 f"{_ARTICLES[bad[0]]} in a calculation with {node.op}", node.at, "calculate with numbers, times and durations"
@@ -265,7 +275,7 @@ class ValueChecker:
         match left, node.op, right:
             case "number", _, "number":
                 result = "number"
-            case ("time", "-", "time") | ("duration", "+" | "-" | "%", "duration"):
+            case ("time", "-", "time") | ("clock", "-", "clock") | ("duration", "+" | "-" | "%", "duration"):
                 result = "duration"
             case ("duration", "*" | "/", "number") | ("number", "*", "duration"):
                 result = "duration"
@@ -313,9 +323,7 @@ class ValueChecker:
             if place in function.constants:
                 self.constant(function, node, place)
             elif kind == "other" and function.name != "COALESCE":
-                self.fail(
-                    f"{function.name} of {_describe(argument, kind)}", argument.at or node.at, "only IS NULL and RETURN take them"
-                )
+                self.fail(f"{function.name} of {_describe(argument, kind)}", argument.at or node.at, self.instead_of_comparing)
             elif takes and kind is not None and not self.is_one_of(kind, takes):
                 self.fail(
                     f"{function.name} of {_describe(argument, kind)}", argument.at or node.at, self.instead(function, kind, takes)
@@ -356,10 +364,14 @@ class ValueChecker:
     def cast(self, node: tree.Call, kind: _Kind) -> _Kind:
         name = node.arguments[1]
         assert isinstance(name, tree.Literal)
-        made, result = CASTS[str(name.value).split("(")[0]]
+        made, result = SQL_CASTS[str(name.value).split("(")[0]]
         if kind in ("duration", "period"):
             self.fail("a duration has no unit to be a number in", node.at, "divide it by one: (b.ts - a.ts) / 1 s")
-        elif kind == "time" and result not in ("string", "time"):
+        elif kind in ("clock", "binary") and result not in ("string" if kind == "clock" else kind, kind):
+            self.fail(f"{_ARTICLES[kind]} cannot be made a {made}", node.at, "take it as it is")
+        elif result in ("clock", "binary") and kind not in (None, result, "string", "time" if result == "clock" else result):
+            self.fail(f"{_ARTICLES[kind]} cannot be made a {made}", node.at, f"a {made} is made of a text")
+        elif kind == "time" and result not in ("string", "time", "clock"):
             self.fail(f"a time cannot be made a {made}", node.at, "take a part of it: EXTRACT(HOUR FROM a.ts)")
         elif kind in ("number", "boolean") and result == "time":
             self.fail(f"{_ARTICLES[kind]} cannot be made a time", node.at, _ISO)

@@ -202,6 +202,8 @@ def write_value(node: Value, least: int = _SUM) -> str:
             text = "TRUE" if value else "FALSE"
         case tree.Literal(str(string)):
             text = "'" + string.replace("'", "''") + "'"
+        case tree.Literal(bytes(value)):
+            text = f"X'{value.hex().upper()}'"
         case tree.Literal(number):
             text = repr(number)
             binds = _SIGN if text.startswith("-") else _ATOM

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from seqube.engine.bindings import ranges
 from seqube.engine.jit import kernel
 from seqube.engine.limits import LIMITS, Budget, Limits
-from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, normalise, rank, take
+from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, rank, take
 from seqube.engine.rows.asking import ANSWER, CONDITION, DEPTH, MATCH_NUMBER, STATE_WORDS, room_for, search_asking
 from seqube.engine.rows.automaton import (
     AT_ROW,
@@ -40,7 +40,7 @@ from seqube.engine.rows.automaton import (
     tables_of,
 )
 from seqube.engine.rows.conditions import compile_conditions
-from seqube.engine.rows.framing import Framing, Paths, Places, PlainColumns, RowValues, columns_asked, evaluate_columns
+from seqube.engine.rows.framing import Framing, Paths, Places, PlainColumns, RowValues, columns_asked, comparable, evaluate_columns
 from seqube.errors import DataError, Problem
 from seqube.events.sources import plain_columns
 from seqube.language.rows.tree import Expression, Navigation
@@ -136,7 +136,7 @@ class _Matching:
         if length is None:
             return np.empty(0, np.int64)
         first = self.clause.order_by[0]
-        column = normalise(self.table.column(first.column).chunk(0))
+        column = comparable(self.table.column(first.column).chunk(0))
         if column.null_count:
             raise DataError(
                 f"WITHIN measures along {first.column!r}, which is null in some rows\n  hint: leave these rows out in a sub-query"
@@ -311,7 +311,7 @@ def _in_order(plan: RowPlan, table: pa.Table) -> tuple[Ints | None, Ints]:
     clause, size = plan.clause, table.num_rows
     keys = []
     for each in clause.order_by:
-        (ranks,) = rank([normalise(table.column(each.column).chunk(0), each.column)], Evaluator(PlainColumns({})))
+        (ranks,) = rank([comparable(table.column(each.column).chunk(0), each.column)], Evaluator(PlainColumns({})))
         null = ranks == NULL
         key = ~ranks if each.descending else ranks
         if null.any():
@@ -342,7 +342,7 @@ def _partition_codes(table: pa.Table, names: Sequence[str]) -> Ints:
     """Dense numbers of partitions; nulls are a partition of their own, as in SQL."""
     codes: Ints | None = None
     for name in names:
-        column = normalise(table.column(name).chunk(0), name)
+        column = comparable(table.column(name).chunk(0), name)
         column = pc.add(column, 0.0) if pa.types.is_floating(column.type) else column  # -0.0 equals 0.0
         encoded = column.dictionary_encode(null_encoding="encode")
         part = np.asarray(encoded.indices).astype(np.int64)

@@ -26,9 +26,9 @@ from seqube.engine.bindings import Bindings, offsets_of, ranges
 from seqube.engine.jit import kernel
 from seqube.engine.limits import Budget
 from seqube.engine.predicates import NULL, Evaluator, Ints, Mask, normalise, rank, shown, take
-from seqube.events.schema import TIME, Kind
+from seqube.events.schema import TIME, Kind, is_bytes, value_type
 from seqube.language.rows.tree import CLASSIFIER, NUMBER_OF_MATCH, OF_MATCH, Expression, Frame, MatchNumber, Navigation, RowFold
-from seqube.language.tree import Attribute, Literal, Predicate, Value, walk
+from seqube.language.tree import Attribute, Call, Literal, Predicate, Value, walk
 
 Floats = npt.NDArray[np.float64]
 Numbers = TypeVar("Numbers", Ints, Floats)
@@ -106,6 +106,18 @@ class Places:
     is_last: bool = False  # whether these are the last places of all matches
 
 
+def comparable(column: pa.Array, name: str = "") -> pa.Array:
+    """A column of a table of SQL in a type that is compared and computed with: times of day and binary values too."""
+    while isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    kind = value_type(column.type)
+    if pat.is_time(kind):
+        return (column if kind is column.type else column.dictionary_decode()).cast(pa.time64("us"), safe=False)
+    if is_bytes(kind):
+        return column.cast(pa.binary())
+    return normalise(column, name)
+
+
 class RowValues:
     """Values of every row of a table, each computed once."""
 
@@ -116,7 +128,7 @@ class RowValues:
     def of(self, value: Value) -> pa.Array:
         if value not in self._values:
             if isinstance(value, Attribute):
-                self._values[value] = normalise(self.table.column(value.name).chunk(0), value.name)
+                self._values[value] = comparable(self.table.column(value.name).chunk(0), value.name)
             else:
                 columns = {name: self.of(Attribute(None, name)) for name in names_in(value)}
                 self._values[value] = evaluate_columns(value, columns, self.table.num_rows)
@@ -138,8 +150,38 @@ class Framing:
         """The value of an expression at each of these places."""
         root, frames = expression.root, dict(expression.frames)
         if isinstance(root, Attribute):  # as it stands in the table, whatever its type is
-            return self._frame(frames[root.name], places, as_is=True)
-        return evaluate_columns(root, {name: self._frame(frame, places) for name, frame in frames.items()}, len(places.at))
+            found = self._frame(frames[root.name], places, as_is=True)
+        else:
+            columns = {name: comparable(self._frame(frame, places)) for name, frame in frames.items()}
+            found = evaluate_columns(root, columns, len(places.at))
+        made = self._made(root, frames)
+        if pat.is_date(made) and pat.is_timestamp(found.type):
+            return (found if found.type.tz is None else pc.local_timestamp(found)).cast(pa.date32())
+        if isinstance(made, pa.BaseExtensionType) and not isinstance(found, pa.ExtensionArray):
+            return pa.ExtensionArray.from_storage(made, found.cast(made.storage_type))
+        return found
+
+    def _made(self, node: Value | Predicate, frames: Mapping[str, Frame]) -> pa.DataType:
+        """The type that a value has in SQL where it is computed in another (what is chosen among dates is one), else null."""
+        match node:
+            case Call("CAST", (_, Literal("DATE"))):
+                return pa.date32()
+            case Attribute(_, name):
+                frame = frames.get(name)
+                value = frame.argument if isinstance(frame, RowFold) else getattr(frame, "value", node if frame is None else None)
+                if value is None or (isinstance(frame, RowFold) and frame.function not in _BEST):
+                    return pa.null()
+                if not isinstance(value, Attribute):
+                    return self._made(value, {})
+                return pa.null() if value.name in OF_MATCH else value_type(self._values.table.schema.field(value.name).type)
+            case Call("COALESCE" | "LEAST" | "GREATEST" | "NULLIF", values):
+                chosen = values
+            case Call("CASE", arguments):
+                chosen = (*arguments[1::2], arguments[-1])
+            case _:
+                return pa.null()
+        kinds = {self._made(value, frames) for value in chosen if value != Literal(None)}
+        return kinds.pop() if len(kinds) == 1 else pa.null()
 
     def _frame(self, frame: Frame, places: Places, as_is: bool = False) -> pa.Array:
         match frame:

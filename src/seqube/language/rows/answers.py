@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -57,12 +57,15 @@ def _among(operand: Value, rows: Sequence[Any], at: Span | None, problems: list[
 
 def _value(answer: Any, at: Span | None, problems: list[Problem]) -> Value:
     match answer:
-        case None | bool() | int() | float() | str():
+        case bytearray():  # as Spark gives them
+            return Literal(bytes(answer), at)
+        case None | bool() | int() | float() | str() | bytes():
             return Literal(answer, at)
         case Decimal():
             return Literal(int(answer) if answer == answer.to_integral_value() else float(answer), at)
-        case datetime() | date():
-            return Call("CAST", (Literal(answer.isoformat(), at), Literal("TIMESTAMP", at)), at)
+        case datetime() | date() | time():
+            made = {datetime: "TIMESTAMP", date: "DATE", time: "TIME"}[type(answer)]
+            return Call("CAST", (Literal(answer.isoformat(), at), Literal(made, at)), at)
         case timedelta():
             return tree.Duration(round(answer.total_seconds() * 1_000_000), at)
         case _:

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple, cast
 from seqube.errors import Problem, QueryError, Span, did_you_mean
 from seqube.events.schema import Kind
 from seqube.language import tree
+from seqube.language.functions import VALUE_FUNCTIONS
 from seqube.language.parser import in_order
 from seqube.language.rows import tree as rows
 from seqube.language.rows.answers import with_answers
 from seqube.language.rows.parser import ALL_ROWS, FOLDS, NAVIGATIONS, ClauseDraft, Name, draft_clause
+from seqube.language.rows.synonyms import HINTS, unknown
 from seqube.language.rows.tree import CLASSIFIER, NUMBER_OF_MATCH, Expression, Frame, MatchNumber, Navigation, RowClause, RowFold
 from seqube.language.tree import Attribute, Call, Duration, Literal, Predicate, Value
 from seqube.language.types import ValueChecker
@@ -43,7 +45,7 @@ _TAKES: dict[str, tuple[tuple[Kind, ...], Kind | None]] = {
     "ARRAY_AGG": ((), "other"),
     "LISTAGG": (("string",), "string"),
 }
-_ALSO = {"BOOL_AND": "EVERY", "STDDEV_SAMP": "STDDEV", "VAR_SAMP": "VARIANCE", "STRING_AGG": "LISTAGG"}
+_ALSO = {"ARBITRARY": "ANY_VALUE", "BOOL_AND": "EVERY", "STDDEV_SAMP": "STDDEV", "VAR_SAMP": "VARIANCE", "STRING_AGG": "LISTAGG"}
 _OF_TWO = ("MIN_BY", "MAX_BY", "LISTAGG")
 _OF_ANYTHING = ("ARRAY_AGG", "COUNT", "ANY_VALUE", "MIN_BY", "MAX_BY")  # nested values too: they are handed on, not compared
 
@@ -89,7 +91,8 @@ class _Binder:
         for what, name in (*(("PARTITION BY", each) for each in partition_by), *(("ORDER BY", each.column) for each in order_by)):
             if self.columns[name] == "other":
                 at = draft.places["partition_by" if what[0] == "P" else "order_by"]
-                self.fail(f"{what} needs plain values, and {name!r} holds nested or binary ones", at, "use numbers, texts or times")
+                wrong = f"{what} needs values that compare, and {name!r} holds {_Checker.incomparable}"
+                self.fail(wrong, at, "take what is inside of them before: FROM (SELECT *, st.a AS k FROM t) MATCH_RECOGNIZE (...)")
         clause = RowClause(
             self.pattern,
             partition_by,
@@ -129,7 +132,7 @@ class _Binder:
         elif name.upper() in ("MATCH_NUMBER", "CLASSIFIER"):
             self.fail(f"there is no column {name!r}", at, f"the function has parentheses: {name.upper()}()")
         else:
-            self.fail(f"there is no column {name!r}", at, did_you_mean(name, self.columns))
+            self.fail(f"there is no column {name!r}", at, HINTS.get(name.upper()) or did_you_mean(name, self.columns))
         return None
 
     def _columns(self, names: Iterable[Name]) -> tuple[str, ...]:
@@ -231,6 +234,10 @@ class _Binder:
             )
 
 
+class _Checker(ValueChecker):
+    incomparable, instead_of_comparing = "nested values or intervals of months", "MEASURES hands them on, and IS NULL takes them"
+
+
 class _Argument(NamedTuple):
     """What a function of rows is asked of: a value over columns of the table, and the variables whose rows it is of."""
 
@@ -256,7 +263,7 @@ class _Values:
         return Expression(bound, tuple(self.frames.items()))
 
     def _check(self, root: Any, kinds: Mapping[str, Kind]) -> Kind | None:
-        checker = ValueChecker(kinds)
+        checker = _Checker(kinds)
         kind = None
         if isinstance(root, Predicate):
             checker.predicate(root)
@@ -292,15 +299,44 @@ class _Values:
                 return self._navigation(node, self.final)
             case Call(function) if function in FOLDS:
                 return self._fold(node, self.final)
-            case Call("DISTINCT", _, at):
-                self.fail("DISTINCT stands in aggregates", at, "write COUNT(DISTINCT a.x)")
+            case tree.Comparison("=" | "!=" as op, Call("ARRAY") as written, listed, at):
+                return self._same_lists(op, listed, written, at)
+            case tree.Comparison("=" | "!=" as op, listed, Call("ARRAY") as written, at):
+                return self._same_lists(op, listed, written, at)
+            case Call() if self._is_unknown(node):
                 return Literal(None)
             case _:
                 return tree.rebuilt(node, self._bound)
 
+    def _is_unknown(self, node: Call) -> bool:
+        if node.function not in VALUE_FUNCTIONS:
+            self.clause.problems.append(unknown(node))
+        return node.function not in VALUE_FUNCTIONS
+
+    def _same_lists(self, op: str, listed: Value, written: Call, at: Span | None) -> Predicate:
+        """ARRAY_AGG(a.x) = ARRAY[p, q]: so many rows, and of these the first is p, the next q. Without rows there is no list."""
+        final = self.final
+        match listed:
+            case Call("RUNNING" | "FINAL" as mode, (Call("ARRAY_AGG", (argument,)) as fold,)) if not _is_distinct(argument):
+                self._check_mode(mode, listed.at)
+                final = final or mode == "FINAL"
+            case Call("ARRAY_AGG", (argument,)) as fold if not _is_distinct(argument):
+                pass
+            case _:
+                self.clause.problems.append(unknown(written))
+                return tree.IsTrue(Literal(None))
+        asked = self._argument(fold, argument)
+        count = self._framed(RowFold("COUNT", None, asked.variables, False, final), "number", at)
+        n_rows: Value = Call("NULLIF", (count, Literal(0)))
+        parts = [tree.Comparison("=", n_rows, Literal(len(written.arguments)), at)]
+        for place, value in enumerate(written.arguments):
+            there = self._navigated(asked, "FIRST", place, 0, final, at)
+            parts.append(tree.Comparison("=", there, self._bound(value), value.at))
+        same = tree.AllOf(tuple(parts), at)
+        return same if op == "=" else tree.Inverse(same, at)
+
     def _with_mode(self, mode: str, inner: Any, at: Span | None) -> Value:
-        if mode == "FINAL" and self.in_define:
-            self.fail("FINAL in DEFINE: the match is not known yet", at, "leave it out; in DEFINE values are RUNNING")
+        self._check_mode(mode, at)
         final = self.final or mode == "FINAL"
         if inner.function in _LOGICAL:
             return self._navigation(inner, final)
@@ -308,6 +344,10 @@ class _Values:
             return self._fold(inner, final)
         self.fail(f"{mode} {inner.function} has no meaning", at, f"{mode} stands before FIRST, LAST and aggregates")
         return Literal(None)
+
+    def _check_mode(self, mode: str, at: Span | None) -> None:
+        if mode == "FINAL" and self.in_define:
+            self.fail("FINAL in DEFINE: the match is not known yet", at, "leave it out; in DEFINE values are RUNNING")
 
     # ------------------------------------------------------------ navigation
 
@@ -317,8 +357,7 @@ class _Values:
             physical = self._offset(node, 1) * (1 if node.function == "NEXT" else -1)
             first = node.arguments[0] if node.arguments else None
             if isinstance(first, Call) and first.function in _MODES:
-                if first.function == "FINAL" and self.in_define:
-                    self.fail("FINAL in DEFINE: the match is not known yet", first.at, "leave it out; in DEFINE values are RUNNING")
+                self._check_mode(first.function, first.at)
                 final, first = final or first.function == "FINAL", first.arguments[0]
             if isinstance(first, Call) and first.function in _LOGICAL:
                 inner = first
@@ -334,10 +373,13 @@ class _Values:
             argument = self._classifier(inner.arguments[0])
         else:
             argument = self._argument(inner, inner.arguments[0])
+        return self._navigated(argument, end, logical, physical, final, node.at)
+
+    def _navigated(self, argument: _Argument, end: str, logical: int, physical: int, final: bool, at: Span | None) -> Value:
         frame = Navigation(argument.value, argument.variables, cast(Any, end), logical, physical, final)
         if argument.value == Attribute(None, CLASSIFIER):
-            return self._framed(replace(frame, value=None), "string", node.at)
-        return self._framed(frame, self._check(argument.value, self.columns), node.at)
+            return self._framed(replace(frame, value=None), "string", at)
+        return self._framed(frame, self._check(argument.value, self.columns), at)
 
     def _offset(self, node: Call, default: int) -> int:
         if len(node.arguments) > 2:
@@ -389,6 +431,8 @@ class _Values:
                 case Call(function, _, at) if function in _OF_ROWS:
                     self._forbidden(node.function, function, at)
                     return Literal(None)
+                case Call() if self._is_unknown(part):
+                    return Literal(None)
             return tree.rebuilt(part, change)
 
         n_problems = len(self.clause.problems)
@@ -421,8 +465,8 @@ class _Values:
 
     def _fold(self, node: Call, final: bool) -> Value:
         arguments, distinct, function = node.arguments, False, _ALSO.get(node.function, node.function)
-        if arguments and isinstance(arguments[0], Call) and arguments[0].function == "DISTINCT":
-            arguments, distinct = arguments[0].arguments, True
+        if arguments and _is_distinct(arguments[0]):
+            arguments, distinct = cast(Call, arguments[0]).arguments, True
         if function == "COUNT" and not arguments and not distinct:
             arguments = (Attribute(None, ALL_ROWS, node.at),)
         if len(arguments) != (wanted := 2 if function in _OF_TWO else 1):
@@ -444,12 +488,12 @@ class _Values:
         takes, result = _TAKES[function]
         if kind is not None and kind != "null" and takes and kind not in takes:
             shown = " and ".join("truth values" if each == "boolean" else f"{each}s" for each in takes)
-            given = "nested or binary value" if kind == "other" else kind
-            self.fail(f"{node.function} of a {given}", node.at, f"{node.function} takes {shown}")
+            given = {"other": _Checker.incomparable, "clock": "a time of day", "binary": "a binary value"}.get(kind, f"a {kind}")
+            self.fail(f"{node.function} of {given}", node.at, f"{node.function} takes {shown}")
         elif kind == "other" and (distinct or function not in _OF_ANYTHING):
             what = f"{node.function}({'DISTINCT' * distinct} ...)" if distinct else node.function
             self.fail(
-                f"{what} of nested or binary values, which are not compared", node.at, "ARRAY_AGG, COUNT and ANY_VALUE take them"
+                f"{what} of {_Checker.incomparable}, which do not compare", node.at, "ARRAY_AGG, COUNT and ANY_VALUE take them"
             )
         if wanted == 2:
             second = self._second(node, function, arguments[1], distinct)
@@ -467,8 +511,12 @@ class _Values:
             self.fail(f"{node.function} takes one row, so DISTINCT changes nothing", node.at, "leave out DISTINCT")
         value = self._argument(node, given).value
         if self._check(value, self.columns) == "other":
-            self.fail("nested or binary values cannot be compared", given.at, "compare by a number, a text or a time")
+            self.fail(f"{_Checker.incomparable} cannot be compared", given.at, "compare by a number, a text or a time")
         return value
+
+
+def _is_distinct(argument: Value) -> bool:
+    return isinstance(argument, Call) and argument.function == "DISTINCT"
 
 
 def describe(frame: Frame) -> str:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime, time
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
 from seqube.errors import Problem, QueryError, Span, did_you_mean
 from seqube.language import tree
-from seqube.language.functions import PLAIN_CALLS, VALUE_FUNCTIONS
-from seqube.language.parser import Builder, as_item, as_predicate
+from seqube.language.functions import PLAIN_CALLS, SQL_CASTS, VALUE_FUNCTIONS
+from seqube.language.parser import Builder, as_item, as_predicate, in_order
 from seqube.language.rows import tree as rows
+from seqube.language.rows.recovery import read_in_parts
+from seqube.language.rows.synonyms import ARRAY, resolve
 from seqube.language.tokens import UNIT_US, at_token, cover, fail, name_of, place
 from seqube.language.tree import Attribute, Literal, Predicate, Value
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 NAVIGATIONS = ("PREV", "NEXT", "FIRST", "LAST")
 FOLDS = (
     "COUNT", "SUM", "AVG", "MIN", "MAX", "MIN_BY", "MAX_BY", "EVERY", "BOOL_AND", "BOOL_OR", "ANY_VALUE", "STDDEV", "STDDEV_SAMP",
-    "STDDEV_POP", "VARIANCE", "VAR_SAMP", "VAR_POP", "MEDIAN", "ARRAY_AGG", "LISTAGG", "STRING_AGG",
+    "STDDEV_POP", "VARIANCE", "VAR_SAMP", "VAR_POP", "MEDIAN", "ARRAY_AGG", "LISTAGG", "STRING_AGG", "ARBITRARY",
 )  # fmt: skip
 OF_ROWS = (*NAVIGATIONS, *FOLDS, "CLASSIFIER", "MATCH_NUMBER")
 ALL_ROWS = "*"  # the argument of COUNT(*) and COUNT(a.*)
@@ -63,7 +66,18 @@ class ClauseDraft:
 
 
 def draft_clause(text: str) -> ClauseDraft:
-    """Parse the clause; raise a `QueryError` for the first mistake of its grammar."""
+    """Parse the clause; what is wrong with its grammar is among the problems of the draft, or raised where nothing can be bound."""
+    try:
+        return _read(text)
+    except QueryError as error:
+        draft, problems = read_in_parts(text, _read, error)
+    if draft is None:
+        raise QueryError(in_order(problems), text)
+    return replace(draft, problems=tuple(problems))
+
+
+def _read(text: str) -> ClauseDraft:
+    """Parse the clause, or a part of it that stands in its place; a `QueryError` for the first mistake of its grammar."""
     from lark.exceptions import UnexpectedInput, VisitError
 
     try:
@@ -101,7 +115,10 @@ def _explain(error: Any, text: str) -> Problem:
     token = error.token
     if token.type == "$END":
         end = len(text.rstrip())
-        return Problem("the clause ends too early", place(text, max(0, end - 1)), "is a ')' or a value missing?")
+        last = re.search(r"\w+$|\S?$", text[:end])
+        behind = last[0] if last else ""
+        where = place(text, max(0, end - len(behind)), len(behind) or 1)
+        return Problem(f"something is missing behind {behind!r}", where, "is a ')' or a value missing?")
     start, found = token.start_pos or 0, str(token).split("\n", 1)[0].rstrip()
     before = re.search(r"([^\W\d]\w*)\s*$", text[:start])
     if token.type == "LPAR" and before and before[1].upper() not in _WORDS:
@@ -135,8 +152,8 @@ _OF_WORDS = {
     "SEEK": "INITIAL and SEEK are of windows; a clause in FROM looks everywhere",
     "INITIAL": "INITIAL and SEEK are of windows; a clause in FROM looks everywhere",
     "OVER": "windows stand in the SELECT around the clause",
-    "FILTER": "write SUM(CASE WHEN a.x > 1 THEN a.x END)",
-    "ARRAY": "arrays cannot be written here; LISTAGG(a.x, ',') = 'p,q' compares what ARRAY_AGG would list",
+    "FILTER": "write SUM(a.x) FILTER (WHERE a.x > 1)",
+    "ESCAPE": "in LIKE, \\ takes the next character as it is",
 }
 
 
@@ -165,6 +182,8 @@ def _named(token: Token) -> Name:
 class _RowBuilder(Builder):
     """What each rule of the clause's grammar becomes; the rules of values are those of the language."""
 
+    casts = SQL_CASTS
+
     # ---- values
 
     def attribute(self, children: list[Token]) -> Attribute:
@@ -191,16 +210,41 @@ class _RowBuilder(Builder):
 
     def moment(self, children: list[Token]) -> Value:
         word, text = children
-        at = cover(at_token(word), at_token(text))
-        return tree.Call("CAST", (Literal(text[1:-1], at_token(text)), Literal("TIMESTAMP", at_token(word))), at)
+        kind, at = word.upper(), cover(at_token(word), at_token(text))
+        try:
+            (time if kind == "TIME" else datetime).fromisoformat(text[1:-1])
+        except ValueError:
+            what, example = ("time of day", "08:30:00") if kind == "TIME" else ("date or time", "2024-03-01 08:30:00")
+            fail(f"{text} is not a {what}", at_token(text), f"write {kind} '{example[:10]}'")
+        return tree.Call("CAST", (Literal(text[1:-1], at_token(text)), Literal(kind, at_token(word))), at)
+
+    def binary(self, children: list[Token]) -> Value:
+        (token,) = children
+        try:
+            return Literal(bytes.fromhex(token[2:-1]), at_token(token))
+        except ValueError:
+            fail("a binary value has two digits for each byte", at_token(token), "write X'0AFF'")
+
+    def array(self, children: list[Any]) -> Value:
+        word, *values = children
+        return tree.Call(ARRAY, tuple(as_item(value) for value in values if value is not None), at_token(word))
+
+    def part_of_text(self, children: list[Any]) -> Value:
+        word, *given = children
+        if word.upper() != "SUBSTRING":
+            fail(f"{word.upper()} takes values with commas between them", at_token(word), f"write {word.upper()}(a.x, ...)")
+        return self.applied([word, *given])
+
+    def other_function(self, children: list[Any]) -> Value:
+        name, *given = children
+        arguments = tuple(as_item(value) for value in given if value is not None)
+        at = cover(at_token(name), arguments[-1].at) if arguments else at_token(name)
+        return resolve(name.upper(), arguments, at)
 
     def cast(self, children: list[Any]) -> Value:
-        """As in the language, by more names; of VARCHAR(3) so many characters are left, and a DATE is a time at midnight."""
+        """As in the language, by more names; of VARCHAR(3) so many characters are left."""
         word, value, name, *digits = children
         length = next((size for size in digits if size is not None), None)
-        if name.upper() == "DATE":
-            time = super().cast([word, value, name.update(value="TIMESTAMP"), None, None])
-            return tree.Call("DATE_TRUNC", (Literal("day"), time), time.at)
         name = name.update(value=_ALSO_CAST.get(name.upper(), str(name)))
         if length is None or name.upper() not in ("VARCHAR", "STRING", "TEXT"):
             return super().cast([word, value, name, *digits])
@@ -236,26 +280,32 @@ class _RowBuilder(Builder):
         found = tree.IsTrue(wanted, operand.at)
         return found if negated is not None else tree.Inverse(found, operand.at)
 
-    def _of_rows(self, mode: Token | None, function: Token, arguments: tuple[Value, ...]) -> Value:
+    def _of_rows(self, mode: Token | None, function: Token, arguments: tuple[Value, ...], where: Any = None) -> Value:
         last = arguments[-1].at if arguments else None
+        if where is not None:
+            arguments = _filtered(function, arguments, as_predicate(where))
         at = cover(at_token(mode or function), last or at_token(function))
         call = tree.Call(function.upper(), arguments, at)
         return call if mode is None else tree.Call(mode.upper(), (call,), at)
 
     def called(self, children: list[Token]) -> Value:
-        mode, function, star = children
-        return self._of_rows(mode, function, (Attribute(None, ALL_ROWS, at_token(star)),))
+        mode, function, star, where = children
+        return self._of_rows(mode, function, (Attribute(None, ALL_ROWS, at_token(star)),), where)
 
     def called_of_rows(self, children: list[Token]) -> Value:
-        mode, function, variable, star = children
+        mode, function, variable, star, where = children
         at = cover(at_token(variable), at_token(star))
-        return self._of_rows(mode, function, (Attribute(_named(variable).text, ALL_ROWS, at),))
+        return self._of_rows(mode, function, (Attribute(_named(variable).text, ALL_ROWS, at),), where)
 
     def called_of(self, children: list[Any]) -> Value:
-        mode, function, distinct, *given = children
+        mode, function, which, *given, where = children
         arguments = tuple(as_item(each) for each in given if each is not None)
-        if distinct is not None:
-            arguments = (tree.Call("DISTINCT", arguments, at_token(distinct)),)
+        if which is not None and function.upper() not in FOLDS:
+            fail(f"{which.upper()} stands in aggregates", at_token(which), "write COUNT(DISTINCT a.x)")
+        if where is not None:
+            arguments = _filtered(function, arguments, as_predicate(where))
+        if which is not None and which.type == "DISTINCT":
+            arguments = (tree.Call("DISTINCT", arguments, at_token(which)),)
         return self._of_rows(mode, function, arguments)
 
     # ---- patterns
@@ -353,6 +403,23 @@ class _RowBuilder(Builder):
             else:
                 contents[name], places[name] = content, at
         return ClauseDraft(**contents, places=places, problems=tuple(problems))
+
+
+def _filtered(function: Token, arguments: tuple[Value, ...], where: Predicate) -> tuple[Value, ...]:
+    """An aggregate of rows that meet a condition: the others have no value, and what is null is left out."""
+    name, at = function.upper(), at_token(function)
+    if name not in FOLDS or name == "ARRAY_AGG" or not arguments:
+        hint = "list a value that is null in other rows: ARRAY_AGG(CASE WHEN a.x > 1 THEN a.x END)"
+        fail(f"{name} takes no FILTER", at, hint if name == "ARRAY_AGG" else "FILTER stands behind aggregates")
+    *before, last = arguments if name in ("MIN_BY", "MAX_BY") else arguments[:1]
+    if isinstance(last, Attribute) and last.name == ALL_ROWS:
+        named = {node.variable for node in tree.walk(where) if isinstance(node, Attribute)}
+        if named - {last.variable} or (last.variable is not None and not named):
+            rows_of = "any variable" if last.variable is None else last.variable
+            fail(f"the FILTER of a count of rows of {rows_of} looks at others", at, "name columns of the rows that are counted")
+        last = Literal(1, last.at)
+    kept = tree.Call("CASE", (as_item(where), last, Literal(None)), last.at)
+    return (*before, kept, *arguments[len(before) + 1 :])
 
 
 def _number_of(query: Token) -> Literal:
