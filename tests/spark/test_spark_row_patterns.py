@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
 import seqube as sq
 import seqube.spark as sqs
@@ -70,22 +71,24 @@ def test_mistakes_and_explain_on_spark(trades: pa.Table) -> None:
 KINDS = """
 SELECT * FROM VALUES
   (1, 'p', 1Y, 1S, 1L, cast(1.5 AS float), 2.5D, 1.25BD, true, X'01', DATE'2020-01-01', TIMESTAMP'2020-01-01 10:00:00',
-   TIMESTAMP_NTZ'2020-01-01 10:00:00', array(1, 2), named_struct('x', 1, 'y', 'a'), map('k', 1), INTERVAL '1' HOUR),
-  (2, 'p', null, null, null, null, null, null, null, null, null, null, null, null, null, null, null),
+   TIMESTAMP_NTZ'2020-01-01 10:00:00', array(1, 2), named_struct('x', 1, 'y', 'a'), map('k', 1), INTERVAL '1' HOUR, array(map('k', 1)), parse_json('{"k": 1}'), TIME'08:30:00'),
+  (2, 'p', null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null),
   (3, null, 3Y, 3S, 3L, cast(3.5 AS float), 4.5D, 3.25BD, false, X'03', DATE'2020-01-03', TIMESTAMP'2020-01-03 10:00:00',
-   TIMESTAMP_NTZ'2020-01-03 10:00:00', array(null), named_struct('x', 3, 'y', null), map(), INTERVAL '3' HOUR)
-AS t(id, p, i8, i16, i64, f32, f64, dec, b, bin, d, ts, ntz, arr, st, mp, span)
+   TIMESTAMP_NTZ'2020-01-03 10:00:00', array(null), named_struct('x', 3, 'y', null), map(), INTERVAL '3' HOUR, array(), parse_json('[2]'), TIME'13:30:00')
+AS t(id, p, i8, i16, i64, f32, f64, dec, b, bin, d, ts, ntz, arr, st, mp, span, maps, any, clock)
 """
 
 
 @pytest.mark.spark
 def test_every_type_of_spark_passes_through_and_is_measured(spark: SparkSession) -> None:
     spark.sql(KINDS).createOrReplaceTempView("kinds")
+    spark.table("kinds").withColumn("any", F.to_json("any")).createOrReplaceTempView("plain_kinds")
     names = spark.table("kinds").columns
     text = "SELECT * FROM kinds MATCH_RECOGNIZE (PARTITION BY p ORDER BY id MEASURES {measures} ALL ROWS PER MATCH PATTERN (a+))"
     firsts = ", ".join(f"FIRST(a.{name}) AS first_{name}" for name in names[2:])
-    found = sqs.sql(text.format(measures=f"COUNT(*) AS n, {firsts}")).orderBy("id").collect()
-    rows = spark.table("kinds").orderBy("id").collect()
+    frame = sqs.sql(text.format(measures=f"COUNT(*) AS n, {firsts}"))
+    found = frame.withColumns({name: F.to_json(name) for name in ("any", "first_any")}).orderBy("id").collect()
+    rows = spark.table("plain_kinds").orderBy("id").collect()
     assert [[row[name] for name in names] for row in found] == [list(row) for row in rows]
     first_of = {1: rows[0], 2: rows[0], 3: rows[2]}
     assert [[row[f"first_{name}"] for name in names[2:]] for row in found] == [list(first_of[row.id])[2:] for row in rows]
@@ -95,6 +98,33 @@ def test_every_type_of_spark_passes_through_and_is_measured(spark: SparkSession)
     told = {row.id: row for row in lists.collect()}
     assert (told[2].ds, told[2].k) == ([rows[0].d, None], 1)
     assert (told[2]["sum"], told[2]["last"], told[2]["mean"]) == (rows[0].dec, rows[0].ts, rows[0].span)
+
+
+@pytest.mark.spark
+def test_every_type_of_spark_that_compares(spark: SparkSession) -> None:
+    spark.sql(KINDS).where("id <> 2").createOrReplaceTempView("kinds")
+    known = ("i8", "i16", "i64", "f32", "f64", "dec", "bin", "d", "ts", "ntz", "span", "clock")
+    rising = " AND ".join(f"{name} > a.{name} AND {name} > PREV({name}) AND {name} = MAX({name})" for name in known)
+    largest = ", ".join(f"MAX({name}) AS max_{name}, COALESCE(PREV({name}), {name}) AS was_{name}" for name in known)
+    text = f"SELECT * FROM kinds MATCH_RECOGNIZE (ORDER BY id MEASURES {largest}, COUNT(*) AS n PATTERN (a b) DEFINE b AS {rising})"
+    first, last = spark.table("kinds").orderBy("id").collect()
+    (found,) = sqs.sql(text).collect()
+    assert {name: found[f"max_{name}"] for name in known} == {name: last[name] for name in known}
+    assert {name: found[f"was_{name}"] for name in known} == {name: first[name] for name in known}
+    apart = ", ".join((*known, "b", "p"))
+    by_all = (
+        f"SELECT * FROM kinds MATCH_RECOGNIZE (PARTITION BY {apart} ORDER BY bin DESC, d, span MEASURES COUNT(*) AS n PATTERN (a+))"
+    )
+    assert sorted(row.n for row in sqs.sql(by_all).collect()) == [1, 1]
+    backwards = "SELECT * FROM kinds MATCH_RECOGNIZE (ORDER BY bin DESC MEASURES FIRST(id) AS f, LAST(id) AS l PATTERN (a a))"
+    assert [tuple(row) for row in sqs.sql(backwards).collect()] == [(3, 1)]
+    literal = (
+        "SELECT * FROM kinds MATCH_RECOGNIZE (ORDER BY id MEASURES id AS i PATTERN (a) DEFINE a AS bin > X'01' AND bin < {limit})"
+    )
+    assert [row.i for row in sqs.sql(literal.format(limit="(SELECT X'04')")).collect()] == [3]
+    for name in ("arr", "st", "mp", "maps", "any"):
+        with pytest.raises(sq.QueryError, match="nested values or intervals of months"):
+            sqs.sql(f"SELECT * FROM kinds MATCH_RECOGNIZE (PARTITION BY {name} MEASURES id AS i PATTERN (a))")
 
 
 @pytest.mark.spark

@@ -10,6 +10,7 @@ Cost: one read and one shuffle of the columns that a clause needs. Invariant: th
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 TASKS_PER_CORE = 2  # so that a task with large partitions does not hold up all others
 _TASK = "#task"
+_CLOCK = pa.time64("ns")  # the only times of day that Spark reads
 
 
 def run_statement(text: str, limits: Limits | None) -> DataFrame:
@@ -133,7 +135,8 @@ def find_rows(plan: RowPlan, frame: DataFrame, limits: Limits) -> DataFrame:
     contents = F.xxhash64(*(_hashed(frame, name) for name in frame.columns), *(column(name).isNull() for name in frame.columns))
     sent = frame.select(*map(column, names), contents.alias(IDENTITY), task.cast("int").alias(_TASK))
     schema = pa.schema([arrow_columns(frame.schema, zone).field(name) for name in names])
-    result = match_rows(plan, schema.empty_table()).schema
+    given = match_rows(plan, schema.empty_table()).schema
+    result = pa.schema([field.with_type(_CLOCK) if pa.types.is_time(field.type) else field for field in given])
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for table in gather_batches(batches):
@@ -160,11 +163,11 @@ def find_rows(plan: RowPlan, frame: DataFrame, limits: Limits) -> DataFrame:
 
 
 def _hashed(frame: DataFrame, name: str) -> Column:
-    """A column that has a hash which is equal where values are: maps have none, and -0.0 equals 0.0."""
+    """A column that has a hash which is equal where values are: maps and variants have none, and -0.0 equals 0.0."""
     from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import DoubleType, FloatType, MapType
+    from pyspark.sql.types import DoubleType, FloatType
 
     kind = frame.schema[name].dataType
-    if isinstance(kind, MapType):
+    if re.search(r"\b(map<|variant\b)", kind.simpleString()):
         return F.to_json(column(name))
     return column(name) + F.lit(0.0) if isinstance(kind, DoubleType | FloatType) else column(name)
