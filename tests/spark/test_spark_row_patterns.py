@@ -71,10 +71,12 @@ def test_mistakes_and_explain_on_spark(trades: pa.Table) -> None:
 KINDS = """
 SELECT * FROM VALUES
   (1, 'p', 1Y, 1S, 1L, cast(1.5 AS float), 2.5D, 1.25BD, true, X'01', DATE'2020-01-01', TIMESTAMP'2020-01-01 10:00:00',
-   TIMESTAMP_NTZ'2020-01-01 10:00:00', array(1, 2), named_struct('x', 1, 'y', 'a'), map('k', 1), INTERVAL '1' HOUR, array(map('k', 1)), parse_json('{"k": 1}'), TIME'08:30:00'),
+   TIMESTAMP_NTZ'2020-01-01 10:00:00', array(1, 2), named_struct('x', 1, 'y', 'a'),
+   map('k', 1), INTERVAL '1' HOUR, array(map('k', 1)), parse_json('{"k": 1}'), TIME'08:30:00'),
   (2, 'p', null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null),
   (3, null, 3Y, 3S, 3L, cast(3.5 AS float), 4.5D, 3.25BD, false, X'03', DATE'2020-01-03', TIMESTAMP'2020-01-03 10:00:00',
-   TIMESTAMP_NTZ'2020-01-03 10:00:00', array(null), named_struct('x', 3, 'y', null), map(), INTERVAL '3' HOUR, array(), parse_json('[2]'), TIME'13:30:00')
+   TIMESTAMP_NTZ'2020-01-03 10:00:00', array(null), named_struct('x', 3, 'y', null),
+   map(), INTERVAL '3' HOUR, array(), parse_json('[2]'), TIME'13:30:00')
 AS t(id, p, i8, i16, i64, f32, f64, dec, b, bin, d, ts, ntz, arr, st, mp, span, maps, any, clock)
 """
 
