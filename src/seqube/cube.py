@@ -69,6 +69,7 @@ class Cube:
     - `query`: a text or a `Query`, of one SEQ without nesting.
     - `hierarchy`: the concepts that `roll_up` and `drill_down` walk along.
     - `params`: values for the parameters of the query (`:limit`), by name.
+    - `threads`: how many may count at once, as for `run`.
 
     >>> concepts = sq.Hierarchy.from_dict({"Computer": ["DELL", "INTC"], "Finance": ["QQQ"]})
     >>> trades = pa.table({"type": ["DELL", "INTC", "QQQ"], "ts": [1, 2, 3]})
@@ -88,8 +89,10 @@ class Cube:
         time: str = "ts",
         unit: str = "ms",
         params: Params | None = None,
+        threads: int | None = None,
     ) -> None:
-        self.events = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
+        self.events = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit, threads=threads)
+        self._threads = threads
         self._begin(query, hierarchy, params)
 
     def _begin(self, query: str | Query, hierarchy: Hierarchy | None, params: Params | None) -> None:
@@ -117,7 +120,8 @@ class Cube:
 
     def _ask(self, queries: Mapping[str, Query]) -> Mapping[str, pa.Table]:
         """The rows of queries by name, as one workload."""
-        return {name: result.table for name, result in run(queries, self.events, hierarchy=self.hierarchy).items()}
+        found = run(queries, self.events, hierarchy=self.hierarchy, threads=self._threads)
+        return {name: result.table for name, result in found.items()}
 
     @property
     def _known_types(self) -> Collection[str]:
@@ -125,7 +129,7 @@ class Cube:
 
     def table(self) -> Any:
         """The matches themselves, as a PyArrow table."""
-        return run(self.query, self.events, hierarchy=self.hierarchy).table
+        return run(self.query, self.events, hierarchy=self.hierarchy, threads=self._threads).table
 
     # ------------------------------------------------------------ what is there
 

@@ -83,7 +83,7 @@ def run(
     from seqube.engine.workload import run_workload
 
     limits = read_limits(limits, named, may_truncate=True)
-    stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit)
+    stream = events if isinstance(events, Events) else Events(events, type=type, time=time, unit=unit, threads=threads)
     results = run_workload(plan(query, stream, hierarchy, strategy, params), stream, limits, threads)
     return Results(results) if isinstance(query, Mapping) else results[ALONE]
 

@@ -27,13 +27,13 @@ from seqube.language.rows.parser import draft_clause
 from seqube.language.rows.statement import SqlStep, Statement, all_of, read_statement
 from seqube.language.tokens import place
 from seqube.plan.rows import RowPlan, explain_rows, plan_rows
+from seqube.threads import read_threads
 
 _INTERVAL = np.dtype([("months", np.int32), ("days", np.int32), ("nanoseconds", np.int64)])  # as Arrow has it
-SPREAD = "partitions: one after the other, in this process"
 
 
 @checked
-def sql(text: str, *, limits: Limits | None = None, connection: Any = None, **tables: Any) -> pa.Table:
+def sql(text: str, *, limits: Limits | None = None, connection: Any = None, threads: int | None = None, **tables: Any) -> pa.Table:
     """Run a SQL statement that may hold MATCH_RECOGNIZE clauses and queries of our own, and give a PyArrow table.
 
     - `text`: the statement. `FROM SEQUBE(trades, 'SEQ(A a, B b) WITHIN 5 min')` is a query of our own in the place of a table.
@@ -42,6 +42,7 @@ def sql(text: str, *, limits: Limits | None = None, connection: Any = None, **ta
     - `limits`: what each clause may use.
     - `connection`: a connection of DuckDB, whose tables and views can be named too, and files where it may read them. Without one
       a statement sees `tables` alone.
+    - `threads`: as for `run`; those of a clause share its partitions.
 
     >>> trades = pa.table({"ts": [1, 2, 3, 4], "price": [12, 9, 7, 11]})
     >>> found = sq.sql('''
@@ -56,7 +57,7 @@ def sql(text: str, *, limits: Limits | None = None, connection: Any = None, **ta
 
     if connection is None:  # by itself DuckDB reads and writes any file that a statement names
         connection = duckdb.connect(config={"enable_external_access": "false"})
-    database = _Database(connection, duckdb)
+    database = _Database(connection, duckdb, read_threads(threads))
     try:
         for name, data in tables.items():
             try:
@@ -64,9 +65,9 @@ def sql(text: str, *, limits: Limits | None = None, connection: Any = None, **ta
             except DataError as problem:
                 raise DataError(f"table {name!r}: {problem}") from None
         if statement.is_explained:
-            steps = [step for step in statement.steps if step.clause]
-            plans = [explain_rows(database.plan(step, statement), SPREAD) for step in steps]
-            return pa.table({"plan": pa.array(plans, pa.string())})
+            plans = [database.plan(step, statement) for step in statement.steps if step.clause]
+            told = [explain_rows(plan, "partitions: on all threads" if plan.clause.partition_by else "") for plan in plans]
+            return pa.table({"plan": pa.array(told, pa.string())})
         return database.answer(statement, limits or Limits())
     finally:
         database.forget()
@@ -96,8 +97,8 @@ def check_clauses(text: str, tables: Mapping[str, pa.Schema]) -> None:
 class _Database:
     """DuckDB, with the rows of steps under their names."""
 
-    def __init__(self, connection: Any, duckdb: Any) -> None:
-        self._connection, self._duckdb = connection, duckdb
+    def __init__(self, connection: Any, duckdb: Any, threads: int) -> None:
+        self._connection, self._duckdb, self._threads = connection, duckdb, threads
         self._known: dict[str, pa.Table] = {}
 
     def register(self, name: str, table: pa.Table) -> None:
@@ -143,15 +144,17 @@ class _Database:
             from seqube.query import run
 
             options: Any = dict(step.options)
-            return run(step.query, self._rows(wanted), limits=limits, **options).to_native()
+            return run(step.query, self._rows(wanted), limits=limits, threads=self._threads, **options).to_native()
         from seqube.engine.rows.clause import match_rows, needed_columns
 
         if wanted == all_of(step.table) and step.table in self._known:  # it is at hand, and DuckDB would copy it
             table = self._known[step.table]
-            return match_rows(plan_step(step, table.schema, self._queried(step, statement, limits)), table, limits)
-        plan = plan_step(step, self._schema(wanted), self._queried(step, statement, limits))
-        names = ", ".join('"' + name.replace('"', '""') + '"' for name in needed_columns(plan))
-        return match_rows(plan, self._rows(all_of(f"({wanted})", names or "1 AS nothing")), limits)
+            plan = plan_step(step, table.schema, self._queried(step, statement, limits))
+        else:
+            plan = plan_step(step, self._schema(wanted), self._queried(step, statement, limits))
+            names = ", ".join('"' + name.replace('"', '""') + '"' for name in needed_columns(plan))
+            table = self._rows(all_of(f"({wanted})", names or "1 AS nothing"))
+        return match_rows(plan, table, limits, self._threads)
 
     def _schema(self, sql: str) -> pa.Schema:
         return self._rows(all_of(f"({sql}) LIMIT 0")).schema

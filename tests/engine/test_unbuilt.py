@@ -70,6 +70,22 @@ def test_runs_and_lists(text: str, events: list[oracle.Event], n: int) -> None:
     assert_told(text, events, n)
 
 
+@few
+@given(text=queries(depth=1, words=("SEQ",)), events=streams(), n=st.integers(1, 4))
+def test_pages_are_all_matches_by_their_ends(text: str, events: list[oracle.Event], n: int) -> None:
+    show(text, events)
+    stream = sq.Events(table(events))
+    result = sq.run(text, stream)
+    matches = unbuilt.Unbuilt(result._unbuilt.plan, stream, sq.Limits())  # type: ignore[union-attr]
+    pages = [matches.page(start, n) for start in range(0, len(result) + 1, n)]
+    if pages[0] is None:
+        return
+    rows = [row for page in pages if page is not None for row in page.to_pylist()]
+    assert Counter(map(str, rows)) == Counter(as_rows(result.table))
+    ends = [row["end"] for row in rows if "end" in row]
+    assert ends == sorted(ends)
+
+
 def stream(n: int, seed: int = 1) -> sq.Events:
     random = np.random.default_rng(seed)
     types = np.array(list("ABCX"))[random.integers(0, 4, n)]

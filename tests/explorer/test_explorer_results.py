@@ -17,6 +17,7 @@ from seqube.explorer import charts
 from seqube.explorer.jobs import Desk
 from seqube.explorer.results import ResultFile, for_browser
 from seqube.explorer.sources import Source, generated
+from seqube.generate import generate
 
 QUERY = "PATTERN SEQ(Computer a, Finance b) WITHIN 20 ms"
 
@@ -296,3 +297,18 @@ def test_the_first_query_takes_a_key_that_the_events_suggest(tmp_path: Path, col
     assert opened.key == key
     query = Source("some").queries(opened.sample.type_names, opened.window, opened.key)["One after the other"]
     assert query.startswith(f"PATTERN SEQ(A a, B b, [{key}])" if key else "PATTERN SEQ(A a, B b)\n")
+
+
+def test_more_matches_than_can_be_kept_are_looked_at_page_by_page(tmp_path: Path) -> None:
+    """As many as no file holds: counted, the first in the file, and any page of the table, for what the events cost."""
+    parquet.write_table(generate("stock", 10_000, seed=1), tmp_path / "trades.parquet")
+    desk, text = Desk(Source("trades", tmp_path / "trades.parquet")), "SEQ(DELL a, IPIX b, QQQ c, AMAT d, MSFT e) WITHIN 10 s"
+    ran = desk.run(text, "auto", tmp_path / "out")
+    assert ran.n_rows > 10**10
+    assert "page by page" in ran.notes[-1]
+    kept = ResultFile(tmp_path / "out")
+    assert kept.page(40, 15) == desk.page(text, "auto", 40, 15)
+    last = desk.page(text, "auto", ran.n_rows - 10, 15)
+    assert len(last) == 10
+    assert last[-1]["end"] >= last[0]["end"] > kept.page(len(kept) - 1, 1)[0]["end"]
+    assert Desk(Source("trades", tmp_path / "trades.parquet")).page(text, "auto", ran.n_rows - 10, 15) == last

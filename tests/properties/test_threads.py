@@ -18,7 +18,10 @@ import oracle
 import seqube as sq
 from aggregate_queries import aggregate_queries, assert_same_rows
 from answers import counted, rows_of, show, shown
-from seqube.engine import slices as threads_of
+from predict.streams import Stream, rule_sets
+from predict.streams import streams as symbol_streams
+from seqube import threads as threads_of
+from seqube.engine import slices as engine_slices
 from seqube.language import parse
 from seqube.plan import slices
 from strategies import concepts, hierarchies, queries, streams, table
@@ -33,6 +36,7 @@ def short_slices() -> Iterator[None]:
         patch.setattr(slices, "SLICE_EVENTS", 1)
         patch.setattr(slices, "SLICE_WORK", 1)
         patch.setattr(slices, "LEAST_WINDOWS", 0)
+        patch.setattr(threads_of, "PIECE_ROWS", 1)
         yield
 
 
@@ -96,6 +100,110 @@ def test_hand_worked_cases(query: str, text: str, expected: list[str]) -> None:
     assert sorted(shown(row) + more for row, more in zip(rows, reached, strict=True)) == sorted(expected)
 
 
+# ---------------------------------------------------------------- several queries
+
+
+def run_together(texts: dict[str, str], events: list[oracle.Event], strategy: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of every query by one thread, which are those of two and three."""
+    show("\n".join(texts.values()), events)
+    one, *others = (sq.run(texts, sq.Events(table(events)), strategy=strategy, threads=n) for n in (1, 2, 3))
+    for other in others:
+        assert all(str(other[name].table.to_pylist()) == str(one[name].table.to_pylist()) for name in texts)
+    return {name: one[name].table.to_pylist() for name in texts}
+
+
+@st.composite
+def sequences(draw: st.DrawFn) -> dict[str, str]:
+    """Sequences that have parts in common."""
+    window, key = draw(st.sampled_from([3, 6])), draw(st.sampled_from(["", ", [id]"]))
+    found = {}
+    for number in range(draw(st.integers(2, 4))):
+        names = draw(st.lists(st.sampled_from("ABC"), min_size=2, max_size=4))
+        found[f"q{number}"] = f"SEQ({', '.join(f'{name} v{i}' for i, name in enumerate(names))}{key}) WITHIN {window}"
+    return found
+
+
+@few
+@given(texts=sequences(), strategy=st.sampled_from(["chase", "top-down", "bottom-up"]), events=streams(max_size=20, max_time=14))
+def test_matches_that_are_shared(texts: dict[str, str], strategy: str, events: list[oracle.Event]) -> None:
+    for name, rows in run_together(texts, events, strategy).items():
+        found = [{variable: rows_of(bound) for variable, bound in row.items() if variable[0] == "v"} for row in rows]
+        assert counted(found) == counted(oracle.matches(parse(texts[name]), events, None))
+
+
+@few
+@given(
+    texts=sequences(),
+    tails=st.lists(st.sampled_from(["ON TRIGGER", "TOTAL", "TOTAL", "EVERY 3", "PER 4"]), min_size=4, max_size=4),
+    asked=st.sampled_from(["COUNT(*) AS n", "COUNT(*) AS n, SUM(v1.x) AS s, MIN(v0.x) AS low"]),
+    strategy=st.sampled_from(["prefix-tree", "chop-connect"]),
+    events=streams(max_size=20, max_time=14),
+)
+def test_counts_that_are_shared(
+    texts: dict[str, str], tails: list[str], asked: str, strategy: str, events: list[oracle.Event]
+) -> None:
+    texts = {
+        name: f"{text.replace(' WITHIN', ' GROUP BY v0.id WITHIN') if '[id]' in text else text} AGG {asked} EMIT {tail}"
+        for (name, text), tail in zip(texts.items(), tails, strict=False)
+    }
+    for name, rows in run_together(texts, events, strategy).items():
+        assert_same_rows(rows, oracle.aggregates(parse(texts[name]), events))
+
+
+# ---------------------------------------------------------------- predictions, rules, events
+
+
+def symbols(stream: Stream) -> pa.Table:
+    times, keys = pa.array(stream.times, pa.int64()), pa.array(stream.keys, pa.int32())
+    return pa.table({"type": pa.array(stream.names, pa.string()), "ts": times, "id": keys})
+
+
+@few
+@given(chosen=rule_sets(), stream=symbol_streams(14), strategy=st.sampled_from(["index", "cbs-tree", "tofel", "direct"]))
+def test_forecasts(chosen: list[sq.Rule], stream: Stream, strategy: str) -> None:
+    keyed = [
+        sq.Rule(rule.predicate, rule.consequent.text, rule.within, rule.horizon, 0.5, rule.name + "k", ["id"]) for rule in chosen
+    ]
+    one, *others = (sq.forecast([*chosen, *keyed], symbols(stream), strategy=strategy, threads=n) for n in (1, 2, 3))
+    assert all(other.table.equals(one.table) for other in others)
+
+
+@few
+@given(stream=symbol_streams(30), window=st.integers(1, 6), more=st.integers(0, 4), key=st.sampled_from([(), "id"]))
+def test_mined_rules(stream: Stream, window: int, more: int, key: Any) -> None:
+    aim: dict[str, Any] = {"window": window, "horizon": window + more, "min_support": 2, "min_confidence": 0.3, "partition_by": key}
+    one, *others = (list(sq.mine(symbols(stream), **aim, threads=n)) for n in (1, 2, 3))
+    assert all(other == one for other in others)
+
+
+@few
+@given(
+    types=st.lists(st.sampled_from(["A", "B", "C", None]), max_size=20),
+    times=st.lists(st.one_of(st.none(), st.integers(-5, 5)), min_size=20, max_size=20),
+)
+def test_events_are_coded_and_sorted(types: list[str | None], times: list[int | None]) -> None:
+    times = times[: len(types)]
+    raw = pa.table({"type": pa.array(types, pa.string()), "ts": pa.array(times, pa.int64()), "x": range(len(types))})
+    one, *others = (sq.Events(raw, threads=n) for n in (1, 2, 3))
+    for other in others:
+        assert other.table.equals(one.table)
+        assert (other.type_names, other.types.tolist(), other.times.tolist()) == (
+            one.type_names,
+            one.types.tolist(),
+            one.times.tolist(),
+        )
+        assert other.rejected.table.equals(one.rejected.table)
+
+
+def test_progress_of_a_forecast_reaches_all_events() -> None:
+    events, told = stream(400), []
+    sq.forecast(sq.Rule("A", "B", 5, 10, 0.5), events, progress=lambda done, total: told.append((done, total)), threads=3)
+    assert told == sorted(told)
+    assert told[-1] == (400, 400)
+    with pytest.raises(sq.LimitError, match="more than 50 rows"):
+        sq.forecast(sq.Rule("A", "B", 5, 10, 0.5), events, max_matches=50, threads=3)
+
+
 # ---------------------------------------------------------------- what holds with threads, too
 
 
@@ -107,7 +215,7 @@ def test_what_is_found_ahead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     """Whoever takes a batch holds a few; the threads have found some ahead, and wait."""
     monkeypatch.setattr(slices, "SLICE_EVENTS", 200)
     monkeypatch.setattr(slices, "SLICE_WORK", 200)
-    monkeypatch.setattr(threads_of, "AHEAD_ROWS", 1)
+    monkeypatch.setattr(engine_slices, "AHEAD_ROWS", 1)
     written = []
     events = stream(2_000)
     result = sq.run("SEQ(A a, B b) WITHIN 100", events, threads=2)
@@ -155,11 +263,12 @@ def test_how_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEQUBE_THREADS", "5")
     assert threads_of.read_threads(None) == 5
     assert threads_of.read_threads(2) == 2
+    events = stream(2)
     monkeypatch.setenv("SEQUBE_THREADS", "many")
     with pytest.raises(sq.PlanError, match="SEQUBE_THREADS is 'many'"):
-        sq.run("A WITHIN 1", stream(2))
+        sq.run("A WITHIN 1", events)
     with pytest.raises(sq.PlanError, match="at least one"):
-        sq.run("A WITHIN 1", stream(2), threads=0)
+        sq.run("A WITHIN 1", events, threads=0)
 
 
 def test_explain_says_what_is_cut_and_why_not() -> None:

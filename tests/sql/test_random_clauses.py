@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from oracle_rows import Pattern, Question, Row, SkipError, View, recognize, write_pattern
+from seqube import threads
 from seqube.engine.rows.clause import match_rows
 from seqube.errors import DataError
 from seqube.events.schema import kind_of
@@ -111,7 +112,7 @@ def a_pattern(chance: random.Random, depth: int, excluding: bool) -> Pattern:
     return ("var", chance.choice("ABC"))
 
 
-def try_case(seed: int) -> None:
+def try_case(seed: int, n_threads: int = 1) -> None:
     chance = random.Random(seed)
     shown = chance.choice(["one", "show", "omit", "unmatched"])
     pattern = (
@@ -177,7 +178,7 @@ def try_case(seed: int) -> None:
         expected = str(error)
     plan = plan_rows(bind_clause(text, {field.name: kind_of(field.type) for field in table.schema}))
     try:
-        answer: Any = match_rows(plan, table).to_pylist()
+        answer: Any = match_rows(plan, table, threads=n_threads).to_pylist()
     except DataError as error:
         answer = "same row" if "leads back" in str(error) else "no target"
     assert answer == expected, f"seed {seed}: {text}\n{rows}"
@@ -187,6 +188,12 @@ def try_case(seed: int) -> None:
 def test_clauses_give_what_the_definition_says(seed: int) -> None:
     for each in range(seed, seed + 10):
         try_case(each)
+
+
+def test_threads_share_the_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "PIECE_ROWS", 1)
+    for each in range(200, 240):
+        try_case(each, n_threads=3)
 
 
 @pytest.mark.slow

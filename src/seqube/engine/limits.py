@@ -104,7 +104,7 @@ class Budget:
         self.keeps_all = False  # whether all rows will be kept: then none need wait to be taken
         self._seconds = 0.0
         self._since: float | None = time.monotonic()
-        self._changing = Lock()
+        self._changing = Lock()  # several threads may find and hold something at once
 
     def check(self) -> None:
         """Stop if the time is over."""
@@ -150,7 +150,7 @@ class Budget:
 
     def hold(self, n_bytes: int) -> None:
         """Note that so many bytes more are kept until the run is over."""
-        with self._changing:  # several threads may hold something at once
+        with self._changing:
             self.need(n_bytes)
             self.n_bytes += n_bytes
 
@@ -161,8 +161,9 @@ class Budget:
 
     def find(self, n_rows: int) -> None:
         """Note that so many rows more were found; stop if they are too many."""
-        room = self.room(n_rows)
-        self.n_rows += room
+        with self._changing:
+            room = self.room(n_rows)
+            self.n_rows += room
         if room < n_rows:
             self._stop(
                 f"it has more than {self.limits.max_matches:,} rows (max_matches)",

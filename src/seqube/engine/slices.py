@@ -12,7 +12,6 @@ Invariant: the pieces are those of one thread, in the same order; nobody works o
 from __future__ import annotations
 
 import itertools
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,32 +25,14 @@ from seqube.engine.instances import minus, plus
 from seqube.engine.limits import Budget
 from seqube.engine.predicates import Ints, code_columns
 from seqube.engine.sequence import HIGHEST, LOWEST
-from seqube.errors import PlanError
 from seqube.events import Events
 from seqube.plan.needs import Plan, needs_of
 from seqube.plan.slices import Cut
 
 AHEAD_ROWS = 1 << 18  # that a slice finds before its turn
 MARKED = 64  # rows of a slice that are looked at to cut evenly
-THREADS_VARIABLE = "SEQUBE_THREADS"
 
 Portion = TypeVar("Portion")
-
-
-def read_threads(threads: int | None) -> int:
-    """How many threads a run may use: as asked for, else as SEQUBE_THREADS says, else all cores that there are."""
-    told = os.environ.get(THREADS_VARIABLE, "")
-    if threads is None and told:
-        if not told.isdecimal():
-            raise PlanError(
-                f"{THREADS_VARIABLE} is {told!r}, not a number of threads\n  hint: 1 for one, and nothing for all cores"
-            )
-        threads = int(told)
-    if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if threads < 1:
-        raise PlanError(f"threads={threads}: at least one has to work\n  hint: 1 for one, None for all cores")
-    return threads
 
 
 class StreamSlice(NamedTuple):

@@ -1,4 +1,4 @@
-"""What can be told of matches that are not built: how many there are, and a sample of them.
+"""What can be told of matches that are not built: how many there are, a sample of them, and those of any page.
 
 How many is a count of the plan's aggregates, by counters where the pattern is a chain of events (`plan/chains.py`); what is none is
 walked through, and nothing of it is kept.
@@ -12,6 +12,9 @@ first takes each predecessor by these:
 Whatever else is asked of a match (comparisons of its events, negations that are checked) is asked of those that were drawn, as long
 as it holds of one in a thousand: each match is as likely as any other. Else all matches are walked through, and those are kept that
 get the smallest random numbers.
+
+A page takes matches by their number instead of by lot: those that end earlier come first. The same walk finds the match of a
+number, where counts are exact and nothing else is asked of matches.
 
 Cost: the events, and for every time that was drawn those of its window; where it cannot be drawn, all matches, of which a few are
 held. Invariant: no match twice; the same seed gives the same rows, however many threads there are.
@@ -27,21 +30,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from seqube.engine.aggregates.lanes import EXACT
 from seqube.engine.at_hand import batch_for, evaluation_of, number_all
 from seqube.engine.evaluation import Evaluation
 from seqube.engine.instances import Batch, Instances, expand
 from seqube.engine.jit import inner_kernel, kernel
-from seqube.engine.limits import Limits
+from seqube.engine.limits import Budget, Limits
 from seqube.engine.operator import open_plan
 from seqube.engine.order import Skipping, order_events
 from seqube.engine.output import MatchWriter
-from seqube.engine.predicates import Ints, Mask
+from seqube.engine.predicates import Evaluator, Ints, Mask
 from seqube.engine.sequence import LOWEST, Links, Stacks, link
 from seqube.events import Events
 from seqube.events.schema import UNITS
 from seqube.language.tree import Emit, Window
 from seqube.plan.physical import MatchPlan, MatchSequence
-from seqube.plan.unbuilt import COUNT_COLUMN, counting_plan, why_walked, without_tests
+from seqube.plan.unbuilt import COUNT_COLUMN, counting_plan, is_tested, why_walked, without_tests
 
 ENOUGH = 1_000  # draws of which one has to be a match
 DRAWN_FIRST = 1 << 14  # draws before that is asked
@@ -81,6 +85,24 @@ class Unbuilt:
         drawn = self._drawn(n, random) if n and why_walked(self.plan) is None else None
         return sample_rows(self._rows(), n, random) if drawn is None else drawn
 
+    def page(self, start: int, n: int) -> pa.Table | None:
+        """The matches from a number on, in the order of their ends; None where they cannot be numbered without building them."""
+        if (walks := self._walks) is None:
+            return None
+        numbers = np.arange(start, max(start, min(start + n, self.n_rows)), dtype=np.float64)
+        return MatchWriter(self.plan, self.events, Evaluator(self.events)).write(walks.instances(walks.of_numbers(numbers)))
+
+    @cached_property
+    def _walks(self) -> _Walks | None:
+        """Walks to matches of which each has a number."""
+        if why_walked(self.plan) is not None or is_tested(self.plan) or self.n_rows > EXACT:
+            return None
+        ends = self._ends(self.plan)
+        return None if ends is None else _Walks(self.plan, self._batch(), *ends)
+
+    def _batch(self) -> Batch:
+        return batch_for(self.plan, self.events, number_all(self.plan, self.events), self.limits.budget())
+
     def _rows(self) -> Iterator[pa.Table]:
         return open_plan(self.plan, self.limits).pieces(self.events, self.limits.budget(), self.threads)
 
@@ -110,7 +132,7 @@ class Unbuilt:
         ends = self._ends(untested)
         if ends is None or (total := float(ends[1].sum())) <= FEW_TIMES * n:
             return None
-        batch = batch_for(self.plan, self.events, number_all(self.plan, self.events), self.limits.budget())
+        batch = self._batch()
         walks, asked = _Walks(untested, batch, *ends), _Asked(self.plan, batch)
         matches: Ints = np.empty((len(walks.slots), 0), np.int64)
         n_drawn, n_held = 0, 0
@@ -193,17 +215,29 @@ class _Walks:
     def draw(self, n: int, random: np.random.Generator) -> Ints:
         """So many matches, a column of row numbers for each; one may be drawn more than once."""
         places = np.searchsorted(self._sums, random.random(n) * self._sums[-1], "right")
-        drawn, counts = np.unique(np.minimum(places, len(self._sums) - 1), return_counts=True)
-        lots, out = random.random((n, len(self.slots))), np.empty((len(self.slots), n), np.int64)
+        places = np.sort(np.minimum(places, len(self._sums) - 1))
+        return self._walked(places, random.random((n, len(self.slots))), False, self._budget)
+
+    def of_numbers(self, numbers: Floats) -> Ints:
+        """The matches of these numbers, which ascend, in the order of their ends."""
+        places = np.searchsorted(self._sums, numbers, "right")
+        in_time = numbers - np.append(0.0, self._sums)[places]
+        fresh = self._budget.limits.budget()  # pages are looked at one after the other, for any length of time
+        return self._walked(places, np.tile(in_time[:, None], len(self.slots)), True, fresh)
+
+    def _walked(self, places: Ints, lots: Floats, is_number: bool, budget: Budget) -> Ints:
+        """A match for each place among the times."""
+        drawn, counts = np.unique(places, return_counts=True)
+        out = np.empty((len(self.slots), len(places)), np.int64)
         done = 0
         for begin in range(0, len(drawn), ENDS_AT_ONCE):
             part = slice(begin, begin + ENDS_AT_ONCE)
             begins, stops, wanted = self._begins[drawn[part]], self._stops[drawn[part]], counts[part]
             upto = done + int(wanted.sum())
             lasts = (self._lasts, begins, stops, wanted)
-            draw_back(self._stacks, self._links, self._window, lasts, lots[done:upto], self._room, out[:, done:upto])
+            draw_back(self._stacks, self._links, self._window, lasts, lots[done:upto], is_number, self._room, out[:, done:upto])
             done = upto
-            self._budget.check()
+            budget.check()
         return out
 
 
@@ -259,11 +293,13 @@ def draw_back(
     window: int,
     drawn: tuple[Ints, Ints, Ints, Ints],
     lots: Floats,
+    is_number: bool,
     room: Floats,
     out: Ints,
 ) -> None:
     """Fill `out` with the ids of matches that end at the times that were drawn, each predecessor by the ways that lead to it.
 
+    `lots` are shares of these ways, a column for each slot; or, in the last, the number of a match among those that end then.
     `drawn` are the last instances in the order of time and, for each time, the first and the end of its own, and how many matches.
     """
     lasts, begins, stops, wanted = drawn
@@ -287,7 +323,7 @@ def draw_back(
         total = ways.sum()
         known = len(ways) - 1  # the one whose ways are in the room
         for m in range(at, at + wanted[t]):
-            chosen, left = 0, lots[m, top] * total
+            chosen, left = 0, lots[m, top] * (1.0 if is_number else total)
             while chosen < len(ways) - 1 and left >= ways[chosen]:
                 left -= ways[chosen]
                 chosen += 1
@@ -301,7 +337,7 @@ def draw_back(
             place = last
             for i in range(top - 1, -1, -1):
                 low, high = max(links.low[place], spans[i, 0]), links.high[place]
-                target = room[low + i] + lots[m, i] * (room[high + i] - room[low + i])
+                target = room[low + i] + (left if is_number else lots[m, i] * (room[high + i] - room[low + i]))
                 while low < high - 1:  # the first behind which there are more ways than that
                     middle = (low + high) // 2
                     if room[middle + i] <= target:
@@ -310,6 +346,7 @@ def draw_back(
                         high = middle
                 while room[low + 1 + i] == room[low + i]:  # where rounding has led behind the last way
                     low -= 1
+                left = target - room[low + i]
                 place = low
                 out[i, m] = stacks.ids[place]
         at += wanted[t]

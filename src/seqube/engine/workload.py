@@ -14,7 +14,6 @@ import pyarrow as pa
 from seqube.engine.limits import Limits
 from seqube.engine.operator import open_plan
 from seqube.engine.results import Result, begin_result, whole_result
-from seqube.engine.slices import read_threads
 from seqube.engine.unbuilt import Unbuilt
 from seqube.errors import warn
 from seqube.events import Events, Hierarchy
@@ -24,6 +23,7 @@ from seqube.plan.needs import Plan
 from seqube.plan.notes import notes_on
 from seqube.plan.optimizer import WorkloadPlan, expected_seconds, optimize
 from seqube.plan.physical import MatchPlan
+from seqube.threads import read_threads
 
 YEAR = 365 * 86_400.0  # seconds
 
@@ -38,11 +38,11 @@ def run_workload(workload: WorkloadPlan, events: Events, limits: Limits, threads
     if workload.matches is not None:
         from seqube.engine.ecube.reuse import run_shared
 
-        tables |= run_shared(workload.matches, events, limits)
+        tables |= run_shared(workload.matches, events, limits, threads)
     if workload.counts is not None and workload.counts.shares:
         from seqube.engine.aggregates.sharing import SharedAggregator
 
-        tables |= SharedAggregator(workload.counts, workload.aggregates, limits).run(events)
+        tables |= next(SharedAggregator(workload.counts, workload.aggregates, limits).pieces(events, limits.budget(), threads))
     results = {}
     for name, plan in workload.plans.items():
         about = events.rejected, limits, (*events.notes, *notes[name])

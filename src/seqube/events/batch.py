@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -28,12 +29,14 @@ from seqube.events.schema import ANY, HIDDEN_COLUMNS, TIME, TYPE, Schema, schema
 from seqube.events.sources import kind_of_table, load, one_chunk
 from seqube.events.statistics import Distinct, Statistics
 from seqube.events.times import Ints, Mask, doubt_unit, iso_times, read_times
+from seqube.threads import PIECE_ROWS, n_pieces, read_threads, spread
 
 Codes = npt.NDArray[np.int32]
 
 NO_TYPE = "no type"
 ENDS = 128  # events looked at to see how close together they lie
 LOWEST_TIME = -(2**63)
+MARKS = 64  # times of a piece that are looked at to cut evenly
 SAMPLE = 65_536  # events looked at to see how many values a column has
 
 
@@ -61,6 +64,7 @@ class Events:
       DEFINE gives it kinds.
     - `unit`: the unit of integer times: "ns", "us", "ms", "s", ...; timestamps have their own.
     - `order`: columns that say what is after what among equal times, for every query that has no ORDER BY of its own.
+    - `threads`: how many may code and sort at once, as for `run`.
 
     Rows without a type or a time are rejected: `rejected` has them, with the reasons. Methods that say that they are for the engine
     (`take`, `rows_of`, ...) trust whoever calls them, and may change.
@@ -80,15 +84,21 @@ class Events:
 
     @checked
     def __init__(
-        self, data: Any, type: str | None = "type", time: str = "ts", unit: str = "ms", order: str | Sequence[str] = ()
+        self,
+        data: Any,
+        type: str | None = "type",
+        time: str = "ts",
+        unit: str = "ms",
+        order: str | Sequence[str] = (),
+        threads: int | None = None,
     ) -> None:
         if isinstance(data, Events):
             self.__dict__.update(data.__dict__)
         elif type is None:
             raw, malformed = load(data, TYPE)
-            self._read(with_one_type(raw), malformed, TYPE, time, unit)
+            self._read(with_one_type(raw), malformed, TYPE, time, unit, read_threads(threads))
         else:
-            self._read(*load(data, type), type, time, unit)
+            self._read(*load(data, type), type, time, unit, read_threads(threads))
         self.__dict__.setdefault("native", kind_of_table(data))
         if order:
             self.__dict__["order"] = _read_order([order] if isinstance(order, str) else order, self.schema)
@@ -101,9 +111,9 @@ class Events:
         events._read(raw, malformed, type, time, unit)
         return events
 
-    def _read(self, raw: pa.Table, malformed: Malformed | None, type: str, time: str, unit: str) -> None:
+    def _read(self, raw: pa.Table, malformed: Malformed | None, type: str, time: str, unit: str, threads: int = 1) -> None:
         schema = schema_of(raw.schema, type, time, unit)
-        codes, names, untyped = _code_types(raw.column(type).chunk(0))
+        codes, names, untyped = _code_types(raw.column(type).chunk(0), threads)
         clock = read_times(raw.column(time).chunk(0))
         faults = ([(untyped, NO_TYPE)] if untyped is not None else []) + clock.faults
         table = raw
@@ -116,7 +126,7 @@ class Events:
         if faults:
             kept = ~np.logical_or.reduce([mask for mask, _ in faults])
             table, times, codes = table.filter(pa.array(kept)), times[kept], codes[kept]
-        table, times, codes = _sort(table, times, codes)
+        table, times, codes = _sort(table, times, codes, threads)
         self._fill(raw if table is raw else one_chunk(table), times, codes, names, schema, rejected)
         for note in self.notes:
             warn(note)
@@ -398,12 +408,12 @@ class Events:
         return Events._of(*_sort(table, times, np.concatenate(types)), tuple(codes), schema, _join_rejected(pieces))
 
 
-def _code_types(column: pa.Array) -> tuple[Codes, tuple[str, ...], Mask | None]:
+def _code_types(column: pa.Array, threads: int) -> tuple[Codes, tuple[str, ...], Mask | None]:
     """Codes, their names, and the rows without a type (None where there are none)."""
     if pat.is_null(column.type):
         column = column.cast(pa.string())
     if not pat.is_dictionary(column.type):
-        column = column.dictionary_encode()
+        column = _encoded(column, threads)
     dictionary, indices = column.dictionary, column.indices
     texts = (dictionary if pat.is_string(dictionary.type) else dictionary.cast(pa.string())).to_pylist()
     names = {name: None for name in texts if name is not None}
@@ -420,11 +430,38 @@ def _code_types(column: pa.Array) -> tuple[Codes, tuple[str, ...], Mask | None]:
     return codes, tuple(names), untyped
 
 
-def _sort(table: pa.Table, times: Ints, types: Codes) -> tuple[pa.Table, Ints, Codes]:
+def _encoded(column: pa.Array, threads: int) -> pa.Array:
+    """Texts as codes, in the order in which they first come."""
+    bounds = np.linspace(0, len(column), n_pieces(len(column), threads) + 1).astype(np.int64).tolist()
+    if len(bounds) == 2:
+        return column.dictionary_encode()
+    pieces = spread(lambda at: column.slice(at[0], at[1] - at[0]).dictionary_encode(), list(pairwise(bounds)), threads)
+    return pa.chunked_array(pieces).unify_dictionaries().combine_chunks()
+
+
+def _sort(table: pa.Table, times: Ints, types: Codes, threads: int = 1) -> tuple[pa.Table, Ints, Codes]:
     if len(times) < 2 or bool((times[1:] >= times[:-1]).all()):
         return table, times, types
-    order = np.argsort(times, kind="stable")
-    return table.take(pa.array(order)), times[order], types[order]
+    order = _order(times, threads)
+    rows = pa.array(order)
+    columns = spread(lambda column: column.take(rows), table.columns, threads if len(times) > PIECE_ROWS else 1)
+    return pa.table(columns, schema=table.schema), times[order], types[order]
+
+
+def _order(times: Ints, threads: int) -> Ints:
+    """Where the times stand in order, equal ones as they came. Each thread sorts those between two marks: nothing is merged."""
+    n = n_pieces(len(times), threads)
+    if n == 1:
+        return np.argsort(times, kind="stable")
+    some = np.sort(times[:: max(1, len(times) // (MARKS * n))])
+    marks = np.unique(some[np.arange(1, n) * len(some) // n])
+
+    def part(number: int) -> Ints:
+        above = times >= marks[number - 1] if number else np.ones(len(times), np.bool_)
+        rows = np.flatnonzero(above & (times < marks[number]) if number < len(marks) else above)
+        return rows[np.argsort(times[rows], kind="stable")]
+
+    return np.concatenate(spread(part, range(len(marks) + 1), threads))
 
 
 # ---------------------------------------------------------------- rejected rows

@@ -17,20 +17,26 @@ from typing import Any
 import pyarrow as pa
 
 import seqube as sq
+from seqube.engine.display import flat
+from seqube.engine.limits import Limits
+from seqube.engine.unbuilt import Unbuilt
 from seqube.errors import SequbeWarning
 from seqube.events import Events
-from seqube.explorer.results import for_browser
+from seqube.explorer.results import for_browser, plain_rows
 from seqube.explorer.sources import Source, key_for, window_for
 from seqube.explorer.stretches import run_by_stretches
 from seqube.language import parse
+from seqube.output import flatten
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.explain import Explanation, Step, explain_workload
 from seqube.plan.optimizer import ALONE, WorkloadPlan
+from seqube.plan.physical import MatchPlan
 from seqube.predict import forecast
 from seqube.query import plan
 
 MAX_NEIGHBOURS = 60
 WARM_UP = 200
+ROWS_OF_MANY = 100_000  # that are written of a result that is too large for a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,9 @@ class Desk:
         self._source = source
         self._events: Events | None = None
         self._others: dict[str, pa.Table] = {}
+        self._asked: tuple[tuple[str, str], Unbuilt] | None = (
+            None  # the last query, by text and strategy, that has too many matches
+        )
         self._tell = tell
 
     def open(self) -> Opened:
@@ -128,14 +137,43 @@ class Desk:
             sq.run(query, events.slice(0, WARM_UP), hierarchy=concepts, strategy=strategy)  # compiles the loops of its kind
         before = time.perf_counter()
         planned = plan(query, events, concepts, strategy)
-        n_rows = self._find(planned, out)
+        notes = (*events.notes, *planned.notes[ALONE])
+        many = self._many(planned, text, strategy)
+        first = None if many is None else many.page(0, ROWS_OF_MANY)
+        if many is not None and first is not None:
+            _write([first], out)
+            n_rows = many.n_rows
+            notes += (
+                f"The table has all matches, page by page; the timeline and the files have the {len(first):,} that end first.",
+            )
+        else:
+            n_rows = self._find(planned, out)
         seconds = time.perf_counter() - before
         explained = explain_workload(planned, events.statistics, events.unit)
-        notes = (*events.notes, *planned.notes[ALONE])
         noun = "rows" if query.aggregates else "runs" if query.keeps_partial else "matches"
         answering = planned.plans[ALONE]
         groups = answering.group_names if isinstance(answering, AggregatePlan) else ()
         return Ran(str(query), n_rows, bool(query.aggregates), noun, seconds, explained, _how(explained.root), notes, groups)
+
+    def _many(self, planned: WorkloadPlan, text: str, strategy: str) -> Unbuilt | None:
+        """The matches of a query that has more of them than may be kept, where they can be counted without being built."""
+        answering, limits = planned.plans[ALONE], Limits()
+        self._asked = None
+        if not isinstance(answering, MatchPlan):
+            return None
+        unbuilt = Unbuilt(answering, self._read(), limits)
+        if limits.max_matches is None or not unbuilt.is_counted or unbuilt.n_rows <= limits.max_matches:
+            return None
+        self._asked = (text, strategy), unbuilt
+        return unbuilt
+
+    def page(self, text: str, strategy: str, start: int, n: int) -> list[dict[str, Any]]:
+        """Some rows of a query that has too many to be kept, as the page shows them."""
+        events = self._read()
+        if self._asked is None or self._asked[0] != (text, strategy):  # another page's query was the last, or this process is new
+            self._many(plan(parse(text, events.schema), events, self._source.concepts, strategy), text, strategy)
+        found = None if self._asked is None else self._asked[1].page(start, n)
+        return [] if found is None else plain_rows(flatten(flat(found)))
 
     def matches(self, text: str, out: Path) -> int:
         """The matches of a query with their events, whatever it returns."""

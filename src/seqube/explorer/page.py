@@ -11,6 +11,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -296,6 +297,11 @@ class Screen:
             return None
         return answer, (number, self.explorer.add(number, path))
 
+    async def fetch(self, text: str, strategy: str, start: int, n: int) -> list[dict[str, Any]] | None:
+        """Some rows of a query whose matches are too many to be kept."""
+        found: list[dict[str, Any]] | None = await self.work("page", text=text, strategy=strategy, start=start, n=n)
+        return found
+
     def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
@@ -421,7 +427,9 @@ class QueryPanel:
                 show_exports(number)
             with ui.tab_panels(tabs, value="table", animated=False).classes("w-full"):
                 with ui.tab_panel("table").classes("p-0"):
-                    ResultTable(result)
+                    is_whole = ran.n_rows == len(result)
+                    fetch = None if is_whole else partial(self._screen.fetch, text, self._screen.strategy)
+                    ResultTable(result, total=ran.n_rows, fetch=fetch)
                 if ran.is_aggregate:
                     with ui.tab_panel("chart").classes("p-0"):
                         chart_place = ui.column().classes("w-full")

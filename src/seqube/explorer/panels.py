@@ -5,7 +5,7 @@ A panel asks the screen's worker and shows the answer; it holds what it shows an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -37,29 +37,43 @@ def show_title(text: str) -> ui.label:
 
 
 class ResultTable:
-    """A result page by page, in any column's order; the browser has one page."""
+    """A result page by page, in any column's order; the browser has one page.
 
-    def __init__(self, result: ResultFile, n: int = ROWS_SHOWN, name: str = "rows") -> None:
-        self._result = result
-        columns = [{"name": name, "label": name, "field": name, "sortable": True, "align": "left"} for name in result.telling]
-        pages = {"page": 1, "rowsPerPage": n, "rowsNumber": len(result), "sortBy": None, "descending": False}
-        self._table = ui.table(columns=columns, rows=self._rows(0, n), row_key="#", pagination=pages)
+    Of `total` rows the file may have the first alone: the pages behind them are asked for by `fetch`, and there is no other order.
+    """
+
+    def __init__(
+        self,
+        result: ResultFile,
+        n: int = ROWS_SHOWN,
+        name: str = "rows",
+        total: int | None = None,
+        fetch: Callable[[int, int], Awaitable[list[dict[str, Any]] | None]] | None = None,
+    ) -> None:
+        self._result, self._total, self._fetch = result, len(result) if total is None else total, fetch
+        can_sort = self._total == len(result)
+        columns = [{"name": name, "label": name, "field": name, "sortable": can_sort, "align": "left"} for name in result.telling]
+        pages = {"page": 1, "rowsPerPage": n, "rowsNumber": self._total, "sortBy": None, "descending": False}
+        self._table = ui.table(columns=columns, rows=self._numbered(0, result.page(0, n)), row_key="#", pagination=pages)
         self._table.classes("sq-table").props(
             f'flat dense binary-state-sort :rows-per-page-options="[15, 50, 200]" data-testid={name}'
         )
         self._table.on("request", self._turn)
 
-    def _rows(self, start: int, n: int, order: str | None = None, descending: bool = False) -> list[dict[str, Any]]:
-        rows = self._result.page(start, n, order, descending)
+    @staticmethod
+    def _numbered(start: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{**row, "#": start + number} for number, row in enumerate(rows)]
 
     async def _turn(self, event: happenings.GenericEventArguments) -> None:
         asked = event.args["pagination"]
         n = min(int(asked["rowsPerPage"]) or ROWS_SHOWN, 500)
         start = (max(int(asked["page"]), 1) - 1) * n
-        rows = await run.io_bound(self._rows, start, n, asked.get("sortBy"), bool(asked.get("descending")))
-        self._table.rows = rows or []
-        self._table.pagination = {**asked, "rowsNumber": len(self._result), "rowsPerPage": n}
+        if self._fetch is not None and start + n > len(self._result):
+            rows = await self._fetch(start, n)
+        else:
+            rows = await run.io_bound(self._result.page, start, n, asked.get("sortBy"), bool(asked.get("descending")))
+        self._table.rows = self._numbered(start, rows or [])
+        self._table.pagination = {**asked, "rowsNumber": self._total, "rowsPerPage": n}
 
 
 def show_exports(number: str) -> None:

@@ -55,7 +55,7 @@ class ResultFile:
     def page(self, start: int, n: int, order: str | None = None, descending: bool = False) -> list[dict[str, Any]]:
         """Some rows as plain values, in the order of a column or of the file."""
         if order is None or order not in self.flat.column_names:
-            return _plain_rows(output.flatten(self.flat.slice(start, n)))
+            return plain_rows(output.flatten(self.flat.slice(start, n)))
         if self._order != (order, descending):
             ways = [(order, "descending" if descending else "ascending")]
             column = self.flat.select([order])
@@ -63,10 +63,10 @@ class ResultFile:
             self._rows = pc.sort_indices(values, sort_keys=ways)
             self._order = (order, descending)
         assert self._rows is not None
-        return _plain_rows(output.flatten(self.flat.take(self._rows.slice(start, n))))
+        return plain_rows(output.flatten(self.flat.take(self._rows.slice(start, n))))
 
     def row(self, number: int) -> dict[str, Any]:
-        rows = _plain_rows(self.table.slice(number, 1))
+        rows = plain_rows(self.table.slice(number, 1))
         return rows[0] if rows else {}
 
     def close(self) -> None:
@@ -141,7 +141,8 @@ def to_axis(column: pa.ChunkedArray) -> Floats:
     return np.asarray(column.to_numpy(), np.float64)
 
 
-def _plain_rows(table: pa.Table) -> list[dict[str, Any]]:
+def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as values that the page can hold."""
     rows: list[dict[str, Any]] = for_browser(table.to_pylist())
     return rows
 

@@ -12,6 +12,7 @@ Cost: linear in the plan. Invariant: what is not known here is not cut; `why` sa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +20,7 @@ from seqube.events.statistics import Statistics
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Needs, Plan, needs_of
 from seqube.plan.physical import MatchSequence, Scan
+from seqube.threads import n_pieces
 
 SLICE_EVENTS = 1 << 15  # events that matter in a slice: fewer cost more to set up than they save
 SLICE_WORK = 1 << 17  # events and matches in a slice of a sequence of single events, which takes little time for each
@@ -59,6 +61,17 @@ def cut_of(plan: Plan, unit: str, statistics: Statistics) -> Cut:
     return Cut(n_slices, "key")
 
 
+def cut_together(plans: Sequence[AggregatePlan], unit: str, statistics: Statistics) -> tuple[AggregatePlan, Cut]:
+    """How a stream is cut whose queries are counted together, and the one that looks farthest beside a slice.
+
+    Buckets would be torn apart: a slice reports them when they are over.
+    """
+    widest = max(plans, key=lambda plan: needs_of(plan, unit).back)
+    cuts = [cut_of(plan, unit, statistics) for plan in plans]
+    fits = all(cut.by == "time" and plan.emit.when != "per" for cut, plan in zip(cuts, plans, strict=True))
+    return widest, Cut(min(cut.n_slices for cut in cuts), "time") if fits else Cut(1)
+
+
 def _worth(plan: Plan, needs: Needs, statistics: Statistics) -> int:
     """How many slices have enough to do each."""
     n_events, pattern = statistics.count(needs.types), plan.matches.pattern
@@ -75,6 +88,14 @@ def _worth(plan: Plan, needs: Needs, statistics: Statistics) -> int:
     for number, part in enumerate(parts[1:], 1):
         n_matches *= statistics.count(part.types) * share / number
     return int(min(most, (n_events + n_matches) / SLICE_WORK))
+
+
+def n_stretches(statistics: Statistics, around: int, threads: int) -> int:
+    """Into how many stretches of time a stream is cut where the cut does not show in the answer, so that threads may decide it.
+
+    `around` is how far each looks beside its own.
+    """
+    return max(1, min(n_pieces(statistics.n, threads), statistics.span // max(1, LEAST_WINDOWS * around)))
 
 
 def why_not_in_time(plan: Plan, needs: Needs) -> str | None:

@@ -31,6 +31,13 @@ def without_tests(plan: MatchPlan) -> MatchPlan:
     return replace(plan, pattern=replace(pattern, clauses=(), filters=()), checks=(), returns=())
 
 
+def is_tested(plan: MatchPlan) -> bool:
+    """Whether something is asked of several events of a sequence together, beside their key."""
+    pattern = plan.pattern
+    assert isinstance(pattern, MatchSequence)
+    return bool(pattern.clauses or pattern.filters or plan.checks)
+
+
 def why_walked(plan: MatchPlan) -> str | None:
     """Why a sample is found by walking through all matches; None where it can be drawn."""
     pattern = plan.pattern
@@ -51,8 +58,6 @@ def how_told(plan: MatchPlan) -> str:
         length = "len counts without a match"
     if walked is not None:
         return f"{length}; a sample is taken of all matches as they are found ({walked})"
-    pattern = plan.pattern
-    assert isinstance(pattern, MatchSequence)
-    if pattern.clauses or pattern.filters or plan.checks:
+    if is_tested(plan):
         return f"{length}; a sample is drawn by the number of ways, and tested; of all matches if less than one in a thousand holds"
     return f"{length}; a sample is drawn by the number of ways"

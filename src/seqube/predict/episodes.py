@@ -231,6 +231,11 @@ class Arrivals(NamedTuple):
         times, symbols, keys = self
         return Arrivals(times[:at], symbols[:at], keys[:at]), Arrivals(times[at:], symbols[at:], keys[at:])
 
+    def between(self, first: int, last: int) -> Arrivals:
+        """Those of these times, and all between them."""
+        begin, end = np.searchsorted(self.times, first), np.searchsorted(self.times, last, "right")
+        return self.cut(int(end))[0].cut(int(begin))[1]
+
     def join(self, later: Arrivals) -> Arrivals:
         return Arrivals(
             np.concatenate((self.times, later.times)),

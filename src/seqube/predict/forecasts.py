@@ -11,9 +11,10 @@ Invariant: rows are ordered by end, then by the rules' own order, then by key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Unpack
@@ -29,16 +30,19 @@ from seqube.engine.operator import Operator
 from seqube.engine.partitions import KeyCodes
 from seqube.engine.results import whole_result
 from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.slices import answer_slices
 from seqube.engine.snapshots import check_version, seal, unseal
 from seqube.errors import ArgumentError, DataError, PlanError, Problem, QueryError, SchemaError
 from seqube.events import Events, Hierarchy, Schema
 from seqube.events.batch import Codes
 from seqube.language import check
-from seqube.predict.episodes import Episodes, Symbol, compile_episodes, find_instances
+from seqube.plan.slices import n_stretches
+from seqube.predict.episodes import Arrivals, Episodes, Symbol, compile_episodes, find_instances
 from seqube.predict.matcher import EMPTY, GONE_OVER_ANEW, EpisodeMatcher, MatcherState, Occurrences, choose_strategy
 from seqube.predict.outcomes import COLUMNS, draw, judge, name_key, score, write_times
 from seqube.predict.rules import Rule, RuleEdge, Rules
 from seqube.predict.ruletext import Vertex, read_condition
+from seqube.threads import n_pieces, read_threads, spread
 
 if TYPE_CHECKING:
     import altair
@@ -66,6 +70,7 @@ def forecast(
     strategy: str = "auto",
     key: Any = None,
     progress: ForecastProgress | None = None,
+    threads: int | None = None,
     limits: Limits | None = None,
     **named: Unpack[Named],
 ) -> Forecast:
@@ -78,6 +83,7 @@ def forecast(
     - `key`: what comes next for one key of the rules' `partition_by` (for several columns a mapping): by its events alone, up to
       the last of them; `expected` of the result says what.
     - `progress`: called with the number of events done and of all.
+    - `threads`: as for `run`.
     - `limits`: what all rules together may use; past that it is a `LimitError`.
     - `named`: the same limits one by one: `max_matches=1_000`.
 
@@ -90,11 +96,12 @@ def forecast(
     """
     limits = read_limits(limits, named)
     known = read_rules(rules)
-    stream = Events(events, type, time, unit)
+    threads = read_threads(threads)
+    stream = Events(events, type, time, unit, threads=threads)
     if key is not None:
         stream = events_of_key(known, stream, key)
     forecaster = Forecaster(known, stream.schema, hierarchy, strategy)
-    return Forecast(forecaster.run(stream, limits.budget("forecast"), progress), known, stream, hierarchy)
+    return Forecast(forecaster.run(stream, limits.budget("forecast"), progress, threads), known, stream, hierarchy)
 
 
 def read_rules(rules: Rules | Rule | Iterable[Rule] | Mapping[str, Any] | str | Path) -> Rules:
@@ -291,32 +298,85 @@ class Forecaster(Operator[ForecastState, pa.Table]):
         ]
         return state, self._write(state, found)
 
-    def run(self, events: Events, budget: Budget | None = None, progress: ForecastProgress | None = None) -> pa.Table:
+    def run(
+        self, events: Events, budget: Budget | None = None, progress: ForecastProgress | None = None, threads: int = 1
+    ) -> pa.Table:
         """The predictions of a whole stream, as far as the budget allows."""
-        pieces = []
-        for piece in self.pieces(events, budget or NO_LIMITS.budget(), progress=progress):
-            if budget is not None:
-                budget.check()
-                budget.find(piece.num_rows)
-                budget.hold(piece.nbytes)
+        pieces, budget = [], budget or NO_LIMITS.budget()
+        budget.keeps_all = True
+        for piece in self.pieces(events, budget, threads, progress):
+            budget.check()
+            budget.find(piece.num_rows)
+            budget.hold(piece.nbytes)
             pieces.append(piece)
         return pa.concat_tables(pieces, promote_options="permissive").combine_chunks()
 
     def pieces(
         self, events: Events, budget: Budget, threads: int = 1, progress: ForecastProgress | None = None
     ) -> Iterator[pa.Table]:
-        """The predictions of a whole stream in pieces, each of which takes a while; by one thread, since episodes go on."""
-        state, start, size = self.start(), 0, FIRST_STEP
-        while start < len(events):
-            began = perf_counter()
-            state, piece = self.step(state, events.slice(start, start + size))
-            assert piece is not None
+        """The predictions of a whole stream in pieces, each of which takes a while, by slices of time.
+
+        A slice goes over the events of a longest predicate window before it, too. Keys are coded once for all slices: among
+        predictions of one rule that end at one time they come in the order in which they are first met.
+        """
+        yield self._write(self.start(), [])
+        came, keys = self._gather(events, threads)
+        n_came, n_done = sum(len(each.times) for each in came), 0
+        slices = [partial(self._of_slice, came, keys, *bounds) for bounds in self._bounds(events, threads)]
+        for n_more, piece in answer_slices(slices, threads, budget, lambda found: found[1].num_rows):
             yield piece
-            start = min(start + size, len(events))
-            size = max(1, int(size * min(8.0, STEP_SECONDS / (perf_counter() - began))))
+            n_done += n_more
             if progress:
-                progress(start, len(events))
-        yield self.decide(state, HIGHEST, final=True)[1]
+                progress(n_done * len(events) // n_came, len(events))
+        if progress and not n_came:
+            progress(len(events), len(events))
+
+    def _gather(self, events: Events, threads: int) -> tuple[list[Arrivals], list[KeyCodes]]:
+        """What came of each group's symbols, in all the stream, and the keys that it has."""
+        came, coded = [], []
+        bounds = np.linspace(0, len(events), n_pieces(len(events), threads) + 1).astype(np.int64).tolist()
+        stretches = [events.slice(*pair) for pair in pairwise(bounds)]
+        for group in self._groups:
+            find = partial(find_instances, symbols=group.symbols, hierarchy=self._hierarchy)
+            found = spread(find, stretches, threads)
+            rows = np.concatenate([low + own.rows for low, own in zip(bounds, found, strict=False)])
+            symbols = np.concatenate([own.symbols for own in found])
+            keys, codes = KeyCodes(group.partition_by), np.zeros(len(rows), np.int64)
+            if group.partition_by and len(rows):
+                codes = keys.code([events.column(column).take(pa.array(rows)) for column in group.partition_by])
+                rows, symbols, codes = rows[codes >= 0], symbols[codes >= 0], codes[codes >= 0]
+            came.append(Arrivals(events.times[rows], symbols, codes))
+            coded.append(keys)
+        return came, coded
+
+    def _bounds(self, events: Events, threads: int) -> list[tuple[int, int]]:
+        """The first and the last time that each slice owns."""
+        n = n_stretches(events.statistics, find_halo(self.rules, self._source.unit), threads)
+        marks = np.unique(events.times[np.arange(1, n) * len(events) // n])
+        return list(zip([LOWEST, *(marks + 1).tolist()], [*marks.tolist(), HIGHEST], strict=True))
+
+    def _of_slice(
+        self, came: Sequence[Arrivals], keys: Sequence[KeyCodes], first: int, last: int
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """The predictions that end in a slice, in pieces, each with the number of its own arrivals that are gone through then."""
+        state = self.start()
+        begin = max(LOWEST, first - find_halo(self.rules, self._source.unit))
+        left = [each.between(begin, last) for each in came]
+        for watched, coded in zip(state.watched, keys, strict=True):
+            watched.keys = coded
+        size = FIRST_STEP
+        while any(len(each.times) for each in left):
+            began, n_done = perf_counter(), 0
+            # Up to the time at which the first group has had its share: all see the same stretch.
+            until = min(int(each.times[min(size, len(each.times)) - 1]) for each in left if len(each.times))
+            found = []
+            for number, watched in enumerate(state.watched):
+                new, left[number] = left[number].cut(int(np.searchsorted(left[number].times, until, "right")))
+                watched.matcher.take(*new)
+                found.append(watched.matcher.release(until + 1).since(first))
+                n_done += int(np.count_nonzero(new.times >= first))
+            yield n_done, self._write(state, found)
+            size = max(1, int(size * min(8.0, STEP_SECONDS / (perf_counter() - began))))
 
     # ------------------------------------------------------------ rows
 

@@ -65,6 +65,11 @@ class Occurrences(NamedTuple):
     ends: Ints
     keys: Ints
 
+    def since(self, time: int) -> Occurrences:
+        """Those that end at this time or later."""
+        begin = int(np.searchsorted(self.ends, time))
+        return Occurrences(self.rules[begin:], self.starts[begin:], self.ends[begin:], self.keys[begin:])
+
 
 @dataclass(frozen=True)
 class MatcherState:

@@ -38,17 +38,19 @@ import numpy.typing as npt
 from seqube.arguments import checked
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import code_columns
-from seqube.engine.sequence import LOWEST
+from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import PlanError, Problem, QueryError
 from seqube.events import Events
 from seqube.events.batch import Codes
 from seqube.events.times import Ints
 from seqube.language.tree import Window
+from seqube.plan.slices import n_stretches
 from seqube.predict.episodes import Episodes, Found, line_up
 from seqube.predict.index import match_index
 from seqube.predict.matcher import lay_end_to_end
 from seqube.predict.rules import Rule, Rules
 from seqube.predict.ruletext import Vertex, read_length, write_length
+from seqube.threads import read_threads, spread
 
 MiningProgress = Callable[[int, int], None]  # events in an episode, episodes that are counted
 
@@ -74,6 +76,7 @@ def mine(
     time: str = "ts",
     unit: str = "ms",
     progress: MiningProgress | None = None,
+    threads: int | None = None,
 ) -> Rules:
     """Rules over event types that held in these events, the most certain first: `Rules` that `forecast` takes.
 
@@ -90,6 +93,7 @@ def mine(
       ones, None leaves out none.
     - `limit`: how many rules to give at most.
     - `progress`: called with each size of episodes and how many of it are counted.
+    - `threads`: as for `run`.
 
     >>> types = ["Jam", "Crash", "Jam", "Crash", "Jam", "Crash", "Jam", "Rain"]
     >>> events = pa.table({"ts": [0, 1, 10, 11, 20, 21, 30, 40], "type": types})
@@ -97,12 +101,27 @@ def mine(
     ...     print(rule.name, rule.probability)
     Jam => Crash 0.75
     """
-    stream = Events(events, type, time, unit)
+    threads = read_threads(threads)
+    stream = Events(events, type, time, unit, threads=threads)
     lengths = (stream.unit, window, min_support, min_confidence, horizon)
     aim = read_aim(*lengths, max_events, kinds, partition_by, limit, min_lift, min_gain)
     names = sorted(stream.type_names)  # so that the order of rules does not depend on the order of rows
-    newest = int(stream.times[-1]) if len(stream) else 0
-    return aim.find(_Slices(list(cut_slices(stream, names, aim, newest)), len(names)), names, len(stream), progress)
+    return aim.find(_Slices(_cut_all(stream, names, aim, threads), len(names), threads), names, len(stream), progress)
+
+
+def _cut_all(events: Events, names: Sequence[str], aim: Aim, threads: int) -> list[Slice]:
+    """A whole stream in slices of time, each with the events of a window before and a horizon after its own."""
+    if not len(events):
+        return []
+    times, newest = events.times, int(events.times[-1])
+    n = n_stretches(events.statistics, sum(aim.ticks), threads)
+    marks = np.unique(times[np.arange(1, n) * len(times) // n])
+    slices: list[Slice] = []
+    for low, high in pairwise([LOWEST, *marks.tolist(), newest + 1]):
+        begin = np.searchsorted(times, max(LOWEST, low - aim.ticks[0]))
+        end = np.searchsorted(times, min(HIGHEST, high + aim.ticks[1]))
+        slices += cut_slices(events.slice(int(begin), int(end)), names, aim, newest, low, high)
+    return slices
 
 
 @dataclass(frozen=True)
@@ -274,24 +293,20 @@ def _count_hits(
 class _Slices:
     """A counter over slices: their counts add up."""
 
-    def __init__(self, slices: Sequence[Slice], n_symbols: int) -> None:
-        self._slices = slices
-        self._n_symbols = n_symbols
+    def __init__(self, slices: Sequence[Slice], n_symbols: int, threads: int) -> None:
+        self._slices, self._n_symbols, self._threads = slices, n_symbols, threads
 
     def totals(self) -> Ints:
         return sum((piece.totals() for piece in self._slices), np.zeros(self._n_symbols, np.int64))
 
     def count(self, episodes: Episodes) -> Ints:
-        return sum((piece.count(episodes) for piece in self._slices), np.zeros(episodes.n_rules, np.int64))
+        counts = spread(lambda piece: piece.count(episodes), self._slices, self._threads)
+        return sum(counts, np.zeros(episodes.n_rules, np.int64))
 
     def follow(self, episodes: Episodes, symbols: Codes) -> tuple[Ints, Ints]:
-        closed = np.zeros(episodes.n_rules, np.int64)
-        hits = np.zeros((episodes.n_rules, len(symbols)), np.int64)
-        for piece in self._slices:
-            more_closed, more_hits = piece.follow(episodes, symbols)
-            closed += more_closed
-            hits += more_hits
-        return closed, hits
+        counts = spread(lambda piece: piece.follow(episodes, symbols), self._slices, self._threads)
+        closed = sum((more for more, _ in counts), np.zeros(episodes.n_rules, np.int64))
+        return closed, sum((more for _, more in counts), np.zeros((episodes.n_rules, len(symbols)), np.int64))
 
 
 def cut_slices(

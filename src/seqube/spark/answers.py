@@ -107,7 +107,7 @@ def answer_alone(events: Events, task: SparkTask, wanted: ShippedQuery) -> Itera
     if NUMBER in events.table.column_names:
         numbers = events.table.column(NUMBER).to_numpy()
         table = events.table.drop_columns([NUMBER])
-        events = Events(table, type=events.type_column, time=events.time_column, unit=events.unit)
+        events = Events(table, type=events.type_column, time=events.time_column, unit=events.unit, threads=1)
     for piece in wanted.operator.within(events, task.after, task.upto, numbers, budget):
         budget.find(piece.num_rows)
         budget.pause()  # what Spark does with the rows is its own time

@@ -132,7 +132,7 @@ class Aggregator(Reporter[pa.Table]):
             yield stacked([table for _, table in found])
         else:
             totals = [table for _, table in found]
-            yield _named(task, totals[0] if len(totals) == 1 else merge_totals(totals, self.plan))
+            yield name_totals(task, totals[0] if len(totals) == 1 else merge_totals(totals, self.plan))
 
     def _of_slice(
         self, make: Callable[[], StreamSlice], whole: State, is_last: bool, budget: Budget
@@ -228,7 +228,7 @@ class Aggregator(Reporter[pa.Table]):
     def merge_slices(self, totals: Sequence[pa.Table], nothing: Events) -> pa.Table:
         """The rows of a stream, of the totals of its slices in the order of time."""
         task = self.task(super().take(State(), with_columns(nothing, self.plan.computed)), HIGHEST, final=True)
-        return _named(task, merge_totals(list(totals), self.plan))
+        return name_totals(task, merge_totals(list(totals), self.plan))
 
     def task(self, state: State, upto: int, final: bool, budget: Budget | None = None) -> Task:
         assert state.events is not None
@@ -477,11 +477,11 @@ def add_totals(task: Task, before: pa.Table | None, partial: pa.Table) -> tuple[
     """Totals with those of one more piece of the stream, and the rows that are due."""
     totals = partial if before is None else merge_totals([before, partial], task.plan)
     if task.final:
-        return totals, _named(task, totals)
+        return totals, name_totals(task, totals)
     if task.plan.emit.when == "per":
         rows, totals = _whole_buckets(task, totals)
         return totals, rows
-    return totals, _named(task, partial).slice(0, 0)
+    return totals, name_totals(task, partial).slice(0, 0)
 
 
 def _whole_buckets(task: Task, totals: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -493,10 +493,10 @@ def _whole_buckets(task: Task, totals: pa.Table) -> tuple[pa.Table, pa.Table]:
     order = np.argsort(starts, kind="stable")
     are_whole = np.empty(len(starts), np.bool_)
     are_whole[order] = task.buckets.ends(starts[order]) <= first
-    return _named(task, totals.filter(pa.array(are_whole))), totals.filter(pa.array(~are_whole))
+    return name_totals(task, totals.filter(pa.array(are_whole))), totals.filter(pa.array(~are_whole))
 
 
-def _named(task: Task, totals: pa.Table) -> pa.Table:
+def name_totals(task: Task, totals: pa.Table) -> pa.Table:
     """Totals as the user's rows, by bucket where there are any."""
     if not (is_per := task.plan.emit.when == "per"):
         starts = []

@@ -10,7 +10,7 @@ Invariant: counters have seen the events up to `decided`, each once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from seqube.engine.aggregates.aggregation import Aggregator, Task
+from seqube.engine.aggregates.aggregation import Aggregator, Task, name_totals
 from seqube.engine.aggregates.buckets import TimeBuckets
 from seqube.engine.aggregates.chop_connect import Connected
 from seqube.engine.aggregates.labels import LabelLayout, by_lane
@@ -27,6 +27,7 @@ from seqube.engine.aggregates.prefix_tree import PrefixTrees
 from seqube.engine.aggregates.readings import OF_PATH, EventWeights, Operations, Passage, Path, PathChanges, arithmetic_of
 from seqube.engine.aggregates.shared_rows import SharedRows, Sizes, Told, watches
 from seqube.engine.aggregates.state import Pending, State
+from seqube.engine.aggregates.totals import merge_totals, stacked
 from seqube.engine.aggregates.tracks import order_bits
 from seqube.engine.instances import Batch, minus
 from seqube.engine.kept import Kept
@@ -34,12 +35,14 @@ from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.operator import Operator
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.slices import Slices, StreamSlice, answer_slices
 from seqube.engine.snapshots import bundle, read_state, unbundle, write_state
 from seqube.errors import DataError
 from seqube.events import Events
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import needs_of
 from seqube.plan.sharing import COMPARING, Counted, SharingPlan, Weight
+from seqube.plan.slices import cut_together
 
 WayToShare = type[PrefixTrees] | type[Connected]
 
@@ -275,11 +278,13 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
         return state
 
     def decide(self, state: Together, upto: int, final: bool) -> tuple[Together, dict[str, pa.Table]]:
+        return self._decided(state, upto, final, self._limits.budget())
+
+    def _decided(self, state: Together, upto: int, final: bool, budget: Budget) -> tuple[Together, dict[str, pa.Table]]:
         assert state.pending is not None
         events, tables = state.pending.release(upto), {}
         for name, own in state.alone.items():
             state.alone[name], tables[name] = self._aggregators[name].decide(own, upto, final)
-        budget = self._limits.budget()
         for family in state.families:
             tables |= self._decide(state, family, events, upto, final, budget)
         if self._shares and not final:
@@ -288,17 +293,44 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
         state.decided = upto
         return state, {name: tables[name] for name in self._sharing.queries}
 
+    def pieces(self, events: Events, budget: Budget, threads: int = 1) -> Iterator[dict[str, pa.Table]]:
+        """The rows of a whole stream, at once; of slices of time one after the other, or merged where they are totals."""
+        plans = {name: self._plans[name] for name in self._sharing.queries}
+        widest, cut = cut_together(list(plans.values()), events.unit, events.statistics)
+        if cut.by is None or not self._shares:
+            yield self._decided(self.take(self.start(), events), HIGHEST, True, budget)[1]
+            return
+        slices = [partial(self._of_slice, make, budget) for make in Slices(widest, events, cut).makers]
+        budget.keeps_all = True
+        found = list(answer_slices(slices, threads, budget, lambda _: 0))
+        rows = {}
+        for name, plan in plans.items():
+            if plan.emit.counts_once:
+                task = Task(plan, Batch(events, self._window, events.times, budget=budget), LOWEST, HIGHEST, LOWEST, True)
+                totals = [state.told[name].totals for state, _ in found]
+                rows[name] = name_totals(task, merge_totals([own for own in totals if own is not None], plan))
+            else:
+                rows[name] = stacked([tables[name] for _, tables in found])
+        yield rows
+
+    def _of_slice(self, make: Callable[[], StreamSlice], budget: Budget) -> Iterator[tuple[Together, dict[str, pa.Table]]]:
+        part = make()
+        yield self._within(part.events, part.after, part.upto, budget)
+
     def within(
         self, events: Events, after: int, upto: int, numbers: Ints | None = None, budget: Budget | None = None
     ) -> Iterator[dict[str, pa.Table]]:
         """The rows of each query that are due in a slice of time. Totals that add up over slices are none of them."""
+        yield self._within(events, after, upto, self._limits.budget())[1]
+
+    def _within(self, events: Events, after: int, upto: int, budget: Budget) -> tuple[Together, dict[str, pa.Table]]:
         is_first, is_last = after == LOWEST, upto == HIGHEST
         events = events.slice(0, int(np.searchsorted(events.times, upto, "right")))
         began, ended = (int(events.times[0]) - 1, int(events.times[-1])) if len(events) else (LOWEST, LOWEST)
         if not is_last and (len(events) or not is_first):
             ended = max(ended, upto)  # the stream goes on, and so do rows that are due without an event
         state = self.resume(events, after, began if is_first else after, ended)
-        yield self.decide(state, upto, is_last)[1]
+        return self._decided(state, upto, is_last, budget)
 
     def _decide(
         self, state: Together, family: LaneFamily, events: Events, upto: int, final: bool, budget: Budget

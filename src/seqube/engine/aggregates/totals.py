@@ -72,11 +72,11 @@ def _grouped(table: pa.Table, keys: list[str], rows: dict[int, Means], numbers: 
         table = table.select([i for i in range(table.num_columns) if i not in lists])
     if (numbers or lists) and keys:
         table = table.append_column("#piece", pa.array(np.arange(table.num_rows)))
-        merged = table.group_by(keys).aggregate([*how, ("#piece", "list")])
+        merged = table.group_by(keys, use_threads=False).aggregate([*how, ("#piece", "list")])
         pieces = one_array(merged.column("#piece_list"))
         groups[np.asarray(pieces.flatten())] = np.repeat(np.arange(len(pieces)), np.asarray(pieces.value_lengths()))
     else:
-        merged = table.group_by(keys).aggregate(how)
+        merged = table.group_by(keys, use_threads=False).aggregate(how)
     found = {name: merged.column(f"{name}_{word}") for name, word in how}
     found |= {names[i]: joined_lists(one_array(whole.column(i)), groups, merged.num_rows) for i in lists}
     return pa.table([*(merged.column(key) for key in keys), *(found[name] for name in names[len(keys) :])], names=names), groups

@@ -30,11 +30,14 @@ from seqube.engine.output import MatchWriter
 from seqube.engine.partitions import number_events, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns
 from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.slices import Slices, StreamSlice
 from seqube.events import Events, Hierarchy
 from seqube.language.tree import Query, Window
 from seqube.plan.chase import SharedPlan, SharedStep, planned
 from seqube.plan.derivation import Derivation, Dropped, Forbid, Join, Keep, Narrow, Widen
 from seqube.plan.physical import MatchPlan, Scan, ticks
+from seqube.plan.slices import Cut, cut_of
+from seqube.threads import spread
 
 SLICES = 5
 SAMPLED_EVENTS = 5_000  # events looked at to see how many matches a stream has
@@ -87,17 +90,35 @@ def _pieces(pieces: Iterable[Ints]) -> Matches:
 
 
 class Sharing:
-    """Computes and derives matches that end in (after, upto], over one batch."""
+    """Computes and derives matches that end in (after, upto], over one batch, by several threads where it is a whole stream."""
 
-    def __init__(self, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> None:
-        self._batch = batch
+    def __init__(self, batch: Batch, after: int = LOWEST, upto: int = HIGHEST, threads: int = 1) -> None:
+        self._batch, self._threads = batch, threads
         self._ends = (after, upto)
         self._times, self._clocks = batch.events.times, batch.clocks
         self.evaluator = Evaluator(batch.events)
 
     def compute(self, plan: MatchPlan) -> Matches:
         """The matches of a plan by itself."""
-        return _pieces(self._stack(plan, piece) for piece in Evaluation(plan, self._batch, *self._ends).matches())
+        events, whole = self._batch.events, (LOWEST, HIGHEST)
+        cut = cut_of(plan, events.unit, events.statistics) if self._ends == whole else Cut(1)
+        if cut.by != "time":
+            return _pieces(self._stack(plan, piece) for piece in Evaluation(plan, self._batch, *self._ends).matches())
+        makers = Slices(plan, events, cut, np.arange(len(events))).makers
+        found = spread(lambda make: self._of_slice(plan, make()), makers, self._threads)
+        return Matches(tuple(piece for pieces in found for piece in pieces))
+
+    def _of_slice(self, plan: MatchPlan, part: StreamSlice) -> list[Ints]:
+        """The matches that a slice of the batch owns, by their rows in the batch."""
+        batch, rows = self._batch, part.numbers
+        assert rows is not None
+        if not len(rows):
+            return []
+        own = slice(int(rows[0]), int(rows[-1]) + 1)
+        partitions = None if batch.partitions is None else batch.partitions[own]
+        sliced = replace(batch, events=part.events, clocks=batch.clocks[own], partitions=partitions)
+        pieces = Evaluation(plan, sliced, part.after, part.upto).matches()
+        return [np.add(stacked, own.start, out=stacked) for stacked in (self._stack(plan, piece) for piece in pieces)]
 
     def _stack(self, plan: MatchPlan, piece: Instances) -> Ints:
         return np.stack([piece.single_rows[name] for name in plan.variables], out=self._room(len(plan.variables), len(piece)))
@@ -123,15 +144,16 @@ class Sharing:
             source = _pieces([source.whole()])  # keys are coded once for all
         lookups = _Lookups(self._batch, many=len(source) > len(self._times) // 16)
         filters = self._type_masks(step, have)
-        pieces = []
-        for piece in source.pieces:
+
+        def narrowed(piece: Ints) -> Ints:
             rows = piece if taken == list(range(len(piece))) else piece[taken]
             if filters is not None:
                 rows = choose(rows, select_types(rows, *filters))
             if step.shorter:
                 rows = choose(rows, self._clocks[rows[-1]] - self._clocks[rows[0]] < self._batch.window)
-            pieces.append(self._steps(step, rows, list(have), lookups))
-        return _pieces(pieces)
+            return self._steps(step, rows, list(have), lookups)
+
+        return _pieces(spread(narrowed, source.pieces, self._threads))
 
     def _type_masks(self, step: Narrow, have: list[int]) -> tuple[Ints, Mask] | None:
         """Which rows of the matrix to look at, and which events are of the types they must be."""
@@ -388,13 +410,15 @@ def join_ranges(rows: Ints, begins: Ints, ends: Ints, members: Ints, at: int, ou
 # ---------------------------------------------------------------- a workload over a whole stream
 
 
-def compute_shared(plan: SharedPlan, events: Events, limits: Limits = NO_LIMITS) -> Iterator[tuple[SharedStep, Matches]]:
+def compute_shared(
+    plan: SharedPlan, events: Events, limits: Limits = NO_LIMITS, threads: int = 1
+) -> Iterator[tuple[SharedStep, Matches]]:
     """Every query with its matches, sources first. Matches are kept as long as others are made from them."""
     uses = {step.source: number for number, step in enumerate(plan.steps)}
     batches = Batches(events, limits.budget())
     kept: dict[str, Matches] = {}
     for number, step in enumerate(plan.steps):
-        sharing = Sharing(batches.of(step.query))
+        sharing = Sharing(batches.of(step.query), threads=threads)
         matches = sharing.compute(step.plan) if step.source is None else sharing.derive(step.derivation, kept[step.source])
         if uses.get(step.name, -1) > number:
             kept[step.name] = matches
@@ -402,16 +426,16 @@ def compute_shared(plan: SharedPlan, events: Events, limits: Limits = NO_LIMITS)
         yield step, matches
 
 
-def run_shared(plan: SharedPlan, events: Events, limits: Limits) -> dict[str, pa.Table]:
+def run_shared(plan: SharedPlan, events: Events, limits: Limits, threads: int = 1) -> dict[str, pa.Table]:
     """The result tables of the queries that share with another; those that do not are found like any query."""
-    evaluator, found = Evaluator(events), compute_shared(plan.sharing, events, limits)
-    return {step.name: write_matches(step.plan, matches, events, evaluator) for step, matches in found}
+    evaluator, found = Evaluator(events), compute_shared(plan.sharing, events, limits, threads)
+    return {step.name: write_matches(step.plan, matches, events, evaluator, threads) for step, matches in found}
 
 
-def write_matches(plan: MatchPlan, matches: Matches, events: Events, evaluator: Evaluator) -> pa.Table:
+def write_matches(plan: MatchPlan, matches: Matches, events: Events, evaluator: Evaluator, threads: int = 1) -> pa.Table:
     writer = MatchWriter(plan, events, evaluator)
-    pieces = matches.instances(plan.variables)
-    return pa.concat_tables([writer.empty(), *(writer.write(piece) for piece in pieces)])
+    pieces = list(matches.instances(plan.variables))
+    return pa.concat_tables([writer.empty(), *spread(writer.write, pieces, threads)])
 
 
 def sample_sizes(queries: Mapping[str, Query], events: Events, hierarchy: Hierarchy | None = None) -> dict[str, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -46,14 +47,34 @@ from seqube.events.sources import plain_columns
 from seqube.language.rows.tree import Expression, Navigation
 from seqube.language.tree import Predicate, Value
 from seqube.plan.rows import RowPlan
+from seqube.threads import n_pieces, spread
 
 _SKIPS = {"PAST LAST": PAST_LAST, "NEXT": TO_NEXT, "FIRST": TO_FIRST, "LAST": TO_LAST}
 _FAR = np.iinfo(np.int64).max
 
 
-def match_rows(plan: RowPlan, table: pa.Table, limits: Limits = LIMITS) -> pa.Table:
-    """The rows that a clause gives over a table."""
-    return _Matching(plan, plain_columns(table.select(needed_columns(plan))), limits.budget("clause")).result()
+def match_rows(plan: RowPlan, table: pa.Table, limits: Limits = LIMITS, threads: int = 1) -> pa.Table:
+    """The rows that a clause gives over a table; several threads share its partitions."""
+    table, budget = plain_columns(table.select(needed_columns(plan))), limits.budget("clause")
+    order, bounds = _in_order(plan, table)
+    if order is not None:
+        table = plain_columns(table.take(pa.array(order)))
+
+    def columns_of(part: Ints) -> dict[str, pa.Array]:
+        return _Matching(plan, plain_columns(table.slice(part[0], part[-1] - part[0])), part - part[0], budget).columns()
+
+    found = spread(columns_of, _parts(bounds, threads), threads)
+    if len({tuple(column.type for column in columns.values()) for columns in found}) > 1:
+        return match_rows(plan, table, limits)  # what type a column has depends on all its values
+    return pa.table({name: _settled(pa.concat_arrays([columns[name] for columns in found])) for name in found[0]})
+
+
+def _parts(bounds: Ints, threads: int) -> list[Ints]:
+    """Partitions in as many parts as are worth it, about as long as each other: the bounds of those of each."""
+    n = n_pieces(int(bounds[-1]), threads)
+    marks = np.searchsorted(bounds, np.arange(1, n) * bounds[-1] // n)
+    cuts = np.unique([0, *marks, len(bounds) - 1])
+    return [bounds[low : high + 1] for low, high in pairwise(cuts)] or [bounds]
 
 
 def needed_columns(plan: RowPlan) -> tuple[str, ...]:
@@ -74,10 +95,11 @@ class _Found:
 
 
 class _Matching:
-    def __init__(self, plan: RowPlan, table: pa.Table, budget: Budget) -> None:
+    """A clause over rows that are in order, partition behind partition."""
+
+    def __init__(self, plan: RowPlan, table: pa.Table, bounds: Ints, budget: Budget) -> None:
         self.plan, self.clause, self.budget = plan, plan.clause, budget
-        self.order, self.bounds = _in_order(plan, table)
-        self.table = table if self.order is None else plain_columns(table.take(pa.array(self.order)))
+        self.table, self.bounds = table, bounds
         self.values = RowValues(self.table)
         self._columns: dict[tuple[Value, int], pa.Array] = {}
         self.variable_of = np.array(plan.variable_of, np.int64)
@@ -236,7 +258,7 @@ class _Matching:
 
     # ------------------------------------------------------------ the result
 
-    def result(self) -> pa.Table:
+    def columns(self) -> dict[str, pa.Array]:
         clause, found = self.clause, self._find()
         partition = np.searchsorted(self.bounds, found.starts, "right") - 1
         lengths = np.diff(found.offsets)
@@ -260,7 +282,7 @@ class _Matching:
         columns = {name: take(self.values.as_is(name), shown_rows) for name in clause.leading}
         columns |= measures
         columns |= {name: take(self.values.as_is(name), shown_rows) for name in clause.trailing}
-        return pa.table({name: _settled(column) for name, column in columns.items()})
+        return columns
 
     def _one(self, found: _Found, lengths: Ints) -> tuple[Places, Ints]:
         at = np.where(lengths > 0, found.offsets[1:] - 1, -1)

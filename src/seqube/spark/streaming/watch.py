@@ -360,7 +360,7 @@ class Watch:
         schema = self.keeping.schema
         names = [name for name in self.schema.names if name != KEY]
         table = adapt(table, self.schema).select(names)
-        return Events(table, type=schema.type_column, time=schema.time_column, unit=schema.unit)
+        return Events(table, type=schema.type_column, time=schema.time_column, unit=schema.unit, threads=1)
 
     # ------------------------------------------------------------ chunks
 

@@ -57,7 +57,7 @@ class Columns:
             table = table.take(pa.array(order)).drop_columns([INPUT_ORDER])
         elif self.by_contents:
             table = table.take(pa.array(np.lexsort((table.column(IDENTITY).to_numpy(), self.times(table)))))
-        events = Events(table, type=self.schema.type_column, time=self.schema.time_column, unit=self.schema.unit)
+        events = Events(table, type=self.schema.type_column, time=self.schema.time_column, unit=self.schema.unit, threads=1)
         return number_identities(events) if IDENTITY in self.hidden else events
 
 
@@ -67,7 +67,7 @@ def number_identities(events: Events) -> Events:
     hashes = table.column(IDENTITY).to_numpy()
     place = table.schema.get_field_index(IDENTITY)
     table = table.set_column(place, IDENTITY, pa.array(mix(hashes, number_equals(hashes))))
-    return Events(table, type=events.type_column, time=events.time_column, unit=events.unit)
+    return Events(table, type=events.type_column, time=events.time_column, unit=events.unit, threads=1)
 
 
 def needed_schema(plans: Iterable[Plan], schema: Schema) -> Schema:
