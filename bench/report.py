@@ -21,6 +21,7 @@ from bench.workloads.scaling import PIECE, PIECES_PER_TASK, WINDOW, model
 OUT = Path("build/bench")
 DOCS = Path("docs/benchmarks")
 OURS = "Seqube"
+ONE_THREAD = "Seqube, one thread"
 FLINK = "Flink CEP"
 NOISE = 1.5  # on shared machines a smaller ratio says little
 
@@ -87,6 +88,7 @@ TITLES = {
     "nested": "Nested queries: the experiments of the papers on NEEL and sliding views",
     "runs": "Runs and funnels: the first event that fits",
     "sql": "SQL: MATCH_RECOGNIZE",
+    "threads": "Threads: what more cores would do",
     "streams": "Streams: what a step costs, by the window",
     "spark": "Spark: what the pipeline costs beside Spark itself",
 }
@@ -183,7 +185,7 @@ def lost(contests: dict[tuple[str, int], dict[str, Line]]) -> list[str]:
         ours = entries[OURS]
         for name, line in entries.items():
             wall, cpu = faster(ours, line), faster(ours, line, "cpu_s")
-            if name == OURS or wall is None or min(wall, cpu or wall) >= 1:
+            if name.startswith(OURS) or wall is None or min(wall, cpu or wall) >= 1:
                 continue
             said = []
             if wall < 1:
@@ -196,6 +198,27 @@ def lost(contests: dict[tuple[str, int], dict[str, Line]]) -> list[str]:
             close = " Closer than what this machine can tell apart." if min(wall, cpu or wall) > 1 / NOISE else ""
             lines.append(f"- **{name} on {task}** ({events:,} events) {', '.join(said)}: {REASONS.get(name, OTHER_REASON)}.{close}")
     return lines or ["- Nobody, on any of these queries."]
+
+
+def at_a_glance(contests: dict[tuple[str, int], dict[str, Line]]) -> list[str]:
+    """Query by query at its full size: the best peer beside us, and what our second thread adds."""
+    rows = []
+    for task in dict.fromkeys(task for task, _ in contests):
+        events = max(n for other, n in contests if other == task)
+        entries = contests[task, events]
+        ours, alone = entries[OURS], entries.get(ONE_THREAD)
+        peers = {name: found for name, line in entries.items() if not name.startswith(OURS) and (found := faster(ours, line))}
+        best = min(peers, key=lambda name: peers[name], default=None)
+        rows.append(
+            [
+                task,
+                best or "",
+                times(peers[best]) if best else "",
+                times(faster(ours, alone)) if alone else "",
+                per_second(ours),
+            ]
+        )
+    return table(["query", "best peer", "we are times as fast", "two threads are times as fast as one", "our events/s"], rows)
 
 
 def against_flink(contests: dict[tuple[str, int], dict[str, Line]]) -> list[str]:
@@ -244,16 +267,19 @@ def peers_page(run: Run) -> list[str]:
         if line["right"] and line["wall_s"] is None and line["task"] != "skipped"
     ]
     page = [
+        "## Who beats us",
+        "",
+        *lost(contests),
+        "",
+        *at_a_glance(contests),
+        "## What is measured",
+        "",
         "Everyone finds all combinations and has their row numbers in memory at the end; answers are compared by count and",
         "checksum. Seqube uses two cores, as its peers do. How the queries are put to each:",
         "",
         *(f"- {adapter.name}: {adapter.about}" for adapter in map(load, peer_names())),
         "",
         *table(["query", "pattern and window"], [[f"Q-{name}", task.short] for name, task in tasks().items()]),
-        "## Who beats us",
-        "",
-        *lost(contests),
-        "",
         "## How many times as fast Seqube is",
         "",
         "By the clock, on equal inputs. A million made-up trades (20 tickers, one trade a millisecond); a peer that needs",

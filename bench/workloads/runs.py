@@ -2,7 +2,8 @@
 
 Over the events of the peer suite, from an `Events` to the Arrow table of matches; what is asked between events is asked in a loop,
 so it has rows of its own. A funnel over a million keys stands beside ClickHouse's `windowFunnel`, where `chdb` is installed: one
-thread each, events in memory, the same number of keys at every step.
+thread each, events in memory, the same number of keys at every step. A sequence of each key, where every key has every step once,
+stands beside the engine of EQL and ClickHouse.
 
 "Lists" counts SEQ(A, B+, C), whose matches double with every B: over windows of 10 to 10,000 events, all of which count, with up to
 20 B's in one, and with up to 200, whose counts have 60 digits; and bursts of 20 B's, beside building what there is to count (GRETA,
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 import seqube as sq
-from bench import clickhouse
+from bench import clickhouse, eql_engine
 from bench.measure import Measurement, compare
 from bench.workloads.aggregates import digest, runner
 from seqube.generate import generate
@@ -50,6 +51,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
 
         yield from compare(WORKLOAD, task, n, {"seqube": ours}, repetitions=5 if quick else 15)
     yield from _funnel(10_000_000, repetitions=2 if quick else 5)
+    yield from _by_key(30_000 if quick else 300_000)
     yield from _lists(200_000 if quick else 1_000_000, repetitions=3 if quick else 7)  # last: what is built takes gigabytes
 
 
@@ -97,3 +99,26 @@ def _funnel(n: int, repetitions: int) -> Iterator[Measurement]:
     yield from compare(WORKLOAD, task, n, contenders, repetitions=repetitions)
     if peer is not None:
         peer.close()
+
+
+def _by_key(n: int) -> Iterator[Measurement]:
+    """Every key has each of three steps once, at any time: how many have them in order."""
+    steps, within, n_keys = STEPS[:3], n // 2, n // 3
+    times = np.random.default_rng(SEED).permutation(3 * n_keys)
+    order = np.argsort(times)
+    types = np.repeat(steps, n_keys)[order]
+    table = pa.table({"key": np.tile(np.arange(n_keys), 3)[order], "ts": times[order], "type": types})
+    events, text = sq.Events(table, unit="s"), f"SEQ({', '.join(steps)}, [key]) WITHIN {within} s"
+    contenders: dict[str, Any] = {"seqube": lambda: sq.run(text, events, threads=1).table.num_rows}
+    for name, reason in {"ClickHouse": clickhouse.missing(), "eql": eql_engine.missing()}.items():
+        if reason:
+            print(f"{name}: {reason}")
+    funnels = None if clickhouse.missing() else clickhouse.Funnels(table)
+    if funnels is not None:
+        contenders["ClickHouse"] = lambda: funnels.reached(steps, within)[-1]
+    if not eql_engine.missing():
+        keyed = eql_engine.KeyedEvents(table)
+        contenders["eql"] = lambda: keyed.n_sequences(steps, within)
+    yield from compare(WORKLOAD, f"a sequence of {len(steps)} by key, each step once", n, contenders, 5, once_above_s=1.0)
+    if funnels is not None:
+        funnels.close()

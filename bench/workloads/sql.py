@@ -66,7 +66,7 @@ def statement(rest: str, n_partitions: int) -> str:
 
 def found(text: str, table: pa.Table) -> tuple[int, int]:
     """How many matches, and where they end."""
-    return summed(sq.sql(text, trades=table, connection=_connection()))
+    return summed(sq.sql(text, trades=table, connection=_connection(), threads=1))
 
 
 @functools.cache

@@ -1,0 +1,60 @@
+"""ClickHouse in a process of ours (`chdb`): bucketed self-joins (`bench.peers.joins`), negation by an ASOF join.
+
+Joins are left in the order in which they are written: the one that it finds itself takes minutes from 200,000 events on. Its own
+functions for sequences (`windowFunnel`, `sequenceCount`) give no matches, so they are measured by `bench.workloads.runs`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from bench import clickhouse
+from bench.peers import Ints, Peer, Task
+from bench.peers.joins import joined, listed, rows_of
+
+
+class Adapter(Peer):
+    name = "ClickHouse"
+    package = "chdb"
+    cores = 2
+    about = "SQL self-joins on buckets of time, negation by ASOF join; two threads; a table in its memory, types of low cardinality"
+
+    def missing(self) -> str:
+        return clickhouse.missing()
+
+    def prepare(self, events: pa.Table) -> None:
+        from chdb.session import Session
+
+        self._session: Any = Session()
+        for command in ("CREATE DATABASE IF NOT EXISTS bench", "USE bench", "DROP TABLE IF EXISTS events"):
+            self._session.query(command)
+        columns = "row, ts, id, CAST(type AS LowCardinality(String)) AS type"
+        self._session.query(f"CREATE TABLE events ENGINE = Memory AS SELECT {columns} FROM Python(events)")
+
+    def run(self, task: Task) -> list[Ints]:
+        settings = f"max_threads = {self.cores}, join_use_nulls = 1, query_plan_optimize_join_order_limit = 0"
+        found = self._session.query(f"{statement(task)} SETTINGS {settings}", "ArrowTable")
+        return [column.to_numpy() for column in found.columns]
+
+    def close(self) -> None:
+        if hasattr(self, "_session"):
+            self._session.close()
+
+
+def statement(task: Task) -> str:
+    parts = [
+        listed(slot, task, "intDiv(ts, {window})", "arrayJoin([{own}, {own} - 1])")
+        for slot in range(len(task.types))
+        if slot != task.negated
+    ]
+    text = joined(task)
+    if task.negated is not None:
+        before, after = task.negated - 1, task.negated + 1
+        parts.append(f"x AS (SELECT 1 AS one, ts AS forbidden FROM events WHERE type = '{task.types[task.negated]}')")
+        gap = f"SELECT t{before}.*, x.forbidden FROM (SELECT *, 1 AS one FROM t{before}) AS t{before} ASOF LEFT JOIN x"
+        parts.append(f"g AS ({gap} ON x.one = t{before}.one AND x.forbidden > t{before}.ts)")
+        text = text.replace(f"JOIN t{before} ON", f"JOIN g AS t{before} ON")
+        text += f" AND (t{before}.forbidden IS NULL OR t{before}.forbidden >= t{after}.ts)"
+    return f"WITH {', '.join(parts)} SELECT {rows_of(task)} {text}"
