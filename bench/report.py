@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.charts import write_charts
+from bench.figures import judged
 from bench.peers import load, peer_names, tasks
 from bench.workloads.scaling import PIECE, PIECES_PER_TASK, WINDOW, model
 
@@ -435,6 +436,8 @@ def workload_page(run: Run) -> list[str]:
             rows.append(
                 [f"{task}, {name}", times(ratio) if line["right"] else "wrong", f"{events:,}", per_second(line), line["note"]]
             )
+    if figures := judged(run.name.partition("-")[0], run.lines):
+        page = ["## Figure by figure", "", *figures, "", "## Ratios", "", *page]
     return [
         *page,
         *table(["task, contender", "ratio", "events", "events/s", ""], rows),

@@ -14,11 +14,11 @@ from typing import TypeVar
 from seqube.errors import PlanError
 
 THREADS_VARIABLE = "SEQUBE_THREADS"
-PIECE_ROWS = 1 << 15  # rows in a piece: fewer cost more to hand out than they save
+FEWEST_ROWS = 1 << 15  # rows in a piece: fewer cost more to hand out than they save
 PIECES_PER_THREAD = 2  # so that whoever is done early goes on with another
 
 Piece = TypeVar("Piece")
-Answer = TypeVar("Answer")
+Done = TypeVar("Done")
 
 
 def read_threads(threads: int | None) -> int:
@@ -39,10 +39,10 @@ def read_threads(threads: int | None) -> int:
 
 def n_pieces(n_rows: int, threads: int) -> int:
     """Into how many pieces rows are cut where the cut does not show in what comes out."""
-    return max(1, min(PIECES_PER_THREAD * threads, n_rows // PIECE_ROWS)) if threads > 1 else 1
+    return max(1, min(PIECES_PER_THREAD * threads, n_rows // FEWEST_ROWS)) if threads > 1 else 1
 
 
-def spread(work: Callable[[Piece], Answer], pieces: Sequence[Piece], threads: int) -> list[Answer]:
+def spread(work: Callable[[Piece], Done], pieces: Sequence[Piece], threads: int) -> list[Done]:
     """The answers to all pieces, in their order, by so many threads. The first piece that fails fails for all."""
     if threads == 1 or len(pieces) < 2:
         return [work(piece) for piece in pieces]

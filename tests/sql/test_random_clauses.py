@@ -191,7 +191,7 @@ def test_clauses_give_what_the_definition_says(seed: int) -> None:
 
 
 def test_threads_share_the_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "PIECE_ROWS", 1)
+    monkeypatch.setattr(threads, "FEWEST_ROWS", 1)
     for each in range(200, 240):
         try_case(each, n_threads=3)
 

@@ -29,14 +29,14 @@ from seqube.events.schema import ANY, HIDDEN_COLUMNS, TIME, TYPE, Schema, schema
 from seqube.events.sources import kind_of_table, load, one_chunk
 from seqube.events.statistics import Distinct, Statistics
 from seqube.events.times import Ints, Mask, doubt_unit, iso_times, read_times
-from seqube.threads import PIECE_ROWS, n_pieces, read_threads, spread
+from seqube.threads import FEWEST_ROWS, n_pieces, read_threads, spread
 
 Codes = npt.NDArray[np.int32]
 
 NO_TYPE = "no type"
 ENDS = 128  # events looked at to see how close together they lie
 LOWEST_TIME = -(2**63)
-MARKS = 64  # times of a piece that are looked at to cut evenly
+SORTED_TIMES = 64  # times of a piece that are looked at to cut evenly
 SAMPLE = 65_536  # events looked at to see how many values a column has
 
 
@@ -444,7 +444,7 @@ def _sort(table: pa.Table, times: Ints, types: Codes, threads: int = 1) -> tuple
         return table, times, types
     order = _order(times, threads)
     rows = pa.array(order)
-    columns = spread(lambda column: column.take(rows), table.columns, threads if len(times) > PIECE_ROWS else 1)
+    columns = spread(lambda column: column.take(rows), table.columns, threads if len(times) > FEWEST_ROWS else 1)
     return pa.table(columns, schema=table.schema), times[order], types[order]
 
 
@@ -453,7 +453,7 @@ def _order(times: Ints, threads: int) -> Ints:
     n = n_pieces(len(times), threads)
     if n == 1:
         return np.argsort(times, kind="stable")
-    some = np.sort(times[:: max(1, len(times) // (MARKS * n))])
+    some = np.sort(times[:: max(1, len(times) // (SORTED_TIMES * n))])
     marks = np.unique(some[np.arange(1, n) * len(some) // n])
 
     def part(number: int) -> Ints:

@@ -1,0 +1,167 @@
+"""The figures of the papers, one by one: what is printed, asked of what was measured here.
+
+A figure claims that one contender takes less time than another, at every point, by more and more where the figure grows. Whether
+that holds here is worked out of the measurements, whatever run they are of; why it does not is written beside the claim.
+Cost: a look at every measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Line = dict[str, Any]
+Which = Callable[[str], bool]
+
+STACK_JOIN = "stack join, as published"
+OUR_MATCHER = "all contenders are compiled loops over columns here, so less is left to be saved than in the paper's engine"
+FEW_MATCHES = "where a window holds few matches, as on the real trades, to build them costs less than a counter for each start"
+FULL_RUN = "a quick run has one point of it; `python -m bench --full` has all"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A claim: `quick` takes less time than `slow` in the tasks that are of the figure."""
+
+    name: str
+    printed: str
+    tasks: Which
+    quick: str
+    slow: str
+    grows: bool = False
+    why_not: str = OUR_MATCHER
+
+
+def begins(*starts: str) -> Which:
+    return lambda task: task.startswith(starts)
+
+
+def among(*tasks: str) -> Which:
+    return lambda task: task in tasks
+
+
+def of_forecasts(what: str) -> Which:
+    return lambda task: task.startswith(f"{what} ") and " on " in task and not task.endswith("all of intel-lab")
+
+
+FIGURES: dict[str, tuple[Figure, ...]] = {
+    "cube": (
+        Figure(
+            "12 (a, b), 14 (a, b): changes of the pattern",
+            "top-down is 8, 10 and 28 times as fast as the state of the art at lengths 3, 4 and 5",
+            among("workload 1", "workload 2", "workload 3"), "top-down", STACK_JOIN, grows=True,
+        ),
+        Figure(
+            "12 (c), 13 (a), 14 (c), 15 (a): changes of concepts",
+            "bottom-up is about twice as fast as the state of the art",
+            among("workload 4", "workload 5", "workload 6"), "bottom-up", STACK_JOIN,
+        ),
+        Figure(
+            "12 (c), top-down: changes of concepts",
+            "in workloads 5 and 6 top-down is slower than the state of the art",
+            among("workload 5", "workload 6"), STACK_JOIN, "top-down",
+            why_not="to look at the types of a match costs a table look-up here, far less than to find it",
+        ),
+        Figure(
+            "13 (b, c), 15 (b, c): both",
+            "Chase is faster than the state of the art",
+            among("workload 7", "workload 8"), "chase", STACK_JOIN,
+        ),
+        *(
+            Figure("13 (b, c), 15 (b, c): both", f"Chase is faster than {other}", among("workload 7", "workload 8"), "chase", other)
+            for other in ("top-down", "bottom-up")
+        ),
+    ),
+    "nested": (
+        Figure(
+            "NEEL 8: interval-driven caching", "with its cache q10 is faster than without", begins("q10, "), "passive", "iterative"
+        ),
+        Figure(
+            "views 10: by the window", "views are 6, 9 and 16 times as fast as iterating at windows of 100, 500 and 1000",
+            begins("positive AND, "), "aggressive", "iterative", grows=True,
+        ),
+        Figure(
+            "views 19: length of a positive child", "balanced views are faster than passive ones",
+            begins("length of a positive child"), "balanced", "passive", grows=True,
+        ),
+        Figure(
+            "views 21: number of positive children", "balanced views are faster than passive ones",
+            begins("number of positive children"), "balanced", "passive", grows=True,
+        ),
+        Figure(
+            "views 23 (a, b, c): length of a negated child", "balanced views are faster than iterating",
+            begins("length of a negated child, longest interval"), "balanced", "iterative",
+        ),
+    ),
+    "aggregates": (
+        Figure(
+            "5.1 (a): length", "counters are faster than two steps, 16,736 times at length 5",
+            begins("length "), "per-start", "two-step", grows=True, why_not=FEW_MATCHES,
+        ),
+        Figure(
+            "5.2 (a): window", "counters are faster than two steps, by more with every window",
+            begins("window "), "per-start", "two-step", grows=True, why_not=FEW_MATCHES,
+        ),
+        Figure(
+            "5.3 (b): negation", "counters are faster than two steps",
+            begins("negation, "), "per-start", "two-step", why_not=FEW_MATCHES,
+        ),
+        Figure(
+            "5.4: frequency of the connecting event", "Chop-Connect is faster than no sharing while the event is rare (0.1%)",
+            begins("chop-connect, connecting event: frequency 0.1%"), "chop-connect", "each per-start",
+        ),
+        Figure(
+            "5.5 (a): shared length", "Chop-Connect is faster than no sharing, by more with every length",
+            begins("chop-connect, shared length"), "chop-connect", "each per-start", grows=True,
+        ),
+        Figure(
+            "5.5 (b): queries", "Chop-Connect is faster than no sharing, by more with every query",
+            begins("chop-connect, queries"), "chop-connect", "each per-start", grows=True,
+        ),
+        Figure(
+            "5.6 (a): optimizers", "the greedy choice takes less time than the exhaustive one",
+            begins("optimizer, group"), "greedy", "exhaustive",
+        ),
+    ),
+    "forecast": tuple(
+        Figure(f"{number}: {what}", "CBS-Tree is faster than ToFel" + but, of_forecasts(what), "cbs-tree", "tofel", why_not=why)
+        for number, what, but, why in (
+            ("9", "window", ", at every window", OUR_MATCHER),
+            ("10", "vertices", ", at every size", OUR_MATCHER),
+            ("11", "edges", ", with any number of edges", OUR_MATCHER),
+            ("12", "rules", ", but for 5,000 rules on sparse data", OUR_MATCHER),
+        )
+    ),
+}  # fmt: skip
+
+
+def judged(workload: str, lines: Iterable[Line]) -> list[str]:
+    """A sentence for every figure of a workload: what is printed, and whether it is so here."""
+    lines = list(lines)
+    return [f"- **{figure.name}**: printed, {figure.printed}. {_here(figure, lines)}" for figure in FIGURES.get(workload, ())]
+
+
+def ratios(figure: Figure, lines: Sequence[Line]) -> list[float]:
+    """How many times as long the slow one takes, point by point, in the order measured."""
+    seconds: dict[tuple[str, int], dict[str, float]] = {}
+    for line in lines:
+        if figure.tasks(line["task"]) and (taken := line["cpu_s"] or line["wall_s"]):
+            seconds.setdefault((line["task"], line["events"]), {})[line["contender"]] = taken
+    return [of[figure.slow] / of[figure.quick] for of in seconds.values() if {figure.slow, figure.quick} <= of.keys()]
+
+
+def _here(figure: Figure, lines: Sequence[Line]) -> str:
+    found = ratios(figure, lines)
+    if not found:
+        return f"Not measured: {FULL_RUN}."
+    n_held = sum(ratio > 1 for ratio in found)
+    low, high = min(found), max(found)
+    said = f"{figure.quick} is {low:.2g} to {high:.2g} times as fast as {figure.slow}" if len(found) > 1 else (
+        f"{figure.quick} is {low:.2g} times as fast as {figure.slow}"
+    )  # fmt: skip
+    if n_held < len(found):
+        return f"Not so at {len(found) - n_held} of {len(found)} points: {said}; {figure.why_not}."
+    if figure.grows and len(found) > 1 and found[-1] < found[0]:
+        return f"So at every point, and not by more and more: {said}; {figure.why_not}."
+    return f"The same shape: {said}."
