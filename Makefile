@@ -6,7 +6,7 @@ PYTEST := $(PYTHON) -m pytest -n 3
 # One stamp for each state of the lock and the project file: going back to an older state is noticed too.
 STAMP  := .venv/.set-up-$(shell cat requirements.lock pyproject.toml | cksum | cut -d ' ' -f 1)
 
-.PHONY: setup demo test test-all soak chaos audit check format bench bench-peers bench-guard docs clean
+.PHONY: setup demo test test-all soak chaos fuzz audit check format bench bench-peers bench-guard docs clean
 
 setup: $(STAMP)
 	@:
@@ -37,6 +37,14 @@ CHAOS_MINUTES ?= 30
 CHAOS_SEED ?=
 chaos: setup
 	@$(PYTHON) tests/chaos.py --minutes $(CHAOS_MINUTES) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED))
+
+# Hostile inputs for everything that reads one, by a seed; FUZZ=--guided asks Atheris to look for them (pip install atheris).
+FUZZ_INPUTS ?= 10000000
+FUZZ_MINUTES ?= 60
+FUZZ_SEED ?= 0
+FUZZ ?=
+fuzz: setup
+	@$(PYTHON) tests/hardening/fuzzing.py --inputs $(FUZZ_INPUTS) --minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED) $(FUZZ)
 
 # Known weaknesses of the pinned packages, where somebody can be asked, or by a file of advisories (ADVISORIES=all.zip); it says where not.
 ADVISORIES ?=

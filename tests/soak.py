@@ -1,4 +1,4 @@
-"""Random cases for as long as you have: rounds of every property, hostile texts, Spark and kills, each from its own seed.
+"""Random cases for as long as you have: rounds of every property, hostile inputs, Spark and kills, each from its own seed.
 
     make soak                              30 minutes
     make soak SOAK_MINUTES=480
@@ -25,7 +25,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 EXAMPLES = "60"  # cases of each property in one round: a round takes some minutes
-INPUTS = "20000"  # hostile texts in one round
+INPUTS = "300000"  # hostile ones in one round
 KILLS = "25"
 
 PYTEST = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
@@ -35,10 +35,11 @@ def steps(seed: int, number: int) -> dict[str, list[str]]:
     """The commands of a round, by name."""
     drawn = f"--hypothesis-seed={seed}"
     apart = ["--ignore", str(TESTS / "spark"), "--ignore", str(TESTS / "explorer"), "--ignore", str(TESTS / "bench")]
+    fuzzing = str(TESTS / "hardening" / "fuzzing.py")
     found = {
         "properties": [*PYTEST, "-n", "2", "-m", "hypothesis", drawn, str(TESTS), *apart],
         "slices": [*PYTEST, "-m", "hypothesis", drawn, str(TESTS / "spark" / "test_slices.py")],
-        "hostile texts": [sys.executable, str(TESTS / "hardening" / "fuzzing.py"), "--inputs", INPUTS, "--seed", str(seed)],
+        "hostile inputs": [sys.executable, fuzzing, "--inputs", INPUTS, "--minutes", "5", "--seed", str(seed)],
     }
     if number % 4 == 0:
         found["spark"] = [*PYTEST, "-m", "hypothesis", drawn, str(TESTS / "spark" / "test_random.py")]

@@ -150,20 +150,21 @@ class Watcher:
 
     def push(self, lines: list[bytes]) -> None:
         """Take the next lines, and write what is final."""
-        rows, numbers = [], []
+        rows, kept, numbers = [], [], []
         for line in lines:
             self._n_lines += 1
             if not line.strip():
                 continue
             try:
                 row = json.loads(line)
-            except ValueError as error:
-                self._reject(self._n_lines, f"not JSON: {error}")
+            except (ValueError, RecursionError) as error:
+                self._reject(self._n_lines, f"not JSON: {'nested too deeply' if isinstance(error, RecursionError) else error}")
                 continue
             if not self._has_begun and (fault := self._fault(row)) is not None:
                 self._reject(self._n_lines, fault)  # before the first event nobody knows what the columns are
                 continue
             rows.append(row)
+            kept.append(line)
             numbers.append(self._n_lines)
         if not rows:
             return
@@ -172,7 +173,7 @@ class Watcher:
         except SchemaError as error:
             if not self._has_begun:
                 raise
-            self._push_one_by_one(rows, numbers, error)
+            self._push_one_by_one(kept, numbers, error)
             return
         self._has_begun = True
         if rejected := self._stream.rejected:
@@ -182,14 +183,14 @@ class Watcher:
         if n_late := self._stream.late.num_rows:
             self._tell(f"{n_late:,} late: {self._stream.late.column(self._stream.late.num_columns - 1)[0]}")
 
-    def _push_one_by_one(self, rows: list[Any], numbers: list[int], error: SchemaError) -> None:
+    def _push_one_by_one(self, lines: list[bytes], numbers: list[int], error: SchemaError) -> None:
         """Rows with columns that the stream cannot take any more are rejected, and the others taken."""
-        if len(rows) == 1:
+        if len(lines) == 1:
             self._reject(numbers[0], str(error).partition("\n")[0])
             return
-        for row, number in zip(rows, numbers, strict=True):
+        for line, number in zip(lines, numbers, strict=True):
             self._n_lines = number - 1
-            self.push([json.dumps(row).encode()])
+            self.push([line])
 
     def close(self) -> None:
         """The input has ended: write what is left."""

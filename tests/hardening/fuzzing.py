@@ -1,12 +1,15 @@
-"""Hostile texts for everything that reads one: mutations of valid queries, hierarchies, rule files and pipeline files, from a seed.
+"""Hostile inputs for everything that reads one, from a seed: `surfaces.py` says what there is, and what reads it.
 
-A case is a kind and bytes. It is read as a user's file would be; what reads well is used further (written and read again, planned).
-All that may come of it is a documented error, in bounded time. Anything else is a fault, and its bytes go into `corpus/`, where
-they are a test.
+All that may come of an input is an answer or a documented error, in bounded time and memory. Anything else is a fault, and its
+bytes go into `corpus/`, where they are a test.
 
-    python tests/hardening/fuzzing.py --inputs 1000000 --seed 1
+    python tests/hardening/fuzzing.py --inputs 10000000 --minutes 60 --seed 1
+    python tests/hardening/fuzzing.py --surface query --inputs 100000 --guided
 
-Cost: about a thousand inputs a second. Invariant: case k of a seed is always the same bytes.
+Each surface has a process of its own, one after the other, so that a crash is a fault of one of them. With `--guided`, Atheris
+looks for inputs that reach code which none reached before (`pip install atheris`); without it, inputs are drawn.
+
+Invariant: drawn input k of a seed is always the same bytes.
 """
 
 # ruff: noqa: BLE001, T201 - every error counts here, and it is a program too
@@ -14,282 +17,37 @@ Cost: about a thousand inputs a second. Invariant: case k of a seed is always th
 from __future__ import annotations
 
 import argparse
-import contextlib
+import gc
 import hashlib
+import json
 import os
 import random
 import re
+import resource
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
+import types
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from seqube.errors import PlanError, SequbeError
-from seqube.events import Hierarchy
-from seqube.language import Query, parse, parse_file
-from seqube.plan.explain import explain_workload
-from seqube.plan.optimizer import ALONE, optimize
-from seqube.predict.rules import Rules
-from seqube.spark.streaming.declaration import read_declaration
+from hardening.hostile import as_text, mutate
+from hardening.surfaces import SURFACES
+from seqube.errors import SequbeError
 
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
-EXAMPLES = HERE.parent.parent / "examples"
-SECONDS = 10  # that one input may take on a busy machine
-
-LONG = """PATTERN SEQ(Recycle r, Wash w, !SEQ(Sharpen s, Disinfect d, Check c, s.id = d.id = c.id = o.id), Operate o,
-  r.id = w.id = o.id AND o.instrument = 'surgery')
-WHERE r.weight * 1.1 < o.weight AND r.ward IN ('A', 'B')
-PARTITION BY hospital
-GROUP BY r.ward
-AGG COUNT(*), AVG(o.duration) AS mean
-HAVING COUNT(*) > 3
-WITHIN 1 hour
-EMIT ON TRIGGER"""
-QUERIES = [
-    "SEQ(A a, B b) WITHIN 5 min",
-    LONG,
-    'AND(OR("ER Triage" t, `b``c` u), SEQ(A a, NOT B b), [id, s]) WITHIN 1h30m RETURN t.id AS tool, a.ts - u.ts AS lag, -a.x % 2',
-    "A WHERE A.x BETWEEN 1 AND 2.5e3 AND NOT A.s IS NULL OR A.y NOT IN ('it''s', 'q') -- a comment\nWITHIN 100 EVENTS",
-    "PATTERN SEQ(A a, B b, (a.x + b.x) / 2 >= -1, a.type != b.type) AGG SUM(a.x) AS s, MIN(b.y) EMIT EVERY 5 min WITHIN 500 ms",
-    "PATTERN SEQ(A a, B b, !C c) AGG MAX(a.x) EMIT TOTAL GROUPBY a.type WITHIN 7",
-]
-RULES = {
-    "rules": [
-        {"name": "jam", "predicate": "A -> B", "consequent": "C", "within": "10 min", "horizon": "1h30m", "probability": 0.5},
-        {
-            "predicate": {"vertices": {"a": "Event A", "b": "Sensor WHERE flow > 40"}, "edges": [["a", "b"]]},
-            "consequent": '"C, D"',
-            "within": 10,
-            "horizon": 20,
-            "probability": 1,
-            "partition_by": ["road"],
-        },
-    ]
-}
-PIPELINE = {
-    "source": {"format": "json", "path": "in", "type": "type", "time": "ts", "unit": "ms", "lateness": "9 s", "options": {"a": 1}},
-    "schema": {"id": {"type": "bigint", "required": True, "min": 0, "max": 9}, "s": "string", "w": {"allowed": ["A", "B"]}},
-    "hierarchy": {"P": ["A", "B"]},
-    "queries": {"pairs": "SEQ(A a, B b) WITHIN 5 min", "more": "SEQ(A a, !B b) WITHIN 3"},
-    "sinks": {"matches": {"path": "out/m", "format": "parquet"}, "quarantine": "out/q", "forecasts": {"path": "x"}},
-    "rules": RULES["rules"],
-    "trigger": "1 second",
-    "checkpoint": "out/checkpoint",
-    "limits": {"max_matches": 1_000_000, "max_state_bytes": None, "max_seconds": 0.5},
-}
-HIERARCHY = {"Computer": ["DELL", "INTC", {"Chips": ["AMD", 7]}], "Finance": {"Funds": ["QQQ"], "Banks": None}, "Other": "X"}
-
-
-def _listed(text: str) -> list[str]:
-    return text.split(" ")
-
-
-ODD = _listed("\0 \ud800 \udfff \ufeff \u2028 \u200b \u202e \xa0 é \N{PILE OF POO} ﬁ İ ß \x1b \x7f \x85")
-NUMBERS = [*_listed("0 -0 1e400 1e-400 0x7f 1_000 1.5 .5 5. -1 NaN inf"), "9" * 20, "9" * 5_000, str(2**63), str(-(2**63))]
-WORDS = _listed(
-    "PATTERN SEQ AND OR NOT ! WHERE PARTITION BY GROUP GROUPBY AGG COUNT COUNT(*) SUM AVG MIN MAX HAVING WITHIN EMIT ON TRIGGER "
-    "EVERY TOTAL RETURN AS IN BETWEEN IS NULL TRUE FALSE EVENTS ms min hours ( ) [ ] , . = != <> < <= > >= + - * / % ' \" ` -- ; "
-    "a b A.x a.ts a.type [id] 5 ''"
-)
-YAML_WORDS = [
-    *_listed("&a *a *b --- ... | > >- { } [ ] # ~ ! ? : null yes = <<: ' \" \t 2001-99-99 1:99:99 0o9 0b"),
-    *("<<: *a", "!!python/object/apply:os.system ['true']", "!!binary x", "!!set {a, b}", "!!timestamp x", "!!int ''", "!!float x"),
-    *("!!bool x", "!!omap [a: 1]", "%YAML 9.9", "? [a, b]", "? {a: b}\n: c", "- - - -", "&a [*a]", "&a {x: *a}", "!!null x"),
-    *('"\\ud800"', '"\\U00110000"', '"\\x00"', "!<tag:yaml.org,2002:str> x", "!!str {a: b}", "!!seq a", "!!map a"),
-]
-
-
-# ---------------------------------------------------------------- what reads
-
-
-def read_query(data: bytes, _: Path) -> None:
-    use(parse(as_text(data)))
-
-
-def read_queries(data: bytes, _: Path) -> None:
-    for query in parse_file(as_text(data)).values():
-        use(query)
-
-
-def use(query: Query) -> None:
-    again = parse(str(query))
-    assert again == query, "a query that is written does not read as itself"
-    with contextlib.suppress(PlanError):
-        explain_workload(optimize({ALONE: query}))
-
-
-def read_hierarchy(data: bytes, file: Path) -> None:
-    file.write_bytes(data)
-    found = Hierarchy.load(file)
-    assert Hierarchy.from_dict(found.to_dict()) == found
-    for name in found.roots[:3]:
-        found.covers(name)
-
-
-def read_rules(data: bytes, file: Path) -> None:
-    file.write_bytes(data)
-    found = Rules.load(file)
-    assert list(Rules.from_text(found.to_text())) == list(found)
-
-
-def read_pipeline(data: bytes, file: Path) -> None:
-    file.write_bytes(data)
-    for source in ("in", "events"):
-        (file.parent / source).mkdir(exist_ok=True)
-    read_declaration(file)
-
-
-def as_text(data: bytes) -> str:
-    """Bytes as a careless program hands them on: lone surrogates and all."""
-    try:
-        return data.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
-
-
-READERS: dict[str, Callable[[bytes, Path], None]] = {
-    "query": read_query,
-    "queries": read_queries,
-    "hierarchy": read_hierarchy,
-    "rules": read_rules,
-    "pipeline": read_pipeline,
-}
-SHARES = {"query": 9, "queries": 3, "hierarchy": 3, "rules": 3, "pipeline": 2}  # of all inputs
-
-
-# ---------------------------------------------------------------- what is read
-
-
-def seeds(kind: str) -> list[str]:
-    """Valid texts of a kind, those of the examples among them."""
-    if kind == "query":
-        return QUERIES
-    if kind == "queries":
-        joined = "\n\n".join(f"-- name: q{number}\n{text}" for number, text in enumerate(QUERIES[:4]))
-        return [joined, *(path.read_text("utf-8") for path in sorted(EXAMPLES.glob("*/*.sqb")))]
-    names = {"hierarchy": "hierarchy*.yaml", "rules": "rules.yaml", "pipeline": "pipeline.yaml"}
-    own = {"hierarchy": HIERARCHY, "rules": RULES, "pipeline": PIPELINE}[kind]
-    found = [path.read_text("utf-8") for path in sorted(EXAMPLES.glob(f"*/{names[kind]}"))]
-    return [yaml.safe_dump(own), yaml.safe_dump(own, default_flow_style=True), *(text for text in found if len(text) < 3_000)]
-
-
-def make(kind: str, known: list[str], chance: random.Random) -> bytes:
-    """One hostile input."""
-    if chance.random() < 0.04:
-        return chance.randbytes(chance.choice([0, 1, 5, 50, 500]))
-    is_yaml = kind not in ("query", "queries")
-    if is_yaml and chance.random() < 0.4:
-        own: Any = {"hierarchy": HIERARCHY, "rules": RULES, "pipeline": PIPELINE}[kind]
-        text = yaml.dump(twist(own, chance, 3), Dumper=Lenient)
-    else:
-        text = chance.choice(known)
-    for _ in range(chance.choice([0, 1, 1, 1, 2, 3, 6])):
-        text = mutate(text, known, YAML_WORDS if is_yaml else WORDS, chance)
-    data = text[:200_000].encode("utf-8", "surrogatepass")
-    for _ in range(chance.choice([0, 0, 0, 0, 1, 3])):
-        at = chance.randrange(len(data) + 1)
-        data = data[:at] + chance.randbytes(chance.choice([1, 1, 2])) + data[at + chance.choice([0, 1]) :]
-    return data
-
-
-class Lenient(yaml.SafeDumper):
-    """Writes what can be written, of anything."""
-
-
-Lenient.add_multi_representer(object, lambda dumper, value: dumper.represent_str(repr(value)))
-
-
-def mutate(text: str, known: list[str], words: list[str], chance: random.Random) -> str:
-    tokens = re.findall(r"\w+|\s+|[^\w\s]", text) or [""]
-    at = chance.randrange(len(tokens))
-    to = min(len(tokens), at + chance.choice([1, 1, 2, 5, 20]))
-    match chance.randrange(13):
-        case 0:
-            del tokens[at:to]
-        case 1:
-            tokens[at:at] = tokens[at:to]
-        case 2:
-            other = chance.randrange(len(tokens))
-            tokens[at], tokens[other] = tokens[other], tokens[at]
-        case 3:
-            tokens[at] = chance.choice(words)
-        case 4:
-            tokens.insert(at, f" {chance.choice(words)} ")
-        case 5:
-            tokens[at] = chance.choice(NUMBERS)
-        case 6:
-            tokens.insert(at, chance.choice(ODD))
-        case 7:
-            other = chance.choice(known)
-            tokens[at:] = [other[chance.randrange(len(other) + 1) :]]
-        case 8:
-            tokens[at:to] = ["".join(tokens[at:to]) * chance.choice([2, 10, 100, 1_000])]
-        case 9:
-            opening, closing = chance.choice(
-                [("SEQ(", ")"), ("(", ")"), ("!", ""), ("NOT ", ""), ("[", "]"), ("{a: ", "}"), ("- ", ""), ("-", "")]
-            )
-            times = chance.choice([1, 10, 99, 101, 500, 3_000])
-            tokens[at:to] = [opening * times, *tokens[at:to], closing * times]
-        case 10:
-            tokens[at] = tokens[at].swapcase()
-        case 11:
-            del tokens[at:]
-        case 12:
-            indent = chance.choice(["\n", "\n  ", "\n- ", " ", "\t", ": ", "\r", "\r\n"])
-            tokens.insert(at, indent)
-    return "".join(tokens)
-
-
-def twist(node: Any, chance: random.Random, times: int) -> Any:
-    """A document with some of its values or keys exchanged for others."""
-    for _ in range(chance.randint(1, times)):
-        node = _twisted(node, chance)
-    return node
-
-
-def _twisted(node: Any, chance: random.Random) -> Any:
-    if chance.random() < 0.25 or not isinstance(node, dict | list) or not node:
-        return chance.choice([*STRANGE, lambda: node])() if chance.random() < 0.7 else chance.choice(NUMBERS + ODD + WORDS)
-    if isinstance(node, list):
-        at = chance.randrange(len(node))
-        return [*node[:at], _twisted(node[at], chance), *node[at + chance.choice([0, 1]) :]]
-    key = chance.choice(list(node))
-    if chance.random() < 0.2:
-        other = chance.choice([None, True, 7, 1.5, "", "name", "x" * 300, *ODD, *node])
-        return {(other if name == key else name): value for name, value in node.items()}
-    return node | {key: _twisted(node[key], chance)}
-
-
-def _deep() -> Any:
-    node: Any = "x"
-    for _ in range(150):
-        node = {"n": [node]}
-    return node
-
-
-STRANGE: list[Callable[[], Any]] = [
-    *(
-        lambda value=value: value
-        for value in (None, True, -1, 10**400, float("nan"), float("-inf"), 1e308, b"\xff", "", "x" * 10_000)
-    ),
-    *(lambda value=value: value for value in ("A -> A", "A -> , -> B", "1e400 min", "9" * 5_000, "../../etc/passwd", "/dev/null")),
-    *(list, dict, lambda: [[]], lambda: [None], lambda: {"": None}, lambda: [["a"] * 3] * 3, _deep),
-    lambda: {"vertices": {"a": "A"}, "edges": [["a", "a"]]},
-    lambda: {"vertices": [], "edges": {}},
-    lambda: {"vertices": {"a": None}},
-]
-
-
-# ---------------------------------------------------------------- the loop
+MEMORY = 12 << 30  # bytes of addresses: what is mapped, used or not
+MOST_KEPT = 200  # faults of one sort are one; so many sorts end a run
 
 
 @dataclass(frozen=True)
@@ -298,6 +56,11 @@ class Fault:
     data: bytes
     error: str
     trace: str
+
+    @property
+    def sort(self) -> str:
+        """Faults that come from one place are one."""
+        return self.kind + re.sub(r'File "[^"]*"', "", self.trace[-400:]) if self.trace else self.error
 
 
 class TooLongError(BaseException):
@@ -310,10 +73,10 @@ def attempt(kind: str, data: bytes, file: Path) -> str | Fault:
     def late(*_: object) -> None:
         raise TooLongError
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    before = signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, SURFACES[kind].seconds)
     try:
-        READERS[kind](data, file)
+        SURFACES[kind].read(data, file)
     except SequbeError as error:
         try:
             str(error).encode("utf-8", "backslashreplace")
@@ -325,54 +88,179 @@ def attempt(kind: str, data: bytes, file: Path) -> str | Fault:
     else:
         return "read"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
-def cases(inputs: int, seed: int) -> Iterator[tuple[str, bytes]]:
-    known = {kind: seeds(kind) for kind in READERS}
-    kinds = [kind for kind, share in SHARES.items() for _ in range(share)]
-    for number in range(inputs):
-        chance = random.Random(f"{seed}/{number}")
-        kind = kinds[number % len(kinds)]
-        yield kind, make(kind, known[kind], chance)
+def cases(kind: str, seed: int) -> Iterator[bytes]:
+    surface = SURFACES[kind]
+    known = surface.seeds()
+    number = 0
+    while True:
+        yield surface.make(known, random.Random(f"{seed}/{kind}/{number}"))
+        number += 1
 
 
-def fuzz(inputs: int, seed: int, seconds: float = float("inf")) -> tuple[Counter[tuple[str, str]], list[Fault]]:
-    """Try so many inputs; how often each kind came to what, and the faults, one of each sort."""
-    came: Counter[tuple[str, str]] = Counter()
-    faults: dict[str, Fault] = {}
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
-        file = Path(folder) / "case.yaml"
-        for kind, data in cases(inputs, seed):
-            outcome = attempt(kind, data, file)
-            if isinstance(outcome, Fault):
-                sort = kind + re.sub(r"[^\n]*File .*?, line", "line", outcome.trace[-600:]) if outcome.trace else outcome.error
-                if sort not in faults or len(data) < len(faults[sort].data):
-                    faults[sort] = outcome
-                outcome = "fault"
-            came[kind, outcome] += 1
-            if time.monotonic() - began > seconds:
+@dataclass
+class Tally:
+    """What came of the inputs of a surface: how often what, and the faults, the shortest of each sort."""
+
+    kind: str
+    came: Counter[str] = field(default_factory=Counter)
+    faults: dict[str, Fault] = field(default_factory=dict)
+
+    def take(self, data: bytes, file: Path) -> None:
+        outcome = attempt(self.kind, data, file)
+        if isinstance(outcome, Fault):
+            sort = outcome.sort
+            if sort not in self.faults or len(data) < len(self.faults[sort].data):
+                self.faults[sort] = outcome
+            outcome = "fault"
+        self.came[outcome] += SURFACES[self.kind].size(data)
+
+
+def fuzz(kind: str, inputs: int, seed: int, seconds: float = float("inf"), watch: Callable[[Tally], None] | None = None) -> Tally:
+    """Try so many inputs of a kind, or as many as there is time for."""
+    tally = Tally(kind)
+    ends = time.monotonic() + seconds
+    with scratch() as file:
+        for number, data in enumerate(cases(kind, seed)):
+            if tally.came.total() >= inputs or time.monotonic() > ends or len(tally.faults) > MOST_KEPT:
                 break
-    return came, list(faults.values())
+            tally.take(data, file)
+            if watch is not None and number % 1_000 == 0:
+                watch(tally)
+    return tally
+
+
+class scratch:  # noqa: N801 - a context
+    """A file in a folder of its own, which is where relative paths lead meanwhile."""
+
+    def __enter__(self) -> Path:
+        self._folder = tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        self._before = Path.cwd()
+        os.chdir(self._folder.name)
+        return Path(self._folder.name) / "case.yaml"
+
+    def __exit__(self, *_: object) -> None:
+        os.chdir(self._before)
+        self._folder.cleanup()
+
+
+# ---------------------------------------------------------------- guided by what is reached
+
+
+def fuzz_guided(kind: str, inputs: int, seed: int, seconds: float, report: Callable[[Tally], None]) -> None:
+    """As `fuzz`, led by coverage of our own code; it ends the process, as libFuzzer does."""
+    import atheris
+
+    surface = SURFACES[kind]
+    ours = [each for each in gc.get_objects() if isinstance(each, types.FunctionType) and is_followed(each)]
+    for function in ours:
+        atheris.instrument_func(function)
+    known = surface.seeds()
+    texts = [as_text(each) for each in known]
+    tally = Tally(kind)
+    ends = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as corpus, scratch() as file:
+        for number, data in enumerate(known[:2_000]):
+            (Path(corpus) / str(number)).write_bytes(data)
+
+        def one(data: bytes) -> None:
+            tally.take(data, file)
+            if tally.came.total() >= inputs or time.monotonic() > ends or len(tally.faults) > MOST_KEPT:
+                report(tally)
+                os._exit(0)
+
+        def change(data: bytes, most: int, chance_seed: int) -> bytes:
+            """Half by bytes, as libFuzzer does, half by words and by drawing anew."""
+            chance = random.Random(chance_seed)
+            way = chance.randrange(4)
+            if way > 1:
+                return bytes(atheris.Mutate(data, most))
+            if way == 0 or not surface.words:
+                return surface.make(known, chance)[:most]
+            return mutate(as_text(data), texts, list(surface.words), chance).encode("utf-8", "surrogatepass")[:most]
+
+        settings = [f"-seed={seed + 1}", "-max_len=20000", "-len_control=0", "-timeout=600", "-rss_limit_mb=0", "-verbosity=0"]
+        atheris.Setup(["fuzzing", *settings, corpus], one, custom_mutator=change)
+        atheris.Fuzz()
+
+
+def is_followed(function: types.FunctionType) -> bool:
+    """What is compiled must stay as it is; the rest of our code tells when it is reached."""
+    module = function.__module__ or ""
+    return module.startswith("seqube.") and not module.startswith(("seqube.engine", "seqube.predict", "seqube.errors"))
+
+
+# ---------------------------------------------------------------- the program
+
+
+def try_one_surface(asked: argparse.Namespace) -> None:
+    """In a process of its own: what it came to is written where `--report` says, now and then and at the end."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    warnings.simplefilter("ignore")
+    began = time.monotonic()
+
+    def report(tally: Tally) -> None:
+        faults = []
+        for fault in tally.faults.values():
+            place = CORPUS / f"{fault.kind}-{hashlib.sha256(fault.data).hexdigest()[:10]}"
+            place.write_bytes(fault.data)
+            faults.append(f"{place.name}: {fault.error}\n{fault.trace}")
+        megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        told = {"came": dict(tally.came), "faults": faults, "seconds": time.monotonic() - began, "megabytes": megabytes}
+        Path(asked.report).write_text(json.dumps(told), "utf-8")
+
+    seconds = 60 * asked.minutes
+    if asked.guided:
+        fuzz_guided(asked.surface, asked.inputs, asked.seed, seconds, report)
+    else:
+        report(fuzz(asked.surface, asked.inputs, asked.seed, seconds, report))
+
+
+def run_surface(kind: str, inputs: int, asked: argparse.Namespace, minutes: float) -> dict[str, Any]:
+    """What a process of its own says of a surface."""
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
+        command = [sys.executable, __file__, "--surface", kind, "--inputs", str(inputs), "--minutes", str(minutes)]
+        command += ["--seed", str(asked.seed), "--report", file.name, *(["--guided"] if asked.guided else [])]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        text = Path(file.name).read_text("utf-8")
+        told: dict[str, Any] = json.loads(text) if text else {"came": {}, "faults": [], "seconds": 0, "megabytes": 0}
+        if done.returncode:
+            told["faults"].append(f"the process of {kind} ended with {done.returncode}\n{done.stderr[-3_000:]}")
+        return told
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--inputs", type=int, default=1_000_000)
+    parser.add_argument("--inputs", type=int, default=1_000_000, help="of all surfaces together, by their shares")
+    parser.add_argument("--minutes", type=float, default=60, help="for all surfaces together")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--guided", action="store_true", help="by Atheris")
+    parser.add_argument("--surface", choices=SURFACES, action="append", help="only this one; may be repeated")
+    parser.add_argument("--report", help="where the process of one surface writes what it came to")
     asked = parser.parse_args()
-    came, faults = fuzz(asked.inputs, asked.seed)
-    for (kind, outcome), count in sorted(came.items()):
-        print(f"{kind:>10}  {outcome:<12} {count:>9,}")
-    print(f"{'all':>10}  {'inputs':<12} {came.total():>9,}   seed {asked.seed}")
-    CORPUS.mkdir(exist_ok=True)
-    for fault in faults:
-        place = CORPUS / f"{fault.kind}-{hashlib.sha256(fault.data).hexdigest()[:10]}"
-        place.write_bytes(fault.data)
-        print(f"\n{place.name}: {fault.error}\n{fault.trace}")
-    sys.exit(bool(faults))
+    chosen = asked.surface or list(SURFACES)
+    if asked.report:
+        asked.surface = chosen[0]
+        try_one_surface(asked)
+        return
+    shares = {kind: SURFACES[kind].share for kind in chosen}
+    total, is_faulty = 0, False
+    ends = time.monotonic() + 60 * asked.minutes
+    for number, (kind, share) in enumerate(shares.items()):
+        minutes = (ends - time.monotonic()) / 60 / (len(shares) - number)  # what one leaves over, the others have
+        told = run_surface(kind, asked.inputs * share // sum(shares.values()), asked, minutes)
+        n = sum(told["came"].values())
+        total += n
+        outcomes = ", ".join(f"{outcome} {count:,}" for outcome, count in sorted(told["came"].items(), key=lambda each: -each[1]))
+        print(f"{kind:>10} {n:>11,} inputs {told['seconds']:>6.0f} s {told['megabytes']:>6,} MB   {outcomes}", flush=True)
+        for fault in told["faults"]:
+            is_faulty = True
+            print(f"\n{fault}\n", flush=True)
+    print(f"{'all':>10} {total:>11,} inputs, seed {asked.seed}{', guided by coverage' if asked.guided else ''}")
+    sys.exit(is_faulty)
 
 
 if __name__ == "__main__":

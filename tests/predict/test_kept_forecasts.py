@@ -6,20 +6,14 @@ They are never written again; `SEQUBE_STATES=write` makes them where there are n
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from seqube.events import Events
-from seqube.predict import Rule, Rules, forecast
+from predict.kept_forecasts import CUT, EVENTS, RULES, STATE
+from seqube.predict import forecast
 from seqube.predict.forecasts import Forecaster
 from seqube.predict.matcher import EPISODE_STRATEGIES
-
-STATE = Path(__file__).parent / "states" / "forecast.arrow"
-RULES = Rules([Rule("A -> B", "C", 10, 20, 0.5, "chain"), Rule("A, B", "C", 10, 20, 0.5, "by car", "car")])
-CUT = 6  # something is remembered, something waits, and something is still to come of both
-EVENTS = Events(pa.table({"type": [*"ABABBAAB"], "ts": [1, 2, 4, 5, 7, 8, 8, 9], "car": ["p", "q", "q", "p", "q", "p", None, "p"]}))
 
 
 @pytest.mark.parametrize("strategy", EPISODE_STRATEGIES)

@@ -258,7 +258,7 @@ def as_decimal(column: pa.Array, kind: pa.DataType) -> pa.Array:
         limit = 10.0 ** (kind.precision - kind.scale)
         fits = pc.and_(pc.is_finite(column), pc.less(pc.abs(column), limit))
         column = pc.if_else(pc.fill_null(fits, False), column, pa.scalar(None, pa.float64()))
-        column = _written(column)
+        column = _written(column, kind.scale)
     column = column.cast(_WHOLE) if pat.is_integer(column.type) else column
     wide = column.cast(pa.decimal256(DIGITS, max(column.type.scale, kind.scale)))
     wide = pc.round(wide, ndigits=kind.scale, round_mode="half_towards_infinity")
@@ -267,9 +267,14 @@ def as_decimal(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.if_else(pc.fill_null(fits, False), wide, pa.scalar(None, wide.type)).cast(kind)
 
 
-def _written(column: pa.Array) -> pa.Array:
-    """Doubles as the decimals that they are written as, to 37 digits after the point."""
-    return pc.round(column.cast(pa.string()).cast(pa.decimal256(DIGITS, 37)), ndigits=37)
+def _written(column: pa.Array, digits: int) -> pa.Array:
+    """Doubles as the decimals that they are written as, those below one rounded to so many digits: they have too many of them."""
+    is_small = pc.less(pc.abs(column), 1.0)
+    held = pc.if_else(pc.less(pc.abs(column), 1e-39), 0.0, column)  # what is never seen, since no decimal has more than 38 digits
+    small = pc.if_else(is_small, held, pa.scalar(None, pa.float64())).cast(pa.string()).cast(pa.decimal256(DIGITS, 56))
+    small = pc.round(small, ndigits=digits, round_mode="half_towards_infinity").cast(pa.decimal256(DIGITS, 38))
+    large = pc.if_else(is_small, pa.scalar(None, pa.float64()), column).cast(pa.string()).cast(pa.decimal256(DIGITS, 38))
+    return pc.coalesce(small, large)
 
 
 # ---------------------------------------------------------------- calculating

@@ -22,7 +22,7 @@ from seqube.errors import SchemaError, did_you_mean
 from seqube.events.batch import Events, with_one_type
 from seqube.events.files import Malformed
 from seqube.events.rows import MISFITS, is_truncated, read_rows
-from seqube.events.schema import ANY, TYPE, Schema, is_moment
+from seqube.events.schema import ANY, TYPE, Schema, check_unique, is_moment
 from seqube.events.sources import as_table, one_chunk, plain_columns
 from seqube.events.times import TEXT_TIME
 
@@ -176,6 +176,7 @@ class Intake:
         """The columns of a table in the stream's order and types; only the time may still be in another form."""
         if self.schema is not None and raw.schema == self.schema.columns:
             return raw
+        check_unique(raw.column_names)
         if self.schema is None:
             known = pa.schema([field.with_type(self.declared.get(field.name, field.type)) for field in raw.schema])
             missing = [name for name in self.declared if name not in raw.column_names]

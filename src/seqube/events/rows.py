@@ -23,6 +23,8 @@ from seqube.events.files import Malformed
 
 MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 NO_OBJECT = "not an object with names and values"
+MAX_NESTING = 64  # levels of lists and objects in a value: time and memory that Arrow takes for a type grow with their square
+_NESTED = frozenset({list, dict, tuple})
 
 
 def read_rows(
@@ -46,6 +48,11 @@ def read_rows(
     columns: dict[str, pa.Array] = {}
     for name in names:
         values = [row.get(name) for row in sound]
+        if not _NESTED.isdisjoint(map(type, values)):
+            for place, value in enumerate(values):
+                if _is_deep(value):
+                    values[place] = None
+                    wrong.setdefault(numbers[place], f"{name} is nested more than {MAX_NESTING} levels deep")
         column, misfits = _column(name, values, None if name == loose else expected.get(name))
         columns[name] = column
         for place, reason in misfits.items():
@@ -56,8 +63,27 @@ def read_rows(
     bad = np.array(sorted(wrong), np.int64)
     if len(sound):
         table = table.filter(pa.array([number not in wrong for number in numbers]))
-    texts = pa.array([json.dumps(rows[number], default=str, skipkeys=True) for number in bad], pa.string())
+    texts = pa.array([_written(rows[number]) for number in bad], pa.string())
     return table, Malformed(bad, texts, pa.array([wrong[number] for number in bad], pa.string()))
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether there are too many levels; with a stack of its own, since there may be thousands."""
+    waiting = [(value, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        if type(value) in _NESTED:
+            if depth == MAX_NESTING:
+                return True
+            waiting.extend((part, depth + 1) for part in (value.values() if type(value) is dict else value))
+    return False
+
+
+def _written(row: Any) -> str:
+    try:
+        return json.dumps(row, default=str, skipkeys=True)
+    except RecursionError:
+        return "nested too deeply to be shown"
 
 
 def _column(name: str, values: list[Any], expected: pa.DataType | None) -> tuple[pa.Array, dict[int, str]]:
@@ -70,16 +96,17 @@ def _column(name: str, values: list[Any], expected: pa.DataType | None) -> tuple
                 pass
     arrow = expected if expected is not None and not pat.is_null(expected) else _first_type(values)
     misfits: dict[int, str] = {}
-    fitting: list[Any] = []
+    fitting: list[pa.Array] = []  # one by one: what Arrow takes for a struct depends on what stands before it
     for place, value in enumerate(values):
         try:
-            fits = not is_truncated(value, arrow) and pa.array([value], arrow) is not None
+            fits = not is_truncated(value, arrow)
+            fitting.append(pa.array([value if fits else None], arrow))
         except MISFITS:
             fits = False
-        fitting.append(value if fits else None)
+            fitting.append(pa.nulls(1, arrow))
         if not fits:
             misfits[place] = f"{name} is {_brief(value)}, which is no {arrow}"
-    return pa.array(fitting, arrow), misfits
+    return pa.concat_arrays(fitting), misfits
 
 
 def is_truncated(value: Any, arrow: pa.DataType | None) -> bool:

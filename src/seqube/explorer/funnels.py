@@ -150,7 +150,7 @@ def _read(text: str) -> dict[str, Any]:
     """What an address asks for, as far as it is what this page writes."""
     try:
         asked = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(asked, dict):
         return {}

@@ -430,7 +430,7 @@ class ForecastPanel:
     def _first_rule(self, quality: list[dict[str, Any]]) -> str:
         names = [str(row["rule"]) for row in quality]
         asked = self._screen.detail.get("rule", "")
-        if asked.isdecimal() and int(asked) <= len(names):
+        if asked.isdecimal() and len(asked) < 19 and int(asked) <= len(names):
             return [ALL_RULES, *names][int(asked)]
         return ALL_RULES if len(names) <= LANES_DRAWN else str(max(quality, key=lambda row: row["predictions"])["rule"])
 
@@ -448,7 +448,7 @@ class ForecastPanel:
     def _first(self) -> int:
         """Where the address asks to begin; else with the last predictions that are all decided."""
         asked = self._screen.detail.get("at", "")
-        if asked.isdecimal():
+        if asked.isdecimal() and len(asked) < 19:
             return int(asked)
         undecided = pc.index(self._drawn.column("outcome"), "open").as_py()
         return (undecided if undecided >= 0 else len(self._drawn)) - PREDICTIONS_DRAWN

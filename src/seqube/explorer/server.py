@@ -97,7 +97,10 @@ class Guard:
     def _is_own(headers: Headers) -> bool:
         """Whether a request comes from this page, or from no page at all; cookies do not tell ports apart."""
         origin = headers.get("origin")
-        return origin is None or urlsplit(origin).netloc == headers.get("host")
+        try:
+            return origin is None or urlsplit(origin).netloc == headers.get("host")
+        except ValueError:
+            return False  # no address at all
 
 
 def _at_most(size: int, receive: Receive) -> Receive:
@@ -127,8 +130,8 @@ def _with_headers(send: Send) -> Send:
     return sender
 
 
-def build(explorer: Explorer, token: str, port: int) -> ASGIApp:
-    """The whole application: the page, its scripts, the downloads, behind the guard."""
+def downloads(explorer: Explorer) -> FastAPI:
+    """What can be had beside the page: the rows of results."""
     server = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
     @server.get("/export/{name}")
@@ -143,6 +146,12 @@ def build(explorer: Explorer, token: str, port: int) -> ASGIApp:
             pieces, media_type=kind, headers={"Content-Disposition": f'attachment; filename="matches.{ending}"'}
         )
 
+    return server
+
+
+def build(explorer: Explorer, token: str, port: int) -> ASGIApp:
+    """The whole application: the page, its scripts, the downloads, behind the guard."""
+    server = downloads(explorer)
     pages.add_static_file(local_file=Path(__file__).with_name("editor.js"), url_path="/seqube/editor.js")
 
     @ui.page("/", title="Seqube explorer")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -99,7 +99,7 @@ def draft(text: str) -> Draft:
             result = cast(Draft, _parser().parse(text))
         except UnexpectedInput as error:
             raise QueryError(explain(error, text, _parser())) from None
-        _check_limits(result)
+        check_limits(_roots(result), tree.children)
     except QueryError as error:
         raise QueryError(error.problems, text) from None
     return result
@@ -145,25 +145,29 @@ def _check_text(text: str) -> None:
         _fail(f"the query contains {what}", place(text, odd.start()), "remove it; was a binary file read as text?")
 
 
-def _check_limits(query: Draft) -> None:
-    """Walk the whole draft with a stack of its own, since before this check nobody may recurse."""
-    roots: list[Any] = [query.pattern, query.where, query.having, *query.group_by]
-    roots += [output.value for output in (*query.aggregates, *(query.returns.outputs if query.returns else ()))]
-    roots += [condition for definition in query.definitions for condition in definition.where]
+def _roots(query: Draft) -> Iterable[Any]:
+    """Everything of a draft that has something below it."""
+    values = [output.value for output in (*query.aggregates, *(query.returns.outputs if query.returns else ()))]
+    conditions = [condition for definition in query.definitions for condition in definition.where]
+    return (query.pattern, query.where, query.having, *query.group_by, *values, *conditions)
+
+
+def check_limits(roots: Iterable[Any], below: Callable[[Any], Iterable[Any]]) -> None:
+    """Refuse what is nested too deeply; with a stack of its own, since before this check nobody may recurse."""
     stack = [(root, 1) for root in roots if root is not None]
     while stack:
         node, depth = stack.pop()
         if depth > MAX_DEPTH:
             _fail(
                 f"the query is nested more than {MAX_DEPTH} levels deep",
-                node.at,
+                getattr(node, "at", None),
                 "flatten it: AND, OR and SEQ take any number of parts, and a long sum counts a level for each term",
             )
         if isinstance(node, tree.Literal):
             if type(node.value) is int and not -MAX_INT64 - 1 <= node.value <= MAX_UINT64:
                 _fail("this number does not fit into 64 bits", node.at, "write it with a decimal point to make it a float")
         else:
-            stack.extend((child, depth + 1) for child in tree.children(node))
+            stack.extend((child, depth + 1) for child in below(node))
 
 
 # ---------------------------------------------------------------- values and predicates

@@ -218,8 +218,7 @@ def read_located_yaml(text: str) -> tuple[Any, dict[tuple[Any, ...], Span], list
     """The document, where each of its values stands (by path of keys), and the problems met: bad YAML, a key given twice."""
     import yaml
 
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loader = base(text)
+    loader: Any = None
     places: dict[tuple[Any, ...], Span] = {}
     problems: list[Problem] = []
 
@@ -248,6 +247,7 @@ def read_located_yaml(text: str) -> tuple[Any, dict[tuple[Any, ...], Span], list
         if unfit := weigh(text):
             what, _, hint = unfit.partition("\n  hint: ")
             return None, places, [Problem(f"the rule file {what}", None, hint)]
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
         root = loader.get_single_node()
         document = build(root, ()) if root is not None else None
     except yaml.YAMLError as error:
@@ -258,5 +258,6 @@ def read_located_yaml(text: str) -> tuple[Any, dict[tuple[Any, ...], Span], list
     except BAD_VALUE as error:
         return None, places, [Problem(f"the rule file holds a value that cannot be read: {error}", None, "write it in quotes")]
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
     return document, places, problems

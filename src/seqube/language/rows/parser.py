@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from seqube.errors import Problem, QueryError, Span, did_you_mean
 from seqube.language import tree
 from seqube.language.functions import PLAIN_CALLS, SQL_CASTS, VALUE_FUNCTIONS
-from seqube.language.parser import Builder, as_item, as_predicate, in_order
+from seqube.language.parser import Builder, as_item, as_predicate, check_limits, in_order
 from seqube.language.rows import tree as rows
 from seqube.language.rows.recovery import read_in_parts
 from seqube.language.rows.synonyms import ARRAY, resolve
@@ -81,7 +81,7 @@ def _read(text: str) -> ClauseDraft:
     from lark.exceptions import UnexpectedInput, VisitError
 
     try:
-        return cast(ClauseDraft, _parser().parse(text))
+        return _checked(cast(ClauseDraft, _parser().parse(text)))
     except UnexpectedInput as error:
         raise QueryError(_explain(error, text), text) from None
     except VisitError as error:
@@ -90,6 +90,13 @@ def _read(text: str) -> ClauseDraft:
         raise
     except QueryError as error:
         raise QueryError(error.problems, text) from None
+
+
+def _checked(draft: ClauseDraft) -> ClauseDraft:
+    values = [value for value, _ in draft.measures] + [condition for _, condition in draft.definitions]
+    check_limits([draft.within, *values], tree.children)
+    check_limits([draft.pattern], rows.parts_of)
+    return draft
 
 
 @functools.cache

@@ -289,8 +289,10 @@ def _scope(statement: Statement, name: str) -> list[str]:
             continue
         try:
             tree = sqlglot.parse_one(sql, read=statement.dialect)
-        except sqlglot.errors.ParseError:
+        except sqlglot.errors.SqlglotError:
             continue  # the engine around it says what is wrong, in its own words
+        except RecursionError:
+            raise QueryError(Problem("the statement is nested too deeply", None, "put parts of it into views"), sql) from None
         node: Any = next((table for table in tree.find_all(sqlglot.exp.Table) if table.name == name), None)
         around = _scope(statement, holder.name) if holder is not None else []
         found: list[str] = []
