@@ -97,6 +97,10 @@ def _by_task(name: str, quick: bool, **only: Any) -> Iterator[tuple[str, list[Me
 
 def show(console: Console, title: str, measured: list[Measurement]) -> None:
     """How much faster than the first contender, by CPU time (other work on the machine changes it little), then the numbers."""
+    if all(m.wall_s is None and m.right for m in measured):  # nothing was timed: what was found is said
+        for m in measured:
+            console.print(f"{title}: {m.contender}: {m.note}", soft_wrap=True, highlight=False)
+        return
     table = Table(title=title, title_justify="left")
     for column in ("contender", "ratio", "events/s", "ms", "± ms", "CPU ms", "peak MB", "answer"):
         table.add_column(column, justify="left" if column == "contender" else "right", no_wrap=True)
