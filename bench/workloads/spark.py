@@ -5,7 +5,9 @@
                pattern's types, so that nothing is saved by filtering.
     slices     the same pattern without a key, cut into slices of time, with one core and with two
     counts     COUNT of a pattern without a key, ON TRIGGER and TOTAL, with one core and with two
-    workloads  workloads 1 to 3 of the E-Cube paper, each as one batch: shared, and every query by itself in the same pass
+    workloads  workloads 1 to 3 of the E-Cube paper, each as one batch: shared, and every query by itself in the same pass. Most of
+               what a batch costs is to move rows, and five queries have little to share.
+    streamed   the same workloads as streams: one micro-batch for each file, every query by itself, and shared as they go on
     related    many related queries, counts and matches of one key: shared, by themselves, and a few of them, beside one alone
     stream     micro-batches over 100,000 keys, with a window of many of them; of 50,000 events (median latency) with a window of
                few and of many micro-batches, over the same events, and as large as a steady stream would make them (rate).
@@ -25,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +70,8 @@ def measurements(quick: bool = False, chosen: Collection[str] | None = None) -> 
             streams = [("stream", folder, 230, (10, 200), USUAL), ("stream", folder, 130, (100,), 400_000)]
         # Slices and counts come first in both sessions, so that both are equally warm.
         cut = [("slices", folder, n), ("counts", folder, n)]
-        more = [("keyed", folder, n, n_keys), ("workloads", folder, n), ("related", folder, n, n_keys), *streams]
+        together = [("workloads", folder, n), ("streamed", folder, n), ("related", folder, n, n_keys)]
+        more = [("keyed", folder, n, n_keys), *together, *streams]
         if chosen:
             cut, more = ([task for task in tasks if task[0] in chosen] for tasks in (cut, more))
         wanted = {task for task, *_ in (*cut, *more)}
@@ -76,7 +79,7 @@ def measurements(quick: bool = False, chosen: Collection[str] | None = None) -> 
             write_events(Path(folder) / "keyed", n, n_keys)
         if cut:
             write_events(Path(folder) / "slices", n, 1)
-        if wanted & {"workloads", "related"}:
+        if wanted & {"workloads", "streamed", "related"}:
             write_trades(Path(folder) / "trades", n, n_keys)
         ones = in_session(1, *cut) if cut else []
         twos = in_session(2, *cut, *more)
@@ -165,11 +168,11 @@ def main(cores: str, tasks: str) -> None:
     spark = sqs.session(**{"spark.master": f"local[{cores}]", "spark.driver.memory": "4g"})
     known: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
         "keyed": keyed, "slices": slices, "counts": counts, "workloads": workloads, "related": related, "stream": stream,
-        "row patterns": row_patterns,
+        "streamed": streamed, "row patterns": row_patterns,
     }  # fmt: skip
     for task, *arguments in json.loads(tasks):
         # In a stream each partition is a store of state that every micro-batch commits.
-        spark.conf.set("spark.sql.shuffle.partitions", cores if task == "stream" else "4")
+        spark.conf.set("spark.sql.shuffle.partitions", cores if task in ("stream", "streamed") else "4")
         for measured in known[task](spark, *arguments):
             print(json.dumps({"workload": WORKLOAD, "right": True, "cores": int(cores), **measured}))
 
@@ -239,18 +242,21 @@ def _sink_all(queries: dict[str, str], events: DataFrame, strategy: str) -> None
 
 def _tell_all(queries: dict[str, str], events: DataFrame, strategy: str) -> dict[str, tuple[int, int]]:
     """How many rows each query has, and a number that follows from what is in them."""
-    from pyspark.sql import functions as F  # noqa: N812
-
     import seqube as sq
     import seqube.spark as sqs
 
     found = sqs.run(queries, events, hierarchy=sq.Hierarchy.from_dict(COMPANIES), strategy=strategy)
-    told = {}
-    for name, frame in found.items():
-        digest = F.sum(F.pmod(F.xxhash64(*frame.columns), F.lit(1_000_003)))
-        told[name] = tuple(frame.agg(F.count(F.lit(1)), digest).collect()[0])
+    told = {name: _tell(frame) for name, frame in found.items()}
     found.unpersist()
     return told
+
+
+def _tell(frame: DataFrame) -> tuple[int, int]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    digest = F.sum(F.pmod(F.xxhash64(*frame.columns), F.lit(1_000_003)))
+    n_rows, number = frame.agg(F.count(F.lit(1)), digest).collect()[0]
+    return n_rows, number or 0
 
 
 def workloads(spark: SparkSession, folder: str, n: int) -> Iterator[dict[str, Any]]:
@@ -261,6 +267,40 @@ def workloads(spark: SparkSession, folder: str, n: int) -> Iterator[dict[str, An
         contenders = {by: lambda by=by, queries=queries: _sink_all(queries, events, by) for by in found}
         for row in _timed(f"workload {number}", n, sum(rows for rows, _ in found["independent"].values()), contenders):
             yield {**row, "right": found[row["contender"]] == found["independent"]}
+
+
+def streamed(spark: SparkSession, folder: str, n: int) -> Iterator[dict[str, Any]]:
+    events = spark.read.parquet(f"{folder}/trades")
+    for number in ("1", "2", "3"):
+        queries = workload(PATTERNS[number], SHORT_MS)
+        expected = _tell_all(queries, events, "auto")
+        found: dict[str, dict[str, tuple[int, int]]] = {}
+        contenders = {
+            by: lambda by=by, queries=queries, found=found: found.update({by: _tell_stream(spark, f"{folder}/trades", queries, by)})
+            for by in ("independent", "chase")
+        }
+        for row in _timed(f"workload {number} as a stream", n, sum(rows for rows, _ in expected.values()), contenders):
+            yield {**row, "right": found[row["contender"]] == expected}
+
+
+def _tell_stream(spark: SparkSession, path: str, queries: dict[str, str], strategy: str) -> dict[str, tuple[int, int]]:
+    """What `_tell_all` tells, of a stream with a micro-batch for each file."""
+    import seqube as sq
+    import seqube.spark as sqs
+
+    told: dict[str, tuple[int, int]] = dict.fromkeys(queries, (0, 0))
+
+    def write(rows: Mapping[str, DataFrame], number: int) -> None:
+        for name, frame in rows.items():
+            n_rows, digest = _tell(frame)
+            told[name] = told[name][0] + n_rows, told[name][1] + digest
+
+    read = spark.readStream.schema(spark.read.parquet(path).schema).option("maxFilesPerTrigger", 1).parquet(path)
+    found = sqs.run(queries, read, hierarchy=sq.Hierarchy.from_dict(COMPANIES), strategy=strategy, lateness="0 seconds")
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = found.foreach_batch(write).option("checkpointLocation", checkpoint)
+        writer.trigger(availableNow=True).start().awaitTermination()
+    return told
 
 
 def related(spark: SparkSession, folder: str, n: int, n_keys: int, n_queries: int = N_RELATED) -> Iterator[dict[str, Any]]:

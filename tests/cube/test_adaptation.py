@@ -157,6 +157,24 @@ def test_a_workload_is_planned_anew_when_its_matches_change_and_its_rates_do_not
     }
 
 
+@pytest.mark.parametrize("strategy", ["chase", "top-down", "bottom-up"])
+def test_nothing_new_is_found_from_nothing_new(strategy: str) -> None:
+    """A longer pattern is made from one that is itself made from a shorter one, of which some steps have no new matches."""
+    texts = {
+        "short": "SEQ(B a, D b) WITHIN 6",
+        "longer": "SEQ(B a, D b, D c) WITHIN 6",
+        "longest": "SEQ(B a, C b, D c, D d) WITHIN 6",
+    }
+    stream, found = sq.Stream(texts, strategy=strategy), []
+    for i in range(12):
+        found += [(name, len(table)) for name, table in stream.push([{"type": "ABCD"[i % 4], "ts": i}]).items()]
+    found += [(name, len(table)) for name, table in stream.close().items()]
+    events = pa.table({"type": ["ABCD"[i % 4] for i in range(12)], "ts": range(12)})
+    assert {name: sum(n for of, n in found if of == name) for name in texts} == {
+        name: len(result) for name, result in sq.run(texts, events).items()
+    }
+
+
 def test_switching_has_its_price() -> None:
     """A plan that is a little better is not taken where the matches that it goes on from would have to be found first."""
     stream, matcher = random_stream(600, "ABCD"), SharedMatcher(QUERIES, TREE, drift=0.0, gain=0.0)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,9 +35,9 @@ def add_batch(folder: Path, number: int, is_done: bool = True) -> None:
         (place / DONE).touch()
 
 
-def add_metrics(folder: Path, number: int, read: int | None, changes: str | None = None) -> None:
+def add_metrics(folder: Path, number: int, read: int | None, changes: str | None = None, **more: Any) -> None:
     (folder / "metrics").mkdir(exist_ok=True)
-    row = {"batch": number, "read": read, "matches": {"hot": 2}, "changes": changes}
+    row = {"batch": number, "read": read, "matches": {"hot": 2}, "changes": changes, **more}
     (folder / "metrics" / f"{number:08d}.json").write_text(json.dumps(row) + "\n")
 
 
@@ -65,6 +66,8 @@ def test_what_became_of_edited_files_is_told_newest_first(tmp_path: Path) -> Non
         add_metrics(tmp_path, number, 10, changes)
     (sink,) = find_sinks(tmp_path)
     assert sink.look().changes == ["before micro-batch 3: refused: there is no variable 'c'", "before micro-batch 1: added: warm"]
+    add_metrics(tmp_path, 4, 10, plan_switches=3, plans="together id: hot by itself, warm from hot")
+    assert sink.look().changes[0] == "in micro-batch 4: 3 switched plans; now together id: hot by itself, warm from hot"
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "orc"])

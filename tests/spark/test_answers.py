@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from hypothesis import given
@@ -14,6 +15,8 @@ import oracle
 import seqube as sq
 from answers import show
 from cube.workloads import workloads
+from seqube.engine.aggregates.aggregation import Aggregator
+from seqube.engine.aggregates.sharing import SharedAggregator
 from seqube.engine.instances import minus, plus
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events import Events
@@ -37,7 +40,7 @@ def by_slices(texts: dict[str, str], events: Events, tree: Any, strategy: str, c
     planned = optimize({name: parse(text) for name, text in texts.items()}, concepts, Measurements(events.statistics), strategy)
     columns = Columns(events.schema)
     shipped = {name: ship_query(plan, events.schema) for name, plan in planned.plans.items()}
-    workload = ShippedWorkload.of(planned, shipped, events.unit)
+    workload = ShippedWorkload.of(planned, shipped)
     needs = [needs_of(plan, events.unit) for plan in planned.plans.values()]
     tasks, blobs = {}, []
     for number, (after, upto) in enumerate(pairwise([LOWEST, *sorted(set(cuts)), HIGHEST])):
@@ -66,12 +69,12 @@ def test_matches_of_a_workload_in_slices(data: st.DataObject, tree: Any, events:
 @given(data=st.data(), events=streams(max_time=12), strategy=st.sampled_from(["auto", *names("shared counts")]))
 def test_counts_of_a_workload_in_slices(data: st.DataObject, events: list[oracle.Event], strategy: str) -> None:
     words = st.sampled_from(["ON TRIGGER", "TOTAL", "PER 3", "EVERY 2"])
-    pattern = st.lists(st.sampled_from("ABC"), min_size=1, max_size=3)
-    texts = {
-        f"q{number}": f"SEQ({', '.join(f'{name} v{place}' for place, name in enumerate(data.draw(pattern)))}) AGG COUNT(*) "
-        f"WITHIN {data.draw(st.sampled_from([3, 5, 5]))} EMIT {data.draw(words)}"
-        for number in range(3)
-    }
+    values = st.sampled_from(["COUNT(*)", "COUNT(*), SUM(v0.x)", "COUNT(*), MAX(v0.x) AS m"])
+    pattern, window = st.lists(st.sampled_from("ABC"), min_size=1, max_size=3), st.sampled_from([3, 5, 5])
+    texts = {}
+    for number in range(3):
+        parts = ", ".join(f"{name} v{place}" for place, name in enumerate(data.draw(pattern)))
+        texts[f"q{number}"] = f"SEQ({parts}) AGG {data.draw(values)} WITHIN {data.draw(window)} EMIT {data.draw(words)}"
     show("\n".join(texts.values()), events)
     stream = Events(as_table(events))
     times = sorted({event.ts for event in events})[:-1]
@@ -93,11 +96,10 @@ def test_what_a_task_is_sent_is_what_was_asked_for() -> None:
         ("independent", None, None),
         ("prefix-tree", None, "prefix-tree"),
         ("chop-connect", None, "chop-connect"),
+        ("pre-tree", None, "pre-tree"),
     ):
         planned = optimize(queries, None, Measurements(events.statistics), strategy)
-        workload = ShippedWorkload.of(
-            planned, {name: ship_query(plan, events.schema) for name, plan in planned.plans.items()}, events.unit
-        )
+        workload = ShippedWorkload.of(planned, {name: ship_query(plan, events.schema) for name, plan in planned.plans.items()})
         if sources is not None:
             assert workload.matches is not None
             assert workload.matches.sources == sources
@@ -106,3 +108,22 @@ def test_what_a_task_is_sent_is_what_was_asked_for() -> None:
             assert workload.counts.strategy == way
         if strategy == "independent":
             assert workload.matches is workload.counts is None
+
+
+def test_totals_are_counted_together_in_every_slice() -> None:
+    """Without a key they are added up from slices; what a slice adds is counted by one pass over its events for all queries."""
+    texts = {
+        "two": "SEQ(A a, B b) AGG COUNT(*) WITHIN 9 EMIT TOTAL",
+        "three": "SEQ(A a, B b, C c) AGG COUNT(*) WITHIN 9 EMIT PER 20",
+    }
+    events = Events(as_table([oracle.Event("ABC"[i % 3], i, {"id": 1}, i) for i in range(60)]))
+    with (
+        mock.patch.object(SharedAggregator, "within", autospec=True, side_effect=SharedAggregator.within) as shared,
+        mock.patch.object(Aggregator, "totals_within", autospec=True, side_effect=Aggregator.totals_within) as alone,
+    ):
+        for strategy, n_shared, n_alone in (("prefix-tree", 3, 0), ("independent", 0, 6)):
+            shared.reset_mock()
+            alone.reset_mock()
+            found = by_slices(texts, events, None, strategy, [19, 40])
+            assert (shared.call_count, alone.call_count) == (n_shared, n_alone)
+            assert found == {name: sq.run(text, events).table.to_pylist() for name, text in texts.items()}

@@ -29,8 +29,9 @@ from seqube.spark.forecasting import Share, share_rules
 from seqube.spark.streaming.at_hand import AT_HAND, AtHand
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.foresight import Predictions, RuleWatch
+from seqube.spark.streaming.held import Held
 from seqube.spark.streaming.pipeline import run_stream
-from seqube.spark.streaming.watch import KEY, Held
+from seqube.spark.streaming.watch import KEY
 from seqube.spark.transport.blobs import write_blob
 from seqube.spark.transport.columns import Columns
 

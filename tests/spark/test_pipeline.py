@@ -21,6 +21,7 @@ from seqube.spark.streaming.changes import WorkloadChange
 from seqube.spark.streaming.checkpoint import count_generations
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.pipeline import Counts, run_once, run_stream
+from seqube.spark.streaming.rescaling import rescale
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,11 +101,21 @@ def test_a_query_that_comes_back_begins_anew(spark: SparkSession, tmp_path: Path
 def test_generations_of_queries(tmp_path: Path) -> None:
     """The same while a query is there in every run, and never one that its name has had before."""
     place = str(tmp_path)
-    assert count_generations(place, {"a": "x", "b": "y"}) == {"a": 0, "b": 0}
-    assert count_generations(place, {"a": "x", "b": "y"}) == {"a": 0, "b": 0}
-    assert count_generations(place, {"b": "z", "c": "x"}) == {"b": 1, "c": 1}
-    assert count_generations(place, {"a": "x", "b": "y", "c": "x"}) == {"a": 2, "b": 2, "c": 1}
-    assert count_generations(place, {"a": "x", "b": "y"}) == {"a": 2, "b": 2}
+    places = dict.fromkeys("abc", False)
+
+    def generations(*asked: str, together: str = "") -> dict[str, int]:
+        counted = count_generations(place, {each[0]: each[1:] for each in asked}, together)
+        assert all(is_together == places[name] for name, (_, is_together) in counted.items())
+        return {name: generation for name, (generation, _) in counted.items()}
+
+    assert generations("ax", "by", together="ab") == {"a": 0, "b": 0}  # the mark is older than that queries go together
+    assert generations("ax", "by", together="ab") == {"a": 0, "b": 0}
+    places |= {"b": True}
+    assert generations("bz", "cx", together="b") == {"b": 1, "c": 1}
+    assert generations("ax", "bz", "cx", together="bc") == {"a": 2, "b": 1, "c": 1}  # each stays where its state is
+    places |= {"b": False}
+    assert generations("ax", "by", "cx") == {"a": 2, "b": 3, "c": 1}
+    assert generations("ax", "by") == {"a": 2, "b": 3}
 
 
 def test_bad_text_times_beside_nested_times(spark: SparkSession, tmp_path: Path) -> None:
@@ -317,3 +328,29 @@ def test_cubes_that_are_none(tmp_path: Path, cubes: dict[str, Any], message: str
     (tmp_path / "in").mkdir()
     with pytest.raises(sq.SchemaError, match=message):
         read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, cubes=cubes))
+
+
+@pytest.mark.slow  # in the everyday run: a pipeline that is stopped, changed and started again, and workloads without Spark
+def test_queries_of_one_key_share_and_nothing_is_lost_when_they_change(spark: SparkSession, tmp_path: Path) -> None:
+    """Stopped, started again with other queries, cut into other buckets: what comes out is what each finds in what it has seen."""
+    texts = {
+        "pairs": "SEQ(A a, B b, [id]) WITHIN 40 s RETURN a.ts AS x, b.ts AS y",
+        "longer": "SEQ(A a, B b, C c, [id]) WITHIN 40 s RETURN a.ts AS x, b.ts AS y, c.ts AS z",
+        "count": "SEQ(A a, B b, [id]) AGG COUNT(*) AS n WITHIN 40 s GROUP BY a.id",
+        "new": "SEQ(A a, C c, [id]) WITHIN 40 s RETURN a.ts AS x, c.ts AS z",
+    }
+    n = 600
+    kinds = ["ABC"[(i * 7 + i // 5) % 3] for i in range(n)]
+    table = pa.table({"type": kinds, "ts": [i * 1_000 for i in range(n)], "id": [i % 4 for i in range(n)]})
+    source = {"path": "in", "lateness": "0 seconds"}
+    for number, names in enumerate((["pairs", "longer", "count"], ["pairs", "count", "new"], list(texts))):
+        add_file(tmp_path, str(number), table.slice(number * 200, 200))
+        asked = {name: texts[name] for name in names}
+        declared = read_declaration(write_pipeline(tmp_path, asked, source=source, strategy="chase", drain=number == 2))
+        if number == 1:
+            rescale(declared, 3, spark)
+        run_stream(declared, spark=spark)
+    for name, first in {"pairs": 0, "count": 0, "new": 200}.items():
+        assert results(tmp_path, name) == expected(table.slice(first), texts[name]), name
+    # What `longer` had not decided went with it, and it came back anew.
+    assert results(tmp_path, "longer") == sum((expected(table.slice(at, 200), texts["longer"]) for at in (0, 400)), Counter())

@@ -25,9 +25,9 @@ from aggregate_queries import assert_same_rows, with_aggregates
 from seqube.generate import generate
 from seqube.spark.streaming.at_hand import AtHand
 from seqube.spark.streaming.declaration import read_declaration
+from seqube.spark.streaming.held import Held
 from seqube.spark.streaming.pipeline import run_stream
 from seqube.spark.streaming.rescaling import KEY_HASH, folded, pack_chunks, rescale, tell, unpack_chunks
-from seqube.spark.streaming.watch import Held
 from seqube.spark.transport.blobs import read_blobs, write_blob
 from strategies import spark_table, streams
 

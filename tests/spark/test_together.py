@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -25,9 +28,8 @@ from seqube.spark.ingest import KEY
 from seqube.spark.planning import plan_stream
 from seqube.spark.rows import ship_query
 from seqube.spark.streaming.at_hand import AT_HAND
-from seqube.spark.streaming.together import FixedWorkload, WatchTogether
+from seqube.spark.streaming.together import SharedWorkload, WatchTogether, may_go_together, no_events
 from seqube.spark.transport.blobs import write_blob
-from seqube.spark.transport.columns import Columns
 from strategies import hierarchies, streams
 from strategies import spark_table as as_table
 
@@ -35,8 +37,7 @@ from strategies import spark_table as as_table
 def watches(texts: dict[str, str], schema: Any, tree: Any, strategy: str) -> list[WatchTogether]:
     concepts, queries = sq.Hierarchy.from_dict(tree) if tree else None, {name: parse(text) for name, text in texts.items()}
     shipped = {name: ship_query(plan, schema) for name, plan in plan_stream(queries, concepts, strategy).items()}
-    groups = FixedWorkload(queries, concepts, strategy).groups(shipped, schema, NO_LIMITS)
-    return [WatchTogether(name, own, Columns(schema), Columns(schema)) for name, own in groups.items()]
+    return list(SharedWorkload(queries, concepts, strategy).watches(shipped, schema, NO_LIMITS).values())
 
 
 def replayed(watch: WatchTogether, table: pa.Table, cuts: list[int], forget: set[int]) -> dict[str, list[dict[str, Any]]]:
@@ -47,7 +48,7 @@ def replayed(watch: WatchTogether, table: pa.Table, cuts: list[int], forget: set
         if number in forget:
             AT_HAND.clear()
         piece = table.filter(pa.array((times > before) & (times <= end)))
-        outcome = watch.take(held, [write_blob(piece)] if piece.num_rows else [], before, store)
+        outcome = watch.take(held, [write_blob(keyed(piece, watch))] if piece.num_rows else [], before, store)
         held = outcome.held
         for name, rows in watch.by_query(outcome.matches) if outcome.matches is not None else ():
             found[name] += rows.to_pylist()
@@ -82,7 +83,7 @@ def test_what_shares_is_what_was_asked_for(strategy: str) -> None:
     (watch,) = watches(texts, Events(table).schema, None, strategy)
     together = list(texts)[:4]
     assert list(watch.wanted.queries) == together
-    kinds = {type(part) for part in watch.wanted.operator._parts.values()}
+    kinds = {type(part.operator) for part in watch.wanted.operator._parts.values()}
     assert (SharedMatcher in kinds, SharedAggregator in kinds) == (strategy == "chase", strategy == "prefix-tree")
     found = replayed(watch, table, [7, 20, 21, 50], {2})
     for name in together:
@@ -93,3 +94,161 @@ def test_what_shares_is_what_was_asked_for(strategy: str) -> None:
         != watches({**texts, "all": "SEQ(A a, B b) WITHIN 6"}, Events(table).schema, None, strategy)[0].fingerprint
     )
     assert KEY not in watch.keeping.hidden
+
+
+# ---------------------------------------------------------------- queries that come and go
+
+COUNTED = {
+    "counted": "SEQ(A a, B b) AGG COUNT(*) WITHIN 4",
+    "longer": "SEQ(A a, B b, C c) AGG COUNT(*), SUM(b.x) WITHIN 6",
+    "keyed": "SEQ(A a, B b, [id]) AGG COUNT(*) WITHIN 5",
+    "also keyed": "SEQ(A a, B b, C c, [id]) AGG COUNT(*) WITHIN 5",
+}
+
+
+class Edited:
+    """A stream whose queries come and go, each with what the rows that it has seen have decided."""
+
+    def __init__(self, table: pa.Table, tree: Any, strategy: str) -> None:
+        self.schema, self.strategy = Events(table).schema, strategy
+        self.concepts = sq.Hierarchy.from_dict(tree) if tree else None
+        self.held: dict[str, Any] = {}
+        self.stores: dict[str, dict[int, bytes]] = {}
+        self.found: dict[str, list[dict[str, Any]]] = {}
+
+    def take(self, asked: dict[str, tuple[str, int]], rows: pa.Table, watermark: int) -> None:
+        """A micro-batch with these queries, each with its generation; those that cannot go together are left out."""
+        queries = {name: parse(text) for name, (text, _) in asked.items()}
+        plans = plan_stream(queries, self.concepts, self.strategy, refuses=False)
+        shipped = {name: ship_query(plan, self.schema) for name, plan in plans.items()}
+        nothing = no_events(self.schema)
+        since = {name: asked[name][1] for name, own in shipped.items() if may_go_together(own, nothing)}
+        workload = SharedWorkload(queries, self.concepts, self.strategy)
+        for name, watch in workload.watches(shipped, self.schema, NO_LIMITS, since).items():
+            store = self.stores.setdefault(name, {})
+            outcome = watch.take(self.held.get(name), [write_blob(watch.arriving.select(keyed(rows, watch)))], watermark, store)
+            self.held[name] = outcome.held
+            for query, told in watch.by_query(outcome.matches) if outcome.matches is not None else ():
+                self.found.setdefault(query, []).extend(told.to_pylist())
+        for query in since:
+            self.found.setdefault(query, [])
+
+
+def keyed(rows: pa.Table, watch: WatchTogether) -> pa.Table:
+    return rows.append_column(KEY, pa.array([0] * len(rows), pa.int32())) if KEY in watch.arriving.hidden else rows
+
+
+def told(text: str, rows: list[dict[str, Any]]) -> Any:
+    return sorted(map(repr, rows)) if parse(text).aggregates else bound_rows(rows)
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(data=st.data(), tree=hierarchies(), events=streams(max_time=12), strategy=st.sampled_from(["auto", "chase", "prefix-tree"]))
+def test_queries_come_and_go_and_find_what_they_would_by_themselves(
+    data: st.DataObject, tree: Any, events: list[oracle.Event], strategy: str
+) -> None:
+    """Rows come out of order and late, workers forget, queries come at any micro-batch and go at any later one."""
+    texts = COUNTED | data.draw(workloads(tree))
+    show("\n".join(texts.values()), events, tree)
+    table, n = as_table(events), 5
+    ends = sorted(data.draw(st.lists(st.integers(0, len(events)), min_size=n - 1, max_size=n - 1)))
+    order = data.draw(st.permutations(range(len(events))))
+    batches = [table.take(pa.array(order[a:b], pa.int64())) for a, b in pairwise([0, *ends, len(events)])]
+    marks = [*sorted(data.draw(st.lists(st.integers(-1, 14), min_size=n, max_size=n))), 1_000]
+    first = {name: data.draw(st.sampled_from([0, 0, 1, 2, 3, 4])) for name in texts}
+    gone = {name: data.draw(st.integers(first[name] + 1, n + 1) | st.just(n + 1)) for name in texts}
+    stream = Edited(table, tree, strategy)
+    AT_HAND.clear()
+    with mock.patch("seqube.spark.streaming.together.MEASURED", data.draw(st.sampled_from([1, 1_000]))):
+        for number, rows in enumerate([*batches, table.slice(0, 0)]):
+            if data.draw(st.booleans()):
+                AT_HAND.clear()
+            stream.take({q: (texts[q], first[q]) for q in texts if first[q] <= number < gone[q]}, rows, marks[number])
+    for name, rows in stream.found.items():
+        seen = range(first[name], min(gone[name], n))
+        came = [batches[k].filter(pa.array(batches[k].column("ts").to_numpy() > marks[k])) for k in seen]
+        wanted = sq.run(texts[name], pa.concat_tables([table.slice(0, 0), *came]), hierarchy=stream.concepts).table.to_pylist()
+        decided = [row for row in wanted if row["end" if "end" in row else "ts"] <= marks[gone[name] - 1]]
+        assert told(texts[name], rows) == told(texts[name], decided), texts[name]
+
+
+def test_a_new_query_shares_when_the_rows_before_it_are_forgotten() -> None:
+    texts = {"all": "SEQ(A a, B b) WITHIN 5", "longer": "SEQ(A a, B b, C c) WITHIN 5"}
+    table = as_table([oracle.Event("ABC"[i % 3], i, {"id": 1}, i) for i in range(60)])
+    stream, made = Edited(table, None, "chase"), []
+    AT_HAND.clear()
+    with mock.patch(
+        "seqube.spark.streaming.together.SharedMatcher",
+        side_effect=lambda *a, **k: made.append(list(a[0])) or SharedMatcher(*a, **k),
+    ):
+        for number, start in enumerate(range(0, 60, 10)):
+            asked = {name: (texts[name], 2 * place) for place, name in enumerate(texts) if 2 * place <= number}
+            stream.take(asked, table.slice(start, 10), start - 1)
+        stream.take(asked, table.slice(0, 0), 100)
+    assert made == [["all"], ["all"], ["longer"], ["all", "longer"]]  # the new one by itself, until nothing older is kept
+    for name, first in (("all", 0), ("longer", 20)):
+        assert told(texts[name], stream.found[name]) == told(texts[name], sq.run(texts[name], table.slice(first)).table.to_pylist())
+
+
+def test_counts_share_as_the_events_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {
+        f"q{i}": f"SEQ({', '.join(f'{t} v{n}' for n, t in enumerate('ABCABC'[:i]))}) AGG COUNT(*) WITHIN 500" for i in range(2, 7)
+    }
+    table = as_table([oracle.Event("ABC"[i % 3], i, {"id": 1}, i) for i in range(6_000)])
+    for strategy, shares in (("auto", True), ("independent", False)):
+        stream, taken = Edited(table, None, strategy), []
+        AT_HAND.clear()
+        monkeypatch.setattr(SharedAggregator, "decide", lambda *a, of=SharedAggregator.decide, to=taken: to.append(1) or of(*a))
+        for start in range(0, 6_000, 1_000):
+            stream.take({name: (text, 0) for name, text in texts.items()}, table.slice(start, 1_000), start - 1)
+        stream.take({name: (text, 0) for name, text in texts.items()}, table.slice(0, 0), 10_000)
+        monkeypatch.undo()
+        assert bool(taken) == shares
+        for name, text in texts.items():
+            assert told(text, stream.found[name]) == told(text, sq.run(text, table).table.to_pylist())
+
+
+def test_operators_side_by_side_are_written_and_read() -> None:
+    texts = {
+        "all": "SEQ(A a, B b) WITHIN 5",
+        "longer": "SEQ(A a, B b, C c) WITHIN 5",
+        "n": COUNTED["counted"],
+        "m": COUNTED["longer"],
+    }
+    table = as_table([oracle.Event("ABC"[i % 3], i, {"id": 1}, i) for i in range(60)])
+    for strategy in ("chase", "prefix-tree", "auto"):
+        (watch,) = watches(texts, Events(table).schema, None, strategy)
+        operator = watch.wanted.operator
+        state, before = operator.step(operator.start(), Events(table.slice(0, 30)), 25)
+        _, after = operator.step(operator.restore(state.to_bytes()), Events(table.slice(30)), 100)
+        for name, text in texts.items():
+            rows = [row for found in (before, after) for row in found[name].to_pylist()]
+            assert told(text, rows) == told(text, sq.run(text, table).table.to_pylist())
+
+
+def test_switches_of_plans_are_told_and_nothing_comes_twice() -> None:
+    """At first nearly no two events agree on their key, then all do: the plan is changed, and the new one alone reports."""
+    texts = {
+        "pairs": "SEQ(P a, Q b, [key]) WITHIN 100",
+        "fine": "SEQ(A a, C b, [key]) WITHIN 100",
+        "more": "SEQ(A a, C b, D c, [key]) WITHIN 100",
+    }
+    tree, n, random = {"P": ["A", "B"], "Q": ["C", "D"]}, 3_000, np.random.default_rng(3)
+    keys = np.where(np.arange(n) < n // 2, np.arange(n) // 2, -1)
+    table = pa.table({"type": [str(kind) for kind in random.choice(list("ABCD"), n)], "ts": np.arange(n) * 10, "key": keys})
+    AT_HAND.clear()
+    (watch,) = watches(texts, Events(table).schema, tree, "chase")
+    held, store, rows, told_ = None, {}, {name: [] for name in texts}, []
+    for start in range(0, n + 200, 100):
+        piece = table.slice(start, 100)
+        outcome = watch.take(held, [write_blob(keyed(piece, watch))] if len(piece) else [], start * 10 - 1, store)
+        held = outcome.held
+        told_.append((outcome.switches, outcome.plan))
+        for name, found in watch.by_query(outcome.matches) if outcome.matches is not None else ():
+            rows[name] += found.to_pylist()
+    assert sum(switches for switches, _ in told_) >= 1
+    assert all((plan is None) == (switches == 0) for switches, plan in told_)
+    assert "from" in [plan for _, plan in told_ if plan][-1]
+    concepts = sq.Hierarchy.from_dict(tree)
+    for name, text in texts.items():
+        assert Counter(map(repr, rows[name])) == Counter(map(repr, sq.run(text, table, hierarchy=concepts).table.to_pylist()))

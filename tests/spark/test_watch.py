@@ -22,8 +22,9 @@ import seqube as sq
 from aggregate_queries import assert_same_rows, with_aggregates
 from seqube.engine.sequence import LOWEST
 from seqube.spark.streaming.at_hand import AT_HAND, AtHand, Live, live_bytes
+from seqube.spark.streaming.held import Held
 from seqube.spark.streaming.stream import ms_of, pack_stream, tick_of
-from seqube.spark.streaming.watch import Held, Watch
+from seqube.spark.streaming.watch import Watch
 from seqube.spark.transport.blobs import read_blobs, write_blob
 from strategies import queries, streams
 from strategies import spark_table as as_table

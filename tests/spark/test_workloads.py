@@ -16,6 +16,7 @@ import seqube as sq
 import seqube.spark as sqs
 from seqube.engine.limits import NO_LIMITS
 from seqube.events.schema import Schema
+from seqube.language import parse
 from seqube.spark.streaming import workloads
 from seqube.spark.streaming.workloads import ChangingWatches, WorkloadLog
 
@@ -31,13 +32,13 @@ COLUMNS = pa.schema([("type", pa.string()), ("ts", pa.int64()), ("id", pa.int64(
 
 def test_every_task_of_a_micro_batch_sees_one_entry(tmp_path: Path) -> None:
     log = WorkloadLog(tmp_path)
-    log.append({"p": (PAIRS, 0)})
+    log.append({"p": (PAIRS, 0, True)})
     assert log.of_batch(5) == 0
-    log.append({"p": (PAIRS, 0), "q": (PAIRS, 1)})
+    log.append({"p": (PAIRS, 0, True), "q": (PAIRS, 1, False)})
     assert [log.of_batch(batch) for batch in (5, 6, 5)] == [0, 1, 0]
     log.append({})
     assert [WorkloadLog(tmp_path).of_batch(batch) for batch in (5, 6, 7)] == [0, 1, 2]
-    assert log.read(1) == {"p": (PAIRS, 0), "q": (PAIRS, 1)}
+    assert log.read(1) == {"p": (PAIRS, 0, True), "q": (PAIRS, 1, False)}
 
 
 def test_tasks_that_ask_at_once_agree(tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_changes_are_entries_and_generations_tell_what_is_new(tmp_path: Path) ->
     work.remove("q")
     work.add("q", PAIRS)
     work.replace("p", PAIRS.replace("10", "20"))
-    generations = [{name: generation for name, (_, generation) in log.read(number).items()} for number in range(5)]
+    generations = [{name: generation for name, (_, generation, _) in log.read(number).items()} for number in range(5)]
     assert generations == [
         {"p": 0, "q": 0},
         {"p": 0, "q": 0, "r": 1},
@@ -96,12 +97,12 @@ def test_changes_are_entries_and_generations_tell_what_is_new(tmp_path: Path) ->
     sqs.Workload(again, log=tmp_path)
     assert log.last() == 4
     sqs.Workload({**again, "p": PAIRS}, log=tmp_path)
-    assert {name: generation for name, (_, generation) in log.read(5).items()} == {"p": 5, "r": 1, "q": 3}
+    assert {name: generation for name, (_, generation, _) in log.read(5).items()} == {"p": 5, "r": 1, "q": 3}
 
 
 def test_misuse_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     work = sqs.Workload({"pairs": PAIRS}, log=tmp_path)
-    work.watched_over(Schema(COLUMNS))
+    work.watched_over(Schema(COLUMNS), None, "auto")
     calls: list[tuple[Any, str]] = [
         (lambda: work.add("pairs", PAIRS), "there is a query 'pairs' already"),
         (lambda: work.remove("piars"), "did you mean 'pairs'"),
@@ -126,10 +127,10 @@ def test_rows_are_placed_by_type_and_key(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(workloads, "_micro_batch", lambda: 0)
     watches = changing.now()
     table = pa.table({"type": ["A", "B", "C", "A"], "ts": [1, 2, 3, 4], "id": [7, 7, 8, None]}, schema=COLUMNS)
-    keyed = changing.place(table, watches["keyed"]).to_pylist()
+    keyed = changing.place(table, watches["#together id"]).to_pylist()
     assert keyed[0] == keyed[1] is not None
     assert keyed[2:] == [None, None]
-    assert changing.place(table, watches["free"]).to_pylist() == [0, None, 0, 0]
+    assert changing.place(table, watches["#together"]).to_pylist() == [0, None, 0, 0]
     assert changing.place(table, watches["n"]).to_pylist() == [0, 0, 0, 0]
 
 
@@ -151,6 +152,36 @@ def test_rows_of_all_kinds_are_told_alike() -> None:
 # ---------------------------------------------------------------- a stream
 
 
+def test_queries_keep_their_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that counts alone stays by itself, and those that come later go together; what an older log has stays as it was."""
+    count = "SEQ(A a, B b, [id]) AGG COUNT(*) GROUP BY a.id WITHIN 10 s"
+    monkeypatch.setattr(workloads, "_micro_batch", lambda: 0)
+
+    def placed(folder: Path) -> dict[str, list[str]]:
+        now = ChangingWatches(str(folder), Schema(COLUMNS), None, NO_LIMITS).now()
+        return {name: list(watch.schemas) for name, watch in now.items()}
+
+    work = sqs.Workload({"first": count}, log=tmp_path / "new")
+    work.add("second", count)
+    work.add("waits", "SEQ(A a, !B b, [id]) WITHIN 10 s")
+    work.add("pairs", PAIRS)
+    assert placed(tmp_path / "new") == {"#together id": ["second", "pairs"], "first": ["first"], "waits": ["waits"]}
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "entry-00000000.json").write_text(json.dumps({"p": [str(parse(PAIRS)), 0]}))
+    sqs.Workload({"p": PAIRS, "q": PAIRS}, log=tmp_path / "old")
+    assert placed(tmp_path / "old") == {"#together id": ["q"], "p": ["p"]}
+
+
+def test_a_strategy_to_share_by_is_for_those_that_are_there(tmp_path: Path) -> None:
+    work = sqs.Workload({"n": "SEQ(A a, B b) AGG COUNT(*) WITHIN 10 s"}, log=tmp_path)
+    work.watched_over(Schema(COLUMNS), None, "prefix-tree")
+    with pytest.raises(sq.PlanError, match="'prefix-tree' does not apply to the query 'm'"):
+        work.add("m", "SEQ(A a, B+ b) AGG COUNT(*) WITHIN 10 s")
+    work.add("m", PAIRS)
+    work.remove("n")  # nothing is left to be counted, and the stream goes on
+    assert list(work.queries) == ["m"]
+
+
 @pytest.mark.slow  # in the everyday run: a pipeline whose file changes
 def test_a_stream_is_edited_while_it_runs_and_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path) -> None:
     def come(number: int, *events: tuple[str, int]) -> None:
@@ -161,7 +192,7 @@ def test_a_stream_is_edited_while_it_runs_and_goes_on_where_it_stopped(spark: Sp
 
     def start() -> Any:
         frame = spark.readStream.schema("type string, ts long, id long").parquet(str(tmp_path / "in"))
-        found = sqs.run(work, frame, lateness="0 seconds")
+        found = sqs.run(work, frame, lateness="0 seconds", strategy="chase")
         writer = found.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
         return writer.start(str(tmp_path / "out"))
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,8 +84,8 @@ class WatchedSink:
         numbers, changes = {}, []
         if newest and newest[0].keys() >= {"read", "matches"}:
             numbers = self._numbers(files[-POINTS_KEPT:])
-            told = [(_batch_of(path), row.get("changes")) for (path, _, _), row in self.metrics.items()]
-            changes = [f"before micro-batch {batch}: {change}" for batch, change in reversed(told) if change]
+            told = [line for (path, _, _), row in self.metrics.items() for line in _events_of(_batch_of(path), row)]
+            changes = told[::-1]
         cube = self.cube.look(files) if self.cube is not None else None
         return Look(sum(self.counts.values()), age_s, newest, numbers, changes[:NEWEST_SHOWN], cube)
 
@@ -101,6 +102,14 @@ class WatchedSink:
                 if (name in SHOWN_METRICS or name.startswith("matches: ")) and value is not None:
                     lines.setdefault(name, []).append([at, value])
         return lines
+
+
+def _events_of(batch: int | str, row: Mapping[str, Any]) -> Iterator[str]:
+    """What happened to a workload, by the metrics of a micro-batch."""
+    if row.get("changes"):
+        yield f"before micro-batch {batch}: {row['changes']}"
+    if row.get("plans"):
+        yield f"in micro-batch {batch}: {row.get('plan_switches') or 1} switched plans; now {row['plans']}"
 
 
 def _batch_of(path: Path) -> int | str:

@@ -102,6 +102,7 @@ def run(
     time: str = ...,
     unit: str = ...,
     hierarchy: Hierarchy | None = ...,
+    strategy: str = ...,
     lateness: str = ...,
     limits: Limits | None = ...,
     **named: Unpack[Named],
@@ -144,7 +145,7 @@ def run(
     """
     from seqube.spark import batch, ingest, planning
     from seqube.spark.streaming import stream
-    from seqube.spark.streaming.together import FixedWorkload
+    from seqube.spark.streaming.together import SharedWorkload
     from seqube.spark.streaming.workloads import Workload
 
     limits = read_limits(limits, named)
@@ -152,9 +153,9 @@ def run(
     if isinstance(query, Workload):
         if not events.isStreaming:
             raise PlanError("a Workload changes while a stream runs, and this is a batch\n  hint: give its queries, work.queries")
-        if params or ids or strategy != "auto":
-            raise PlanError("a Workload takes no params, ids or strategy\n  hint: its rows have ids; write values into the queries")
-        return stream.watch_changing(query, source, hierarchy, lateness, limits)
+        if params or ids:
+            raise PlanError("a Workload takes no params or ids\n  hint: its rows have ids; write values into the queries")
+        return stream.watch_changing(query, source, hierarchy, strategy, lateness, limits)
     queries = query if isinstance(query, Mapping) else {"": query}
     bound = ingest.bind_all(queries, source, params)
     if events.isStreaming:
@@ -165,8 +166,8 @@ def run(
             name: stream.watch_stream({name: plan}, source, lateness, with_ids=ids, limits=limits).matches(name)
             for name, plan in alone.items()
         }
-        fixed = FixedWorkload(bound, hierarchy, strategy)
-        together = partial(stream.write_together, plans, source, lateness, with_ids=ids, limits=limits, fixed=fixed)
+        workload = SharedWorkload(bound, hierarchy, strategy)
+        together = partial(stream.write_together, plans, source, lateness, with_ids=ids, limits=limits, workload=workload)
         tables = batch.ResultFrames(frames, together=together)
         return tables if isinstance(query, Mapping) else tables[""]
     planned = planning.plan_batch(bound, source, hierarchy, strategy, warns=True)

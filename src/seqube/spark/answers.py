@@ -49,11 +49,9 @@ class ShippedWorkload:
     limits: Limits = NO_LIMITS
 
     @staticmethod
-    def of(planned: WorkloadPlan, queries: Mapping[str, ShippedQuery], unit: str, limits: Limits = NO_LIMITS) -> ShippedWorkload:
-        """As it was planned; what is planned to be found by itself is, and so are totals that add up over slices of time."""
+    def of(planned: WorkloadPlan, queries: Mapping[str, ShippedQuery], limits: Limits = NO_LIMITS) -> ShippedWorkload:
+        """As it was planned; what is planned to be found by itself is."""
         matches, counts = planned.matches, planned.counts
-        if counts is not None:
-            counts = counts.only([name for name in counts.queries if not needs_of(queries[name].plan, unit).adds_up])
         return ShippedWorkload(
             queries,
             matches.sharing if matches is not None and matches.reuses else None,
@@ -71,9 +69,11 @@ class ShippedWorkload:
             together |= set(self.counts.queries)
             yield from self._counts(self.counts, events, task)
         for name, wanted in self.queries.items():
+            if name in together:
+                continue
             if needs_of(wanted.plan, events.unit).adds_up:
                 yield name, wanted.totals.totals_within(events, task.after, task.upto)
-            elif name not in together:
+            else:
                 yield from ((name, piece) for piece in answer_alone(events, task, wanted))
 
     def _matches(self, plan: SharedPlan, events: Events, task: SparkTask) -> Iterator[tuple[str, pa.Table]]:
@@ -97,7 +97,8 @@ class ShippedWorkload:
         (tables,) = shared.within(events, task.after, task.upto)
         for name, table in tables.items():
             self.limits.budget().find(table.num_rows)
-            yield name, self.queries[name].rows(table)
+            adds_up = needs_of(self.queries[name].plan, events.unit).adds_up
+            yield name, table if adds_up else self.queries[name].rows(table)
 
 
 def answer_alone(events: Events, task: SparkTask, wanted: ShippedQuery) -> Iterator[pa.Table]:

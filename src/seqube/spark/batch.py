@@ -479,7 +479,7 @@ class Job:
         """The rows of a group of queries: of one by itself as they are found, of several from what is found for all of them."""
         workload = ShippedWorkload(queries, limits=self.limits)
         if not group.numbers_rows:
-            workload = ShippedWorkload.of(self.planned.among(queries), queries, columns.schema.unit, self.limits)
+            workload = ShippedWorkload.of(self.planned.among(queries), queries, self.limits)
         answers = blobs.mapInArrow(in_worker(lambda batches: answer(batches, columns, tasks, workload)), ANSWERS)
         if len(queries) > 1:
             answers = found.keep(answers)

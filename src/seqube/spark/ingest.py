@@ -44,6 +44,7 @@ TEXT = "#text"  # a time column of texts as it came
 REASON = "#reason"  # why a row is no event; null for events
 INPUT_ORDER = "#sequence"  # the order of the input, where ties are numbered
 KEY = "#key"  # a hash of the key, by which the state of a stream is sorted
+EPOCH = "#epoch"  # when a row came, in generations of the queries that are watched together
 IDENTITY = "#id"  # a hash of the whole event, from which match ids are made
 MOST_CODED = 16  # types that a row is compared with; with more of them it is quicker to carry the name
 SURVEYED = 100  # one event in so many is looked at before a plan is made

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from seqube.errors import PlanError
 from seqube.events import Hierarchy, Statistics
 from seqube.language import Query
 from seqube.plan.measured import Measurements
-from seqube.plan.needs import Plan, needs_of
+from seqube.plan.needs import Plan
 from seqube.plan.optimizer import WorkloadPlan, looked_at, plan_apart, share_among, undecided
 from seqube.plan.strategies import names
 from seqube.spark import ingest
@@ -43,11 +42,17 @@ class BatchPlan:
         return share_among(together, self.hierarchy, self.measured, self.workload)
 
 
-def plan_stream(queries: Mapping[str, Query], hierarchy: Hierarchy | None, strategy: str) -> Mapping[str, Plan]:
-    """The plans of queries for events that are still to come; by a strategy by which queries share, if one is asked for."""
+def plan_stream(
+    queries: Mapping[str, Query], hierarchy: Hierarchy | None, strategy: str, refuses: bool = True
+) -> Mapping[str, Plan]:
+    """The plans of queries for events that are still to come, each by itself, also where they are to share.
+
+    A strategy to share by that does not apply is refused; of queries that come and go, some may be left that it is not for.
+    """
     if strategy not in SHARED:
         return plan_apart(queries, hierarchy, None, strategy).plans
-    plan_apart(queries, hierarchy, UNSEEN, strategy)  # says where it does not apply
+    if refuses:
+        plan_apart(queries, hierarchy, UNSEEN, strategy)
     return plan_apart(queries, hierarchy, None).plans
 
 
@@ -67,8 +72,6 @@ def plan_batch(
     bound = ingest.bind_all(queries, source)
     # What is wrong is said before anything is read; whether queries can share is asked as if the events were known.
     workload = plan_apart(bound, hierarchy, UNSEEN if strategy in SHARED else None, strategy)
-    if strategy in names("shared counts") and strategy != "independent":
-        _refuse_totals(workload.plans, source.schema.unit, strategy)
     looked_up = list(undecided(bound, hierarchy, strategy).values())
     shared = looked_at(bound, hierarchy, strategy)
     measured: Measurements | None = None
@@ -80,11 +83,3 @@ def plan_batch(
     if warns:
         source.warn(rejected)
     return BatchPlan(workload, bound, hierarchy, measured)
-
-
-def _refuse_totals(plans: Mapping[str, Plan], unit: str, strategy: str) -> None:
-    """Totals that add up over slices of time are not counted together, by whatever strategy."""
-    for name, plan in plans.items():
-        if needs_of(plan, unit).adds_up:
-            reason = "without a key, its totals are added up from slices of time"
-            raise PlanError(f"strategy {strategy!r} does not apply to query {name!r} on Spark: {reason}\n  hint: auto does")

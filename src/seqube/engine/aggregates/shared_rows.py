@@ -298,6 +298,11 @@ class SharedRows:
     # ------------------------------------------------------------ totals
 
     def _totals(self, told: Told, task: Task, changes: Sequence[PathChanges], whole: Callable[[], State]) -> pa.Table:
+        told.totals, rows = add_totals(task, told.totals, self.share(told, task, changes, whole))
+        return rows
+
+    def share(self, told: Told, task: Task, changes: Sequence[PathChanges], whole: Callable[[], State]) -> pa.Table:
+        """What changes add to the totals."""
         counts, plan = changes[0], self.plan
         cells = _cells(told.lane_groups[counts.facts[:, OF_LANE]], counts.facts[:, AT_ENDS])
         if plan.emit.when == "total" and not plan.group_by:
@@ -308,12 +313,9 @@ class SharedRows:
             columns = [pa.array(cells.times)] if plan.emit.when == "per" else []
             columns += group_columns(plan, told.groups, task.batch.events, cells.groups) if plan.group_by else []
             measures = self._measures(values, task.batch.events)
-            partial = pa.table([*columns, *(measures[measure] for measure in plan.measures)], names=names)
-        else:
-            again = self._aggregator.task(whole(), task.upto, task.final)
-            partial = measured(again, strategy(plan.strategy)(again))
-        told.totals, rows = add_totals(task, told.totals, partial)
-        return rows
+            return pa.table([*columns, *(measures[measure] for measure in plan.measures)], names=names)
+        again = self._aggregator.task(whole(), task.upto, task.final)
+        return measured(again, strategy(plan.strategy)(again))
 
     def _added(self, told: Told, i: int, changes: PathChanges, cells: DueCells) -> Numbers:
         """What a measure adds up to in every cell."""

@@ -280,13 +280,15 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
     def decide(self, state: Together, upto: int, final: bool) -> tuple[Together, dict[str, pa.Table]]:
         return self._decided(state, upto, final, self._limits.budget())
 
-    def _decided(self, state: Together, upto: int, final: bool, budget: Budget) -> tuple[Together, dict[str, pa.Table]]:
+    def _decided(
+        self, state: Together, upto: int, final: bool, budget: Budget, of_slice: bool = False
+    ) -> tuple[Together, dict[str, pa.Table]]:
         assert state.pending is not None
         events, tables = state.pending.release(upto), {}
         for name, own in state.alone.items():
             state.alone[name], tables[name] = self._aggregators[name].decide(own, upto, final)
         for family in state.families:
-            tables |= self._decide(state, family, events, upto, final, budget)
+            tables |= self._decide(state, family, events, upto, final, budget, of_slice)
         if self._shares and not final:
             self._keep(state, events, upto)
             self._forget(state)
@@ -315,26 +317,28 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
 
     def _of_slice(self, make: Callable[[], StreamSlice], budget: Budget) -> Iterator[tuple[Together, dict[str, pa.Table]]]:
         part = make()
-        yield self._within(part.events, part.after, part.upto, budget)
+        yield self._decided(self._begun(part.events, part.after, part.upto), part.upto, part.upto == HIGHEST, budget)
 
     def within(
         self, events: Events, after: int, upto: int, numbers: Ints | None = None, budget: Budget | None = None
     ) -> Iterator[dict[str, pa.Table]]:
-        """The rows of each query that are due in a slice of time. Totals that add up over slices are none of them."""
-        yield self._within(events, after, upto, self._limits.budget())[1]
+        """The rows of each query that are due in a slice of time; of totals that add up over slices, what it adds to them."""
+        budget = budget or self._limits.budget()
+        yield self._decided(self._begun(events, after, upto), upto, upto == HIGHEST, budget, of_slice=True)[1]
 
-    def _within(self, events: Events, after: int, upto: int, budget: Budget) -> tuple[Together, dict[str, pa.Table]]:
+    def _begun(self, events: Events, after: int, upto: int) -> Together:
+        """The state of a stream that has come to the beginning of a slice, with the events up to its end."""
         is_first, is_last = after == LOWEST, upto == HIGHEST
         events = events.slice(0, int(np.searchsorted(events.times, upto, "right")))
         began, ended = (int(events.times[0]) - 1, int(events.times[-1])) if len(events) else (LOWEST, LOWEST)
         if not is_last and (len(events) or not is_first):
             ended = max(ended, upto)  # the stream goes on, and so do rows that are due without an event
-        state = self.resume(events, after, began if is_first else after, ended)
-        return self._decided(state, upto, is_last, budget)
+        return self.resume(events, after, began if is_first else after, ended)
 
     def _decide(
-        self, state: Together, family: LaneFamily, events: Events, upto: int, final: bool, budget: Budget
+        self, state: Together, family: LaneFamily, events: Events, upto: int, final: bool, budget: Budget, of_slice: bool
     ) -> dict[str, pa.Table]:
+        """The rows of a family that are due; of slices that add up, totals."""
         assert state.pending is not None
         batch, last = Batch(events, family.window, events.times, budget=budget), state.pending.last
         tasks = {name: Task(self._plans[name], batch, state.told[name].reported, upto, last, final) for name in family.places}
@@ -344,6 +348,9 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
             told, rows = state.told[name], self._rows[name]
             rows.meet(told, family.layout.keys, sizes)
             whole = partial(self._whole, state, events, told)
+            if of_slice and task.needs.adds_up:
+                tables[name] = rows.share(told, task, changes[name], whole)
+                continue
             tables[name] = rows.decide(told, task, changes[name], family.layout.lane_of, whole)
             told.reported = task.due if task.plan.emit.when == "every" and not final else upto
         return tables

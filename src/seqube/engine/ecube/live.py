@@ -369,6 +369,7 @@ class _Narrow:
         return self._go(self._late, self._ended(new), list(range(len(step.slots))), new)
 
     def _go(self, parts: Sequence[Join | Forbid | Keep], rows: Ints, have: list[int], new: New) -> Ints:
+        n_slots = len(have) + sum(isinstance(part, Join) for part in parts)
         for part in parts:
             new.budget.check()
             if not rows.shape[1]:
@@ -381,7 +382,6 @@ class _Narrow:
                 case Join():
                     rows = self._join(part, rows, have, new)
                     have = sorted([*have, part.slot])
-        n_slots = len(self._step.slots) - (self.open is not None and parts is self._early)
         return rows if rows.shape[1] else np.empty((n_slots, 0), np.int64)
 
     def _join(self, part: Join, rows: Ints, have: list[int], new: New) -> Ints:

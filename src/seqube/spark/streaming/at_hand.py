@@ -11,7 +11,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,9 @@ import pyarrow as pa
 from seqube.engine.limits import Limits
 from seqube.engine.operator import Operator, State
 from seqube.engine.predicates import Ints
+from seqube.plan.sharing import SharingPlan
 from seqube.spark.rows import ShippedQuery
-
-if TYPE_CHECKING:
-    from seqube.spark.streaming.watch import Held
+from seqube.spark.streaming.held import Held
 
 AT_HAND_BYTES = 1 << 30  # of chunks, and of live states where the machine has little memory
 SHARE_OF_MEMORY = 1 / 3  # for the live states of all workers of a machine
@@ -56,9 +55,12 @@ class Live:
 
     state: State
     schema: pa.Schema
+    working: str = ""  # how the operator works that it is the state of
     mark: str = ""
     n_bytes: int = 0
     turn: int = 0  # when it was put there
+    switches: int = 0  # of its plan, in the last call
+    plan: str | None = None  # the one that it goes on by, if there were any
 
 
 class AtHand:
@@ -78,11 +80,12 @@ class AtHand:
         self._size = 0
         self._live: OrderedDict[BucketPlace, Live] = OrderedDict()
         self._n_puts = 0
+        self.plans: dict[str, SharingPlan | None] = {}  # what queries of a workload count together, where that was worked out
         self._operators: OrderedDict[tuple[str, pa.Schema, Limits], Operator[Any, pa.Table]] = OrderedDict()
 
-    def operator(self, fingerprint: str, schema: pa.Schema, wanted: ShippedQuery) -> Operator[Any, pa.Table]:
+    def operator(self, working: str, schema: pa.Schema, wanted: ShippedQuery) -> Operator[Any, pa.Table]:
         """The operator of what is wanted of events with these columns, ready to use."""
-        place = fingerprint, schema, wanted.limits
+        place = working, schema, wanted.limits
         if place not in self._operators:
             self._operators[place] = wanted.operator
         self._operators.move_to_end(place)
@@ -90,13 +93,15 @@ class AtHand:
             self._operators.popitem(last=False)
         return self._operators[place]
 
-    def take_live(self, place: BucketPlace, held: Held, schema: pa.Schema) -> Live | None:
+    def take_live(self, place: BucketPlace, held: Held, schema: pa.Schema, working: str) -> Live | None:
         """The live state of this place, if the bucket was once in it, and still holds what came since.
 
         It is gone then: whoever goes on with it puts it back.
         """
         live = self._live.pop(place, None)
-        if live is None or live.mark not in held.marks or not live.schema.equals(schema) or live.state.decided < held.covered:
+        if live is None or live.working != working or not live.schema.equals(schema):
+            return None
+        if live.mark not in held.marks or live.state.decided < held.covered:
             return None
         return live
 

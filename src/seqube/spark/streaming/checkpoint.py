@@ -8,7 +8,8 @@ asks, and gives every one that is new, changed or back again a *generation* of i
     run 1   neg 0, pairs 0         run 2   pairs 0         run 3   neg 1, pairs 0
 
 Buckets of state are only looked at when an event or a timer reaches them, so what a query left behind in run 1 is still there in
-run 3, and has seen nothing of run 2. By its generation it is known to be stale.
+run 3, and has seen nothing of run 2. By its generation it is known to be stale. With it stands whether a query goes together with
+others of its key (`together`), whose state is theirs: a query keeps its place as long as it is there.
 
 State is kept in a number of buckets, which is chosen when the stream begins. A *section* of it runs with one number; another
 number begins another section (`rescaling`), with a folder of its own below this one in which Spark remembers how far it is, and the
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,7 +111,8 @@ def claim(declared: Declaration, columns: Mapping[str, str], n_buckets: int) -> 
     retyped = {name: kind for name, kind in columns.items() if name in known}
     _refuse(mark.parent, "columns of other types", known, retyped, "cast the columns in the source, or begin anew elsewhere")
     is_new = not theirs
-    kept = {"has_end": theirs.get("has_end", is_new), "buckets": theirs.get("buckets", n_buckets if is_new else FIRST_BUCKETS)}
+    kept = {name: theirs.get(name, is_new) for name in ("has_end", "shares")}
+    kept |= {"buckets": theirs.get("buckets", n_buckets if is_new else FIRST_BUCKETS)}
     _write(mark, {**theirs, **own, **results, **kept, "columns": {**known, **columns}})
     folder = str(mark.parent / theirs["folder"]) if "folder" in theirs else declared.checkpoint
     return Section(folder, int(kept["buckets"]), theirs.get("first", 0), theirs.get("own_buckets", {}))
@@ -153,18 +155,28 @@ def note_end(checkpoint: str) -> None:
     _write(mark, {**_read(mark), "ended": True})
 
 
-def count_generations(checkpoint: str, fingerprints: Mapping[str, str]) -> dict[str, int]:
-    """The generation of each query that now runs: the one it had in the last run, if it was there as it is now, else a new one."""
+def count_generations(
+    checkpoint: str, fingerprints: Mapping[str, str], together: Collection[str] = ()
+) -> dict[str, tuple[int, bool]]:
+    """The generation of each query that now runs: the one it had in the last run, if it was there as it is now, else a new one.
+
+    And whether its state is that of queries that go together: it stays where it is, and is there for a new one of `together`.
+    """
     if is_url(checkpoint):
-        return dict.fromkeys(fingerprints, 0)
+        return dict.fromkeys(fingerprints, (0, False))
     mark = Path(checkpoint) / MARK_FILE
     theirs = _read(mark)
-    # A checkpoint that knows no generations yet is new, or was made before there were any: what it holds is of generation 0.
     newest = theirs.get("generation", 0)
-    last = theirs.get("queries", {name: [fingerprint, newest] for name, fingerprint in fingerprints.items()})
-    own = {name: last[name][1] if last.get(name, [None])[0] == asked else newest + 1 for name, asked in fingerprints.items()}
-    running = {name: [asked, own[name]] for name, asked in fingerprints.items()}
-    _write(mark, {**theirs, "generation": max([newest, *own.values()]), "queries": running})
+    if "queries" in theirs:
+        last = theirs["queries"]
+    else:  # a checkpoint that is new, or was made before there were generations: what that holds is of generation 0, each by itself
+        last = {name: [asked, newest, name in together and theirs.get("shares", False)] for name, asked in fingerprints.items()}
+    own = {}
+    for name, asked in fingerprints.items():
+        before, *known = last.get(name, [None])
+        own[name] = (known[0], any(known[1:])) if before == asked else (newest + 1, name in together)
+    running = {name: [asked, *own[name]] for name, asked in fingerprints.items()}
+    _write(mark, {**theirs, "generation": max([newest, *(generation for generation, _ in own.values())]), "queries": running})
     return own
 
 

@@ -11,6 +11,7 @@
     trigger     how often a micro-batch is made, or `available now`: what is there, then stop
     drain       with `available now`: decide at the end what waits for events that could still come
     checkpoint  where the stream remembers how far it is
+    strategy    how queries are evaluated: auto, or one by its name, also of those by which they share
     limits      max_matches, max_state_bytes, max_seconds              what a task or a micro-batch of a query may use
 
 Relative paths start at the folder of the file; the hierarchy, the queries and the rules it names lie in that folder, or below.
@@ -36,6 +37,8 @@ from seqube.language import check, parse, parse_file
 from seqube.language.parameters import fill, read_parameter, refuse_unknown
 from seqube.language.tree import Parameter, Query, Window, query_nodes
 from seqube.live_cube import counting
+from seqube.plan.optimizer import AUTO
+from seqube.plan.strategies import names
 from seqube.predict.rules import Rules
 from seqube.predict.ruletext import read_length
 from seqube.spark.outlets import Outlet, open_outlet
@@ -104,6 +107,7 @@ class Declaration:
     checkpoint: str | None
     limits: Limits
     drain: bool
+    strategy: str  # how the queries are evaluated, and whether together
     files: tuple[Path, ...]  # this one, and those that it names
 
     @property
@@ -166,7 +170,7 @@ class _Reader:
 
     def read(self, document: Mapping[str, Any]) -> Declaration:
         known = ("source", "schema", "hierarchy", "queries", "params", "rules", "cubes", "sinks", "trigger", "drain", "checkpoint")
-        self._known(document, (*known, "limits"))
+        self._known(document, (*known, "limits", "strategy"))
         for section in ("source", "sinks", *(() if {"rules", "cubes"} & document.keys() else ("queries",))):
             if section not in document:
                 self.fail(f"there is no {section!r}", hint=f"add '{section}:' to the file")
@@ -225,8 +229,15 @@ class _Reader:
             None if checkpoint is None else self._path(checkpoint, "checkpoint"),
             self._limits(document),
             self._drain(document),
+            self._strategy(document),
             (self.file, *self.files),
         )
+
+    def _strategy(self, document: Mapping[str, Any]) -> str:
+        strategy = self._string(document, "strategy", AUTO)
+        if strategy not in (AUTO, *names()):
+            self.fail(f"there is no strategy {strategy!r}", "strategy", hint=did_you_mean(strategy, (AUTO, *names())))
+        return strategy
 
     def _schema(self, section: Any) -> dict[str, Demand]:
         found: dict[str, Demand] = {}

@@ -17,7 +17,7 @@ from typing import Any
 from seqube.errors import DataError
 
 _ROWS = ("read", "used", "irrelevant", "late", "quarantined", "null_keys")
-_LAST = ("watermark_lag_seconds", "duration_ms", "rows_per_second", "state_rows", "state_bytes")
+_LAST = ("watermark_lag_seconds", "duration_ms", "rows_per_second", "state_rows", "state_bytes", "plan_switches")
 
 
 class Gauges:

@@ -21,6 +21,8 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from seqube.errors import DataError, PlanError, SchemaError, SequbeError
+from seqube.language.tree import Query
+from seqube.plan.needs import Plan
 from seqube.plan.notes import missing_types
 from seqube.spark import batch, forecasting, ingest, planning
 from seqube.spark.failures import explain_failure, spark_errors, text_of
@@ -36,6 +38,7 @@ from seqube.spark.streaming.gauges import Gauges
 from seqube.spark.streaming.sightings import types_present
 from seqube.spark.streaming.sources import open_source, require_keys, without_key
 from seqube.spark.streaming.stream import LATE_ROW, MATCH_ROW, PROGRESS_ROW, REJECTED_ROW, WatchedStream, buckets_for, watch_stream
+from seqube.spark.streaming.together import SharedWorkload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,9 +54,9 @@ METRICS = {  # the columns of what is said about a micro-batch, beside its numbe
     **dict.fromkeys(("at", "watermark"), "string"),
     "watermark_lag_seconds": "double",
     "duration_ms": "bigint",
-    **dict.fromkeys(("changes", "unknown_types"), "string"),
+    **dict.fromkeys(("changes", "unknown_types", "plans"), "string"),
     "rows_per_second": "double",
-    **dict.fromkeys(("state_rows", "state_bytes"), "bigint"),
+    **dict.fromkeys(("state_rows", "state_bytes", "plan_switches"), "bigint"),
 }
 
 
@@ -62,7 +65,7 @@ class Counts:
     """What became of the rows that were read, and what was found. Rows read are known when a micro-batch is over.
 
     `null_keys` are rows that some query looks at and cannot find partners for, because they lack its key. Where no query can, they
-    are rejected, and among the `quarantined`.
+    are rejected, and among the `quarantined`. `plans` says by what plan queries that share are gone on with, where it was changed.
     """
 
     read: int | None = 0
@@ -73,6 +76,7 @@ class Counts:
     matches: Mapping[str, int] | None = None
     forecasts: int = 0
     null_keys: int | None = 0
+    plans: str | None = None
 
     def __add__(self, other: Counts) -> Counts:
         def total(one: int | None, two: int | None) -> int | None:
@@ -99,7 +103,7 @@ def run_once(declared: Declaration, spark: SparkSession | None = None) -> Counts
     spark = spark or session()
     _refuse_places(spark, declared)
     source = open_source(spark, declared, streaming=False)
-    plans = ingest.plan_all_over(declared.workload, source, declared.hierarchy)
+    _, plans = _plan(declared, source)
     shares = _share_rules(declared, source)
     source = require_keys(source, declared, plans, shares)
     for name in plans:
@@ -113,7 +117,7 @@ def run_once(declared: Declaration, spark: SparkSession | None = None) -> Counts
             ingest.refuse_unknown_types(query, types, declared.hierarchy)
         found = {}
         if plans:
-            planned = planning.plan_batch(declared.workload, source, declared.hierarchy)
+            planned = planning.plan_batch(declared.workload, source, declared.hierarchy, declared.strategy)
             tables = batch.find(planned, source, with_ids=True, limits=declared.limits)
             for name in plans:
                 with described(spark, f"{declared.file.stem}: {name}"):
@@ -197,7 +201,7 @@ def prepare_stream(
     source = open_source(spark, declared, streaming=True)
     columns = {field.name: field.dataType.simpleString() for field in source.frame.schema if field.name in source.names}
     section = claim(declared, columns, n_buckets or buckets_for(spark.sparkContext.defaultParallelism))
-    plans = ingest.plan_all_over(declared.workload, source, declared.hierarchy)
+    queries, plans = _plan(declared, source)
     shares = _share_rules(declared, source)
     stream = watch_stream(
         plans,
@@ -208,6 +212,7 @@ def prepare_stream(
         shares=shares,
         limits=declared.limits,
         generations=partial(count_generations, declared.checkpoint),
+        workload=SharedWorkload(queries, declared.hierarchy, declared.strategy),
         end=end_of(declared.checkpoint),
         n_buckets=section.buckets,
         own_buckets=section.own_buckets,
@@ -218,8 +223,14 @@ def prepare_stream(
 
 def _check_workload(source: EventFrame, declared: Declaration) -> None:
     """Raise what is wrong with queries and rules for this source."""
-    ingest.plan_all_over(declared.workload, source, declared.hierarchy)
+    _plan(declared, source)
     _share_rules(declared, source)
+
+
+def _plan(declared: Declaration, source: EventFrame) -> tuple[dict[str, Query], Mapping[str, Plan]]:
+    """The queries, checked against the columns of a stream, and the plan of each by itself."""
+    queries = ingest.bind_all(declared.workload, source)
+    return queries, planning.plan_stream(queries, declared.hierarchy, declared.strategy)
 
 
 def _share_rules(declared: Declaration, source: EventFrame) -> list[Share]:
@@ -337,7 +348,7 @@ def _timing(progress: Any) -> dict[str, Any]:
     watermark = progress.eventTime.get("watermark")
     newest = progress.eventTime.get("max")
     observed = progress.observedMetrics.get("seqube")
-    state = {"state_rows": observed["state_rows"], "state_bytes": observed["state_bytes"]} if observed else {}
+    state = {name: observed[name] for name in ("state_rows", "state_bytes", "plan_switches")} if observed else {}
     lag = None
     if watermark and newest:
         lag = (datetime.fromisoformat(newest) - datetime.fromisoformat(watermark)).total_seconds()
@@ -385,7 +396,8 @@ def _write_batch(out: DataFrame, number: int, stream: WatchedStream, declared: D
     out = out.persist()
     try:
         with described(out.sparkSession, f"{declared.file.stem}: micro-batch {number}: match"):
-            rows = out.groupBy("kind", "query").agg(F.sum("n").alias("n")).collect()
+            plan = F.max(F.when(ingest.column("kind") == PROGRESS_ROW, ingest.column("blob").cast("string"))).alias("plan")
+            rows = out.groupBy("kind", "query").agg(F.sum("n").alias("n"), plan).collect()
         counts = {(row["kind"], row["query"]): row["n"] for row in rows if row["kind"] != PROGRESS_ROW}
         folder = folder_of(number)
         matches = {name: counts.get((MATCH_ROW, name), 0) for name in declared.workload}
@@ -402,7 +414,8 @@ def _write_batch(out: DataFrame, number: int, stream: WatchedStream, declared: D
             _write(declared, "quarantine", number, stream.rejected(out), folder)
     finally:
         out.unpersist()
-    found = Counts(None, None, None, totals[LATE_ROW], totals[REJECTED_ROW], matches, n_forecasts, None)
+    plans = " | ".join(f"{row['query'].lstrip('#')}: {row['plan']}" for row in rows if row["plan"]) or None
+    found = Counts(None, None, None, totals[LATE_ROW], totals[REJECTED_ROW], matches, n_forecasts, None, plans)
     _write_metrics(out.sparkSession, declared, number, asdict(found))
     return found
 

@@ -41,9 +41,10 @@ from seqube.spark.session import described
 from seqube.spark.sinks import is_url
 from seqube.spark.streaming.checkpoint import SECTION, Section, begin_section, hold
 from seqube.spark.streaming.declaration import Declaration
+from seqube.spark.streaming.held import Held
 from seqube.spark.streaming.pipeline import prepare_stream
 from seqube.spark.streaming.stream import Buckets, Chunks, timer_for, with_state
-from seqube.spark.streaming.watch import Held, Watch, adapt
+from seqube.spark.streaming.watch import Watch, adapt
 from seqube.spark.transport.blobs import gather_batches, read_blobs, write_blob
 
 if TYPE_CHECKING:

@@ -27,20 +27,19 @@ from seqube.engine.sequence import LOWEST
 from seqube.errors import PlanError
 from seqube.events import Hierarchy
 from seqube.events.schema import UNITS, value_type
-from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan, needs_of
 from seqube.spark import ingest
 from seqube.spark.batch import WriteBatch, in_worker, keep_loaded
 from seqube.spark.forecasting import Share
 from seqube.spark.ingest import IDENTITY, INPUT_ORDER, KEY, REASON, TEXT, EventFrame
-from seqube.spark.rows import refuse_in_streams, ship_query
-from seqube.spark.streaming.foresight import RULES, Predictions, RuleWatch
+from seqube.spark.streaming.foresight import RULES
+from seqube.spark.streaming.held import Held
+from seqube.spark.streaming.placing import CountGenerations, Placing
 from seqube.spark.streaming.sightings import count_types
-from seqube.spark.streaming.together import FixedWorkload, WatchTogether
-from seqube.spark.streaming.watch import FIRST_TAKER, STATE_BUCKETS, Held, Watch, adapt, own_columns
+from seqube.spark.streaming.together import SharedWorkload
+from seqube.spark.streaming.watch import FIRST_TAKER, STATE_BUCKETS, Watch, adapt
 from seqube.spark.streaming.workloads import ChangingWatches, Workload, as_json, row_schema
 from seqube.spark.transport.blobs import PIECE_ROWS, gather_batches, read_blobs, write_blob
-from seqube.spark.transport.columns import Columns, needed_schema
 from seqube.spark.transport.folding import Fold
 
 if TYPE_CHECKING:
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
 END_ROW = "#end"  # the reason of the row that is no event because it ends the stream
 QUARANTINE = "#quarantine"  # the "query" that rows which are no events go to
 MATCH_ROW, LATE_ROW, REJECTED_ROW, PROGRESS_ROW = "match", "late", "rejected", "progress"  # the kinds of rows that come out
+# A blob has `n` rows of a query; of progress, the plan that is gone on by after `n` switches, if there were any.
 OUT_ROWS = "kind string, query string, n long, state_rows long, state_bytes long, blob binary"
 PlaceRows: TypeAlias = Callable[[pa.Table, Watch], pa.Array]
 ROUTED_BLOBS = "query string, bucket int, blob binary"
@@ -217,7 +217,8 @@ class Buckets(StatefulProcessor):
         for kind, name, table in out:
             yield from (_row(kind, name, table.slice(start, PIECE_ROWS)) for start in range(0, table.num_rows, PIECE_ROWS))
         rows, size = (outcome.held.n_rows, outcome.held.n_bytes) if outcome.held is not None else (0, 0)
-        yield Row(kind=PROGRESS_ROW, query=query, n=0, state_rows=rows, state_bytes=size, blob=None)
+        plan = None if outcome.plan is None else outcome.plan.encode()
+        yield Row(kind=PROGRESS_ROW, query=query, n=outcome.switches, state_rows=rows, state_bytes=size, blob=plan)
 
     def _set(self, wake: int | None, timer: int | None, about: tuple[str, Held] | None) -> None:
         """Remember, and be woken in time; a bucket has one timer, which `timer` was."""
@@ -304,18 +305,17 @@ def watch_stream(
     whole_rows: bool = False,
     shares: Sequence[Share] = (),
     limits: Limits = NO_LIMITS,
-    generations: Callable[[Mapping[str, str]], Mapping[str, int]] | None = None,
+    generations: CountGenerations | None = None,
     counted: Mapping[str, Column] | None = None,
     end: str | None = None,
-    fixed: FixedWorkload | None = None,
+    workload: SharedWorkload | None = None,
     n_buckets: int = STATE_BUCKETS,
     own_buckets: Mapping[str, int] | None = None,
 ) -> WatchedStream:
     """Put queries and rules on a streaming DataFrame. `whole_rows`: late and rejected rows come out with all their columns.
 
-    Queries of a `fixed` workload are watched together, those of each key.
-
-    `generations` knows, from what each query asks, which of them have been there in every run since their state began. `counted`
+    Queries of a `workload` are watched together, those of each key. Where they may be others in the next run, `generations` knows,
+    from what each query asks, which of them have been there in every run since their state began, and which go together. `counted`
     are kinds of rows whose number is told with that of all rows, `seqube_rows`. A file in the folder `end` ends the stream.
     State with a key is kept in `n_buckets`, by which as many tasks can work on it, or in those that a query has of its own, by its
     fingerprint.
@@ -324,10 +324,7 @@ def watch_stream(
 
     schema = source.schema
     _demand_rocksdb(source.frame.sparkSession)
-    watches, wanted = _place_watches(plans, shares, source, with_ids, whole_rows, limits, fixed)
-    if generations is not None:
-        known = generations({name: watch.asks for name, watch in watches.items()})
-        watches = {name: replace(watch, generation=known[name]) for name, watch in watches.items()}
+    watches, wanted = Placing(source, with_ids, whole_rows, limits).place(plans, shares, workload, generations)
     own = own_buckets or {}
     watches = {name: replace(watch, n_buckets=own.get(watch.fingerprint, n_buckets)) for name, watch in watches.items()}
 
@@ -394,10 +391,10 @@ def write_together(
     *,
     with_ids: bool,
     limits: Limits,
-    fixed: FixedWorkload | None = None,
+    workload: SharedWorkload | None = None,
 ) -> DataStreamWriter:
     """One stream for a workload, whose micro-batches are handed to `write`, the rows of every query by its name."""
-    stream = watch_stream(plans, source, lateness, with_ids=with_ids, limits=limits, fixed=fixed)
+    stream = watch_stream(plans, source, lateness, with_ids=with_ids, limits=limits, workload=workload)
 
     def each(out: DataFrame, number: int) -> None:
         out = out.persist()
@@ -409,15 +406,17 @@ def write_together(
     return stream.out.writeStream.foreachBatch(each)
 
 
-def watch_changing(workload: Workload, source: EventFrame, hierarchy: Hierarchy | None, lateness: str, limits: Limits) -> DataFrame:
+def watch_changing(
+    workload: Workload, source: EventFrame, hierarchy: Hierarchy | None, strategy: str, lateness: str, limits: Limits
+) -> DataFrame:
     """Put a workload on a streaming DataFrame that may change while it runs; the rows of all queries, as JSON."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = source.schema
     _demand_rocksdb(source.frame.sparkSession)
-    workload.watched_over(schema)
-    changing = ChangingWatches(workload.folder, schema, hierarchy, limits)
+    workload.watched_over(schema, hierarchy, strategy)
+    changing = ChangingWatches(workload.folder, schema, hierarchy, limits, strategy)
     frame = source.frame.where(F.isnull(ingest.column(REASON)))  # rows that are not events do not move the watermark
     frame = frame.withColumn("#moment", ingest.moment_of(ingest.clock(source), schema.unit)).withWatermark("`#moment`", lateness)
     frame = frame.select(*map(ingest.column, source.names), ingest.identity(source).alias(IDENTITY))
@@ -427,53 +426,6 @@ def watch_changing(workload: Workload, source: EventFrame, hierarchy: Hierarchy 
     rows = row_schema(value_type(schema.columns.field(time).type))
     found = out.where(ingest.column("kind") == MATCH_ROW).select("query", "blob")
     return found.mapInArrow(in_worker(lambda batches: as_json(batches, rows)), from_arrow_schema(rows))
-
-
-def _place_watches(
-    plans: Mapping[str, Plan],
-    shares: Sequence[Share],
-    source: EventFrame,
-    with_ids: bool,
-    whole_rows: bool,
-    limits: Limits,
-    fixed: FixedWorkload | None,
-) -> tuple[dict[str, Watch], dict[str, tuple[Sequence[str], Column]]]:
-    """A watch for each query and each group of rules; and the key that splits its events, and which those are."""
-    schema = source.schema
-    watches: dict[str, Watch] = {}
-    wanted: dict[str, tuple[Sequence[str], Column]] = {}
-
-    def arriving(keeping: Columns) -> Columns:
-        first = [FIRST_TAKER] if len(plans) + len(shares) > 1 else []
-        return Columns(schema if whole_rows else keeping.schema, (*keeping.hidden, *first))
-
-    for plan in plans.values():
-        if isinstance(plan, AggregatePlan) and plan.emit.when == "total":
-            raise PlanError(
-                "EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT PER 1 hour, or a batch"
-            )
-        refuse_in_streams(plan)
-    shipped = {name: ship_query(plan, schema, with_ids, limits) for name, plan in plans.items()}
-    groups = {} if fixed is None else fixed.groups(shipped, schema, limits)
-    together = {name for answers in groups.values() for name in answers.queries}
-    for name, answers in groups.items():
-        own = [plans[query] for query in answers.queries]
-        key = needs_of(own[0], schema.unit).key
-        hidden = {KEY: bool(key), IDENTITY: any(each.with_ids for each in answers.queries.values())}
-        keeping = Columns(needed_schema(own, schema), tuple(column for column, is_wanted in hidden.items() if is_wanted))
-        watches[name] = WatchTogether(name, answers, arriving(keeping), keeping)
-        wanted[name] = key, ingest.relevant(own, source)
-    for name in (name for name in plans if name not in together):
-        needs = needs_of(plans[name], schema.unit)
-        keeping = Columns(needed_schema([plans[name]], schema), own_columns(needs, shipped[name].with_ids))
-        watches[name] = Watch(name, shipped[name], arriving(keeping), keeping)
-        wanted[name] = needs.key, ingest.relevant([plans[name]], source)
-    for share in shares:
-        name = " ".join((RULES, *share.key))  # the same while the partition is, so that other rules do not lose their state
-        keeping = Columns(share.schema, (KEY,) if share.key else ())
-        watches[name] = RuleWatch(name, Predictions(share), arriving(keeping), keeping)
-        wanted[name] = share.key, share.wants(source)
-    return watches, wanted
 
 
 def with_state(packed: DataFrame, operator: Buckets) -> DataFrame:
@@ -492,11 +444,12 @@ def _keep_state(packed: DataFrame, watches: Callable[[], Mapping[str, Watch]]) -
     from pyspark.sql import functions as F  # noqa: N812
 
     out = with_state(packed, Buckets(watches))
-    n_of = {kind: F.sum(F.when(ingest.column("kind") == kind, ingest.column("n"))) for kind in (MATCH_ROW, LATE_ROW)}
+    n_of = {kind: F.sum(F.when(ingest.column("kind") == kind, ingest.column("n"))) for kind in (MATCH_ROW, LATE_ROW, PROGRESS_ROW)}
     return out.observe(
         "seqube",
         F.coalesce(n_of[MATCH_ROW], F.lit(0)).alias("matches"),
         F.coalesce(n_of[LATE_ROW], F.lit(0)).alias("late"),
         F.coalesce(F.sum("state_rows"), F.lit(0)).alias("state_rows"),
         F.coalesce(F.sum("state_bytes"), F.lit(0)).alias("state_bytes"),
+        F.coalesce(n_of[PROGRESS_ROW], F.lit(0)).alias("plan_switches"),
     )

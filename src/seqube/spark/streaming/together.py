@@ -1,42 +1,65 @@
 """Queries of a workload that have the same key, as one watch on a stream: their events travel, and are kept, once for all of them.
 
 Each query has its operator, as if it were alone; where a strategy is asked for by which queries share, those that can have one
-between them (`SharedMatcher`, which follows the stream with its plans, or `SharedAggregator`). Only queries are put together whose
-operators go on in place, and that report when an event comes: those that replay their window, wait for its end or count events
-have watches of their own.
+between them (`SharedMatcher`, which follows the stream with its plans, or `SharedAggregator`). By `auto`, counts share where that
+is expected to pay, by the events of the first bucket of a worker that has enough of them to say so. Only queries are put together
+whose operators go on in place, and that report when an event comes: those that replay their window, wait for its end or count
+events have watches of their own.
 
-A workload that may change keeps a state for each query (`workloads`, pipelines). Here it is fixed, and its state is dropped as a
-whole when a query of it is another one.
+What is remembered are the events; whatever is made of them is made again where it is missing, or where the queries are others.
+Queries come and go: one that is new sees the rows that come from then on, and every row says in which *epoch* it came, which is the
+highest generation among the queries of then. A generation is higher than all before it, so a query has seen the rows whose epoch is
+not below its own generation:
 
-Cost of a call: that of the operators, and its rows once.
+    generations    pairs 0       pairs 0, more 3        pairs 0, more 3, last 4
+    epochs      ---- 0 0 0 -------- 3 3 3 3 --------------- 4 4 4 --------------> rows
+                                    ^ seen by `more`         ^ seen by `last`
+
+Queries share as far as they have seen the same of what is kept: a new one is by itself until the rows before it are forgotten.
+
+A workload that is fixed has no generations. Its state is dropped as a whole when a query of it is another one.
+
+Cost of a call: that of the operators, and its rows once; where queries or what they share have changed, the events kept.
 Invariant: each query has the rows that it has by itself.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from seqube.engine.ecube.adaptation import SharedMatcher, SharedState
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.engine.operator import Operator
+from seqube.engine.sequence import LOWEST
+from seqube.engine.snapshots import bundle, seal, unbundle, unseal
+from seqube.engine.workload import measure
 from seqube.events import Events, Hierarchy
 from seqube.events.schema import Schema
 from seqube.language.tree import Query
 from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.measured import Measurements
 from seqube.plan.needs import Needs, needs_of
 from seqube.plan.optimizer import WorkloadPlan, share_among
 from seqube.plan.sharing import SharingPlan
 from seqube.plan.strategies import names
+from seqube.spark.ingest import EPOCH, IDENTITY, KEY
 from seqube.spark.planning import UNSEEN
 from seqube.spark.rows import ShippedQuery, asking_ids
-from seqube.spark.streaming.watch import Watch, plain_plan
+from seqube.spark.streaming.at_hand import Live
+from seqube.spark.streaming.held import Held
+from seqube.spark.streaming.watch import Outcome, Watch, asked_of
+from seqube.spark.transport.columns import Columns, needed_schema
 
 TOGETHER = "#together"  # what the "queries" begin with that are several
+MEASURED = 1_000  # events of a bucket that say something about the stream
+Generations = Mapping[str, int]
 
 
 class RowsByQuery(dict[str, pa.Table]):
@@ -45,6 +68,9 @@ class RowsByQuery(dict[str, pa.Table]):
     @property
     def num_rows(self) -> int:
         return sum(table.num_rows for table in self.values())
+
+
+# ---------------------------------------------------------------- operators side by side
 
 
 @dataclass(slots=True)
@@ -74,58 +100,100 @@ class StatesBeside:
         return sum(int(part.n_bytes) for part in self.parts.values())
 
     @property
+    def n_switches(self) -> int:
+        """How often a plan was changed, because its events or matches had."""
+        return sum(part.n_switches for part in self._sharing)
+
+    @property
+    def plan(self) -> str:
+        """What is found from what, as it is now."""
+        steps = (step for part in self._sharing for step in part.plan.steps)
+        return ", ".join(f"{step.name} {'by itself' if step.source is None else f'from {step.source}'}" for step in steps)
+
+    @property
+    def _sharing(self) -> list[SharedState]:
+        return [part for part in self.parts.values() if isinstance(part, SharedState)]
+
+    @property
     def events(self) -> None:
         """Each of them has its own; the watch keeps them once."""
 
     def to_bytes(self) -> bytes:
-        raise NotImplementedError("what is remembered are the events of the watch")
+        return seal(bundle({name: np.frombuffer(part.to_bytes(), np.uint8) for name, part in self.parts.items()}))
+
+
+@dataclass(frozen=True)
+class Beside:
+    """An operator of a query, or of several that share, and the first epoch whose rows it sees."""
+
+    operator: Operator[Any, Any]
+    since: int = 0
 
 
 class OperatorsBeside(Operator[StatesBeside, RowsByQuery]):
-    """Operators of a query each, or of several that share, over one stream."""
+    """Operators over one stream, by the name of their query, or what those do that share. Some have not seen its first rows."""
 
-    def __init__(self, parts: Mapping[str, Operator[Any, Any]]) -> None:
+    def __init__(self, parts: Mapping[str, Beside]) -> None:
         self._parts = parts
 
     def start(self) -> StatesBeside:
-        return StatesBeside({name: part.start() for name, part in self._parts.items()})
+        return StatesBeside({name: part.operator.start() for name, part in self._parts.items()})
 
     def restore(self, data: bytes) -> StatesBeside:
-        raise NotImplementedError("what is remembered are the events of the watch")
+        (written,) = unseal(data)
+        states = unbundle(written)
+        return StatesBeside({name: part.operator.restore(states[name].tobytes()) for name, part in self._parts.items()})
 
     def resume(self, events: Events, decided: int, reported: int, last: int) -> StatesBeside:
-        return StatesBeside({name: part.resume(events, decided, reported, last) for name, part in self._parts.items()})
+        seen = self._seen(events)
+        resumed = {name: (part.operator, seen[part.since]) for name, part in self._parts.items()}
+        return StatesBeside({name: own.resume(rows, decided, reported, last) for name, (own, rows) in resumed.items()})
 
     def wake(self, state: StatesBeside) -> int | None:
-        due = [part.wake(state.parts[name]) for name, part in self._parts.items()]
+        due = [part.operator.wake(state.parts[name]) for name, part in self._parts.items()]
         return min((time for time in due if time is not None), default=None)
 
     def goes_on(self, events: Events) -> bool:
         return True
 
     def take(self, state: StatesBeside, batch: Events) -> StatesBeside:
-        return StatesBeside({name: part.take(state.parts[name], batch) for name, part in self._parts.items()})
+        seen = self._seen(batch)
+        return StatesBeside({name: part.operator.take(state.parts[name], seen[part.since]) for name, part in self._parts.items()})
 
     def decide(self, state: StatesBeside, upto: int, final: bool) -> tuple[StatesBeside, RowsByQuery]:
         after, found = {}, RowsByQuery()
         for name, part in self._parts.items():
-            after[name], rows = part.decide(state.parts[name], upto, final)
+            after[name], rows = part.operator.decide(state.parts[name], upto, final)
             found |= rows if isinstance(rows, dict) else {name: rows}
         return StatesBeside(after), found
+
+    def _seen(self, events: Events) -> dict[int, Events]:
+        """The events of each epoch and all later ones."""
+        since = {part.since for part in self._parts.values()}
+        if EPOCH not in events.table.column_names:
+            return dict.fromkeys(since, events)
+        epochs = events.table.column(EPOCH).to_numpy()
+        table = events.table.drop_columns([EPOCH])
+        events = Events(table, type=events.type_column, time=events.time_column, unit=events.unit, threads=1)
+        return {first: events if np.all(epochs >= first) else events.take(np.flatnonzero(epochs >= first)) for first in since}
+
+
+# ---------------------------------------------------------------- what is asked
 
 
 @dataclass(frozen=True)
 class AnswersTogether:
-    """The queries of a watch, and what they share by the strategy that was asked for."""
+    """The queries of a watch, and what they share."""
 
     queries: Mapping[str, ShippedQuery]
-    matching: Mapping[str, Query] = field(default_factory=dict)  # those whose matches are made from each other's
-    strategy: str = "independent"
+    asked: Mapping[str, Query]
+    strategy: str = "auto"
     hierarchy: Hierarchy | None = None
-    counts: SharingPlan | None = None
     limits: Limits = NO_LIMITS
+    counts: SharingPlan | None = None  # the counts that are shared, as they were planned
+    since: Generations = field(default_factory=dict)  # the first epoch that a query has seen, where they differ
 
-    has_counters = False
+    has_counters = False  # counters are no smaller than events that are kept once for all queries
 
     @property
     def unlimited(self) -> AnswersTogether:
@@ -133,23 +201,50 @@ class AnswersTogether:
 
     @property
     def operator(self) -> OperatorsBeside:
-        parts: dict[str, Operator[Any, Any]] = {}
-        if self.matching:
-            from seqube.engine.ecube.adaptation import SharedMatcher
+        parts: dict[str, Beside] = {}
+        for first in sorted({self._since(name) for name in self.queries}):
+            parts |= {name: Beside(part, first) for name, part in self._parts(first).items()}
+        return OperatorsBeside(parts)
 
-            asked = {name: asking_ids(query, self.queries[name]) for name, query in self.matching.items()}
-            parts["#matches"] = SharedMatcher(asked, self.hierarchy, self.strategy, limits=self.limits)
-        if self.counts is not None:
+    def _since(self, name: str) -> int:
+        return self.since.get(name, 0)
+
+    def _parts(self, first: int) -> dict[str, Operator[Any, Any]]:
+        """The operators of the queries that have seen the same."""
+        own = {name: wanted for name, wanted in self.queries.items() if self._since(name) == first}
+        parts: dict[str, Operator[Any, Any]] = {}
+        matching = {}
+        if self.strategy != "independent" and self.strategy in names("shared matches"):
+            matching = {name: asking_ids(self.asked[name], own[name]) for name in own if not self.asked[name].aggregates}
+        if matching:
+            parts[f"#matches {first}"] = SharedMatcher(matching, self.hierarchy, self.strategy, limits=self.limits)
+        counted = [] if self.counts is None else [name for name in self.counts.queries if name in own]
+        if self.counts is not None and len(counted) > (self.strategy not in names("shared counts")):
             from seqube.engine.aggregates.sharing import SharedAggregator
 
-            plans = {name: own.plan for name, own in self.queries.items() if isinstance(own.plan, AggregatePlan)}
-            parts["#counts"] = SharedAggregator(self.counts, plans, self.limits)
-        shared = {*self.matching, *(self.counts.queries if self.counts is not None else ())}
-        parts |= {name: own.operator for name, own in self.queries.items() if name not in shared}
-        return OperatorsBeside(parts)
+            plans = {name: plan for name in counted if isinstance(plan := own[name].plan, AggregatePlan)}
+            parts[f"#counts {first}"] = SharedAggregator(self.counts.only(counted), plans, self.limits)
+        else:
+            counted = []
+        return parts | {name: wanted.operator for name, wanted in own.items() if name not in matching and name not in counted}
 
     def rows(self, found: RowsByQuery) -> RowsByQuery:
         return RowsByQuery({name: self.queries[name].rows(table) for name, table in found.items() if table.num_rows})
+
+    # ------------------------------------------------------------ what is counted together
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is for the events to say which counts are shared."""
+        by_events = self.strategy != "independent" and self.strategy not in names("aggregates", "shared counts")
+        return by_events and sum(bool(query.aggregates) for query in self.asked.values()) > 1
+
+    def counting(self, measured: Measurements) -> SharingPlan | None:
+        """How counts are shared over such events; None where each is counted by itself."""
+        asked = {name: query for name, query in self.asked.items() if query.aggregates}
+        planned = WorkloadPlan({name: self.queries[name].plan for name in asked}, self.strategy)
+        counts = share_among(asked, self.hierarchy, measured, planned).counts
+        return counts if counts is not None and counts.shares else None
 
 
 @dataclass(frozen=True)
@@ -157,6 +252,7 @@ class WatchTogether(Watch):
     """Several queries of one key on a stream, as workers need them."""
 
     wanted: AnswersTogether  # type: ignore[assignment]  # in the place of a query's answer
+    generations: Generations | None = None  # of the queries, where they come and go
 
     @property
     def schemas(self) -> dict[str, pa.Schema]:
@@ -166,10 +262,29 @@ class WatchTogether(Watch):
         yield from found.items()
 
     @cached_property
+    def members(self) -> str:
+        """Changes when one of the queries does, or how they are to share."""
+        unit = self.keeping.schema.unit
+        asked = [(name, asked_of(own, unit)) for name, own in self.wanted.queries.items()]
+        about = (asked, self.wanted.strategy, sorted((self.generations or {}).items()))
+        return hashlib.sha256(repr(about).encode()).hexdigest()
+
+    @cached_property
     def asks(self) -> str:
-        """Changes when one of the queries does, or how they share."""
-        plans = [(name, plain_plan((own.plan, own.with_ids))) for name, own in self.wanted.queries.items()]
-        return hashlib.sha256(repr((plans, self.wanted.strategy, self.keeping.schema.unit)).encode()).hexdigest()
+        """What is remembered is that of these queries, if they are fixed; else it is of whatever queries of the key there are."""
+        if self.generations is None:
+            return self.members
+        return hashlib.sha256(repr((self.name, self.keeping.schema.unit)).encode()).hexdigest()
+
+    @cached_property
+    def working(self) -> str:
+        counts = self.wanted.counts
+        shared = None if counts is None else (counts.strategy, sorted(counts.pieces.items()))
+        return f"{self.members} {sorted(self.wanted.since.items())} {shared}"
+
+    @property
+    def own_columns(self) -> tuple[str, ...]:
+        return (KEY,) if self.wanted.since else (KEY, EPOCH)
 
     @cached_property
     def needs(self) -> Needs:
@@ -177,7 +292,123 @@ class WatchTogether(Watch):
         unit = self.keeping.schema.unit
         needs = [needs_of(own.plan, unit) for own in self.wanted.queries.values()]
         ends = frozenset[str]().union(*(each.ends for each in needs))
-        return Needs(window=max(each.back for each in needs), key=needs[0].key, ends=ends)
+        scans = tuple(scan for each in needs for scan in each.scans)
+        return Needs(window=max(each.back for each in needs), key=needs[0].key, ends=ends, scans=scans)
+
+    def take(
+        self, held: Held | None, blobs: Iterable[bytes], watermark: int, store: MutableMapping[int, bytes], bucket: int = 0
+    ) -> Outcome:
+        since, counts = self._since(held or Held()), self._counts(held or Held(), store)
+        watch = self if not since and counts is self.wanted.counts else self._arranged(since, counts)
+        return Watch.take(watch, held, blobs, watermark, store, bucket)
+
+    def _arranged(self, since: Generations, counts: SharingPlan | None) -> WatchTogether:
+        """The same queries, as they share over what is held."""
+        place = tuple(since.items()), counts is None
+        if place not in self._arrangements:
+            arranged = replace(self, wanted=replace(self.wanted, since=since, counts=counts))
+            arranged.__dict__.update(members=self.members, needs=self.needs)
+            self._arrangements[place] = arranged
+        return self._arrangements[place]
+
+    @cached_property
+    def _arrangements(self) -> dict[Any, WatchTogether]:
+        return {}
+
+    def _since(self, held: Held) -> Generations:
+        """The first epoch that each query has seen of what is held; nothing where it is the same for all."""
+        if self.generations is None or len(set(self.generations.values())) == 1:
+            return {}
+        first = min((chunk.epoch for chunk in held.chunks), default=self.epoch)
+        since = {name: max(generation, first) for name, generation in self.generations.items()}
+        return since if len(set(since.values())) > 1 else {}
+
+    def _counts(self, held: Held, store: MutableMapping[int, bytes]) -> SharingPlan | None:
+        """What is counted together; if the events say that, by the first that are there."""
+        if not self.wanted.is_open:
+            return self.wanted.counts
+        plans = self.at_hand.plans
+        if self.members not in plans and sum(chunk.n_rows for chunk in held.chunks) >= MEASURED:
+            events = self._events(self._between(held, LOWEST, held.decided, store))
+            if len(events) >= MEASURED:
+                plans[self.members] = self.wanted.counting(replace(measure({}, events, None), continuous=True))
+        return plans.get(self.members)
+
+    @property
+    def epoch(self) -> int:
+        """In which rows come now."""
+        return max((self.generations or {"": 0}).values())
+
+    def _kept(self, table: pa.Table) -> pa.Table:
+        if self.generations is not None:
+            table = table.append_column(EPOCH, pa.array(np.full(len(table), self.epoch, np.int32)))
+        return super()._kept(table)
+
+    def _go_on(self, live: Live, held: Held, upto: int, store: MutableMapping[int, bytes]) -> tuple[Held, Live, pa.Table | None]:
+        before = _state(live).n_switches
+        held, live, rows = super()._go_on(live, held, upto, store)
+        switches = _state(live).n_switches - before
+        return held, replace(live, switches=switches, plan=_state(live).plan if switches else None), rows
+
+
+def _state(live: Live) -> StatesBeside:
+    assert isinstance(live.state, StatesBeside)
+    return live.state
+
+
+# ---------------------------------------------------------------- which queries
+
+
+@dataclass(frozen=True)
+class SharedWorkload:
+    """The queries of a stream, and how they are to share."""
+
+    queries: Mapping[str, Query]
+    hierarchy: Hierarchy | None = None
+    strategy: str = "auto"
+
+    def watches(
+        self, shipped: Mapping[str, ShippedQuery], schema: Schema, limits: Limits, generations: Generations | None = None
+    ) -> dict[str, WatchTogether]:
+        """The watches of those that go together, by their own names: in a fixed workload those of a key that have company.
+
+        In one that changes these are the ones that have `generations`, which say when they came.
+        """
+        if generations is None:
+            nothing = no_events(schema)
+            alike = keyed_alike({name: own for name, own in shipped.items() if may_go_together(own, nothing)}, schema.unit)
+            groups = {key: group for key, group in alike.items() if len(group) > 1}
+        else:
+            groups = keyed_alike({name: shipped[name] for name in generations}, schema.unit)
+        found = {}
+        for key, group in groups.items():
+            name = " ".join((TOGETHER, *key))
+            own = None if generations is None else {query: generations[query] for query in group}
+            found[name] = self._watch(name, key, {query: shipped[query] for query in group}, schema, limits, own)
+        return found
+
+    def _watch(
+        self,
+        name: str,
+        key: tuple[str, ...],
+        shipped: Mapping[str, ShippedQuery],
+        schema: Schema,
+        limits: Limits,
+        generations: Generations | None,
+    ) -> WatchTogether:
+        answers = AnswersTogether(shipped, {each: self.queries[each] for each in shipped}, self.strategy, self.hierarchy, limits)
+        if self.strategy != "independent" and self.strategy in names("shared counts"):
+            answers = replace(answers, counts=answers.counting(UNSEEN))
+        with_ids = any(own.with_ids for own in shipped.values())
+        hidden = {KEY: bool(key), IDENTITY: with_ids, EPOCH: generations is not None}
+        needed = needed_schema([own.plan for own in shipped.values()], schema)
+        keeping = Columns(needed, tuple(column for column, is_wanted in hidden.items() if is_wanted))
+        arriving = Columns(needed, tuple(column for column in keeping.hidden if column != EPOCH))
+        return WatchTogether(name, answers, arriving, keeping, generations=generations)
+
+
+def no_events(schema: Schema) -> Events:
+    return Events(schema.columns.empty_table(), type=schema.type_column, time=schema.time_column, unit=schema.unit)
 
 
 def may_go_together(wanted: ShippedQuery, nothing: Events) -> bool:
@@ -187,32 +418,19 @@ def may_go_together(wanted: ShippedQuery, nothing: Events) -> bool:
     return not waits and replace(wanted, with_ids=False).operator.goes_on(nothing)  # ids change nothing of that
 
 
-@dataclass(frozen=True)
-class FixedWorkload:
-    """The queries of a stream that do not change while it runs, and how they are to share."""
+def keyed_alike(queries: Mapping[str, ShippedQuery], unit: str) -> dict[tuple[str, ...], list[str]]:
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name, wanted in queries.items():
+        found.setdefault(needs_of(wanted.plan, unit).key, []).append(name)
+    return found
 
-    queries: Mapping[str, Query]
-    hierarchy: Hierarchy | None = None
-    strategy: str = "auto"
 
-    def groups(self, shipped: Mapping[str, ShippedQuery], schema: Schema, limits: Limits) -> dict[str, AnswersTogether]:
-        """Those that are watched together, by the name of their watch."""
-        nothing = Events(schema.columns.empty_table(), type=schema.type_column, time=schema.time_column, unit=schema.unit)
-        by_key: dict[tuple[str, ...], list[str]] = {}
-        for name, wanted in shipped.items():
-            if may_go_together(wanted, nothing):
-                by_key.setdefault(needs_of(wanted.plan, schema.unit).key, []).append(name)
-        return {
-            " ".join((TOGETHER, *key)): self._answers({name: shipped[name] for name in group}, limits)
-            for key, group in by_key.items()
-            if len(group) > 1
-        }
+def going_together(shipped: Mapping[str, ShippedQuery], schema: Schema) -> set[str]:
+    """Which queries of a workload that may change go together from now on, if they are new to it.
 
-    def _answers(self, shipped: Mapping[str, ShippedQuery], limits: Limits) -> AnswersTogether:
-        queries, matching, counts = {name: self.queries[name] for name in shipped}, {}, None
-        if self.strategy != "independent" and self.strategy in names("shared matches"):
-            matching = {name: query for name, query in queries.items() if not query.aggregates}
-        if self.strategy != "independent" and self.strategy in names("shared counts"):
-            planned = WorkloadPlan({name: own.plan for name, own in shipped.items()}, self.strategy)
-            counts = share_among(queries, self.hierarchy, UNSEEN, planned).counts
-        return AnswersTogether(shipped, matching, self.strategy, self.hierarchy, counts, limits)
+    Counters that are smaller than their events are all that is remembered of an aggregate that is by itself (`watch`): it goes with
+    others only where there are some.
+    """
+    nothing = no_events(schema)
+    alike = keyed_alike({name: own for name, own in shipped.items() if may_go_together(own, nothing)}, schema.unit)
+    return {name for group in alike.values() for name in group if len(group) > 1 or not shipped[name].has_counters}

@@ -29,7 +29,6 @@ Invariant: what comes out depends on the events and the watermarks alone, not on
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
@@ -45,80 +44,21 @@ from seqube.engine.predicates import Ints
 from seqube.engine.sequence import LOWEST
 from seqube.engine.snapshots import adapted
 from seqube.events import Events
-from seqube.events.schema import ANY
+from seqube.events.schema import ANY, Schema
 from seqube.events.sources import one_chunk
 from seqube.plan.needs import Needs, needs_of
-from seqube.spark.ingest import IDENTITY, INPUT_ORDER, KEY
+from seqube.spark.ingest import EPOCH, IDENTITY, INPUT_ORDER, KEY
 from seqube.spark.rows import ShippedQuery
-from seqube.spark.streaming.at_hand import AT_HAND, BucketPlace, ChunkRows, Live
+from seqube.spark.streaming.at_hand import AT_HAND, AtHand, BucketPlace, ChunkRows, Live
+from seqube.spark.streaming.held import Chunk, Held
 from seqube.spark.transport.blobs import read_blobs, write_blob
-from seqube.spark.transport.columns import Columns, number_identities
+from seqube.spark.transport.columns import Columns, needed_schema, number_identities
 
 STATE_BUCKETS = 16  # per query with a key, unless a checkpoint says otherwise: a running query keeps the number it began with
 FIRST_TAKER = "#first"  # 1 where this query is the first of those a row goes to
 CHUNK_ROWS = 32_768  # small chunks are merged up to this size
 MOST_ROWS = 1 << 20  # of a chunk, however many come at once
-KEPT_MARKS = 64  # that a bucket remembers: a state that is further behind is made anew
 SPARE_BYTES = 1 << 14  # of chunks that the operator's state could stand for, before it is worth while to write it
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """What is known of a chunk without reading it."""
-
-    number: int
-    digest: str  # of its bytes: tells whether what a worker has at hand is this chunk
-    n_rows: int
-    n_bytes: int
-    oldest: int
-    newest: int
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What a bucket remembers between calls, beside the bytes of its chunks."""
-
-    chunks: tuple[Chunk, ...] = ()
-    next: int = 0  # number of the next chunk
-    decided: int = LOWEST
-    reported: int = LOWEST  # aggregates: every row up to here is out
-    last: int = LOWEST  # aggregates: time of the last event
-    engine_rows: int = 0
-    engine: bytes | None = None  # the operator's own state, in the place of chunks
-    marks: tuple[str, ...] = ()  # of the states that led here, this one last
-    covered: int = LOWEST  # the operator's state is that of the events up to here
-    weight: int = 0  # bytes that the operator's state took when it was last looked at
-    wake: int | None = None  # the watermark at which a state that outlives its events has something to say
-
-    def to_text(self) -> str:
-        """Everything but the operator's state."""
-        return json.dumps([*self._about, list(self.marks), self.covered, self.weight, self.wake])
-
-    @property
-    def _about(self) -> list[Any]:
-        chunks = [[getattr(chunk, field.name) for field in fields(chunk)] for chunk in self.chunks]
-        return [chunks, self.next, self.decided, self.reported, self.last, self.engine_rows]
-
-    @staticmethod
-    def from_text(text: str, engine: bytes | None) -> Held:
-        chunks, following, decided, reported, last, engine_rows, *later = json.loads(text)  # no more than these before 0.2.0
-        marks, covered, weight, wake = later or ((), LOWEST if engine is None else decided, 0, None)
-        known = tuple(Chunk(*chunk) for chunk in chunks)
-        return Held(known, following, decided, reported, last, engine_rows, engine, tuple(marks), covered, weight, wake)
-
-    def marked(self) -> Held:
-        """The same, with its own mark."""
-        before = self.marks[-1] if self.marks else ""
-        mark = hashlib.blake2b((before + json.dumps(self._about)).encode(), digest_size=12).hexdigest()
-        return replace(self, marks=(*self.marks, mark)[-KEPT_MARKS:])
-
-    @property
-    def n_rows(self) -> int:
-        return sum(chunk.n_rows for chunk in self.chunks) + self.engine_rows
-
-    @property
-    def n_bytes(self) -> int:
-        return sum(chunk.n_bytes for chunk in self.chunks) + len(self.engine or b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +67,8 @@ class Outcome:
     matches: pa.Table | None
     late: pa.Table | None
     wake: int | None  # the tick that, once the watermark has reached it, there is something to do
+    switches: int = 0  # of plans, that the events made worth while
+    plan: str | None = None  # the one that is gone on by, where there were any
 
 
 @dataclass(frozen=True)
@@ -159,8 +101,21 @@ class Watch:
     @cached_property
     def asks(self) -> str:
         """Changes when the query does."""
-        asked = (self.wanted.plan, self.wanted.with_ids, self.keeping.schema.unit)
-        return hashlib.sha256(repr(plain_plan(asked)).encode()).hexdigest()
+        return asked_of(self.wanted, self.keeping.schema.unit)
+
+    @property
+    def working(self) -> str:
+        """How its operator works: a live state of another one is not gone on with, and is made anew."""
+        return self.fingerprint
+
+    @property
+    def at_hand(self) -> AtHand:
+        return AT_HAND
+
+    @property
+    def own_columns(self) -> tuple[str, ...]:
+        """Columns of chunks that are no part of the events."""
+        return (KEY,)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -195,7 +150,8 @@ class Watch:
         # What is decided is in the live state, if there is one.
         wanted = (chunk for chunk in held.chunks if live is None or chunk.newest > held.decided)
         AT_HAND.keep(place, frozenset(chunk.digest for chunk in wanted))
-        return Outcome(held if remembers else None, matches, late, wake)
+        switched = () if live is None else (live.switches, live.plan)
+        return Outcome(held if remembers else None, matches, late, wake, *switched)
 
     def _arrived(self, blobs: Iterable[bytes], watermark: int) -> tuple[pa.Table | None, pa.Table | None]:
         """New rows that are in time, in the order of arrival, and those that are late."""
@@ -207,8 +163,12 @@ class Watch:
             table = table.take(pa.array(np.argsort(table.column(INPUT_ORDER).to_numpy(), kind="stable")))
         late = self.arriving.times(table) <= watermark
         if not late.any():
-            return table.select(self.schema.names), None
-        return table.filter(pa.array(~late)).select(self.schema.names), self._reported(table.filter(pa.array(late)))
+            return self._kept(table), None
+        return self._kept(table.filter(pa.array(~late))), self._reported(table.filter(pa.array(late)))
+
+    def _kept(self, table: pa.Table) -> pa.Table:
+        """What is remembered of rows that came."""
+        return table.select(self.schema.names)
 
     def _reported(self, table: pa.Table) -> pa.Table | None:
         """Late rows that this query is the first to look at, so that each is reported once."""
@@ -248,7 +208,7 @@ class Watch:
 
     @property
     def operator(self) -> Operator[Any, pa.Table]:
-        return AT_HAND.operator(self.fingerprint, self.schema, self.wanted)
+        return AT_HAND.operator(self.working, self.schema, self.wanted)
 
     @cached_property
     def goes_on(self) -> bool:
@@ -257,19 +217,19 @@ class Watch:
 
     def _live(self, held: Held, store: MutableMapping[int, bytes], place: BucketPlace) -> Live:
         """The operator's state after the last call: as it was left here and taken further, or made of what is held."""
-        live = AT_HAND.take_live(place, held, self.schema)
+        live = AT_HAND.take_live(place, held, self.schema, self.working)
         if live is None and held.engine is None and not self.needs.outlives_events:
             events = self._events(self._between(held, LOWEST, held.decided, store))
             reported = held.decided if self.needs.period is None else held.reported
-            return Live(self.operator.resume(events, held.decided, reported, held.last), self.schema)
+            return Live(self.operator.resume(events, held.decided, reported, held.last), self.schema, self.working)
         if live is None:
             engine = None if held.engine is None else adapted(held.engine, self._as_events)
-            live = Live(self.operator.start() if engine is None else self.operator.restore(engine), self.schema)
+            live = Live(self.operator.start() if engine is None else self.operator.restore(engine), self.schema, self.working)
         if live.state.decided == held.decided:
             return live
         events = self._events(self._between(held, max(live.state.decided, held.covered), held.decided, store))
         # What is found was out before, and had its limits then.
-        unlimited = AT_HAND.operator(self.fingerprint, self.schema, self.wanted.unlimited)
+        unlimited = AT_HAND.operator(self.working, self.schema, self.wanted.unlimited)
         return replace(live, state=unlimited.step(live.state, events, held.decided + 1)[0])
 
     def _go_on(self, live: Live, held: Held, upto: int, store: MutableMapping[int, bytes]) -> tuple[Held, Live, pa.Table | None]:
@@ -358,8 +318,7 @@ class Watch:
 
     def _as_events(self, table: pa.Table) -> Events:
         schema = self.keeping.schema
-        names = [name for name in self.schema.names if name != KEY]
-        table = adapt(table, self.schema).select(names)
+        table = adapt(table, self.schema).select([name for name in self.schema.names if name not in self.own_columns])
         return Events(table, type=schema.type_column, time=schema.time_column, unit=schema.unit, threads=1)
 
     # ------------------------------------------------------------ chunks
@@ -420,7 +379,9 @@ class Watch:
             digest = hashlib.blake2b(blob, digest_size=16).hexdigest()
             store[held.next] = blob
             AT_HAND.put(digest, rows)
-            chunks.append(Chunk(held.next, digest, piece.num_rows, len(blob), int(rows.times.min()), int(rows.times.max())))
+            first = int(pc.min(piece.column(EPOCH)).as_py()) if EPOCH in piece.column_names else 0
+            times = int(rows.times.min()), int(rows.times.max())
+            chunks.append(Chunk(held.next, digest, piece.num_rows, len(blob), *times, first))
             held = replace(held, next=held.next + 1)
         return replace(held, chunks=tuple(chunks))
 
@@ -464,6 +425,12 @@ def _by_key(table: pa.Table) -> pa.Table:
     return table.take(pa.array(np.argsort(table.column(KEY).to_numpy(), kind="stable")))
 
 
+def watch_query(name: str, own: ShippedQuery, schema: Schema, generation: int = 0) -> Watch:
+    """The watch of a query by itself."""
+    columns = Columns(needed_schema([own.plan], schema), own_columns(needs_of(own.plan, schema.unit), own.with_ids))
+    return Watch(name, own, columns, columns, generation)
+
+
 def own_columns(needs: Needs, with_ids: bool) -> tuple[str, ...]:
     """What of our own travels beside the columns of events: the order they came in where it matters, hashes of key and row."""
     by_arrival = needs.by_position or needs.by_order
@@ -484,6 +451,11 @@ def adapt(table: pa.Table, schema: pa.Schema) -> pa.Table:
         column = table.column(field.name)
         columns.append(column if column.type == field.type else column.cast(field.type))
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def asked_of(wanted: ShippedQuery, unit: str) -> str:
+    """What changes when a query does, or what is made of its rows."""
+    return hashlib.sha256(repr(plain_plan((wanted.plan, wanted.with_ids, unit))).encode()).hexdigest()
 
 
 def plain_plan(part: Any) -> Any:

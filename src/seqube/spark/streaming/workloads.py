@@ -1,17 +1,18 @@
 """A workload that is edited while its stream runs, and the log by which all tasks of a micro-batch see the same queries.
 
-The driver writes an entry of the log for every change: the queries, each with its text and the number of the entry that brought
-it, its *generation*. A Python worker knows the number of its micro-batch. The first task of a micro-batch notes which entry was the
-last one then, in a file that is there whole or not at all and that nobody replaces; every other task, and every repetition of that
-micro-batch after a crash, reads the note.
+The driver writes an entry of the log for every change: the queries, each with its text, the number of the entry that brought it,
+its *generation*, and whether it goes together with others of its key (`together`), as it then does for as long as it is there. A
+Python worker knows the number of its micro-batch. The first task of a micro-batch notes which entry was the last one then, in a
+file that is there whole or not at all and that nobody replaces; every other task, and every repetition of that micro-batch after a
+crash, reads the note.
 
-    entry-00000000.json    {"pairs": ["SEQ(...) ...", 0]}
-    entry-00000001.json    {"pairs": ["SEQ(...) ...", 0], "more": ["SEQ(...) ...", 1]}
+    entry-00000000.json    {"pairs": ["SEQ(...) ...", 0, true]}
+    entry-00000001.json    {"pairs": ["SEQ(...) ...", 0, true], "more": ["SEQ(...) ...", 1, true]}
     batch-00000007         0
     batch-00000008         1          the change is seen from here on
 
-State is marked with a query's text and generation: what a query left behind that was replaced, or went and came back, is not
-continued. A query that is new begins with the micro-batch that sees it first.
+State is marked with a query's text and generation, or its rows with an epoch: what a query left behind that was replaced, or went
+and came back, is not continued. A query that is new begins with the micro-batch that sees it first.
 
 Since queries come and go, there are no columns for each: all columns of the source travel, what a query wants is chosen in the
 worker by the types of events alone, and rows come out as JSON.
@@ -31,7 +32,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -46,21 +46,20 @@ from seqube.events import Hierarchy
 from seqube.events.schema import TIME, Schema
 from seqube.language import Query, check, parse
 from seqube.language.tree import Attribute, Output
-from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan, needs_of
 from seqube.plan.optimizer import plan_query
 from seqube.plan.physical import MatchPlan
+from seqube.spark.planning import plan_stream
 from seqube.spark.rows import MATCH_ID, refuse_in_streams, ship_query
-from seqube.spark.streaming.watch import Watch, own_columns
-from seqube.spark.transport.columns import Columns, mix, needed_schema
-
-if TYPE_CHECKING:
-    pass
+from seqube.spark.streaming.placing import refuse_totals
+from seqube.spark.streaming.together import SharedWorkload, may_go_together, no_events
+from seqube.spark.streaming.watch import Watch, watch_query
+from seqube.spark.transport.columns import mix
 
 NOTES_KEPT = 200  # micro-batches whose notes are kept: Spark repeats the last one, and remembers a hundred
 BOUND_AT = "#at."  # columns with the times of the events of a match, which RETURN may not name
 
-Entry = dict[str, tuple[str, int]]  # text and generation of each query
+Entry = dict[str, tuple[str, int, bool]]  # text and generation of each query, and whether it goes together with others
 
 
 class WorkloadLog:
@@ -85,7 +84,8 @@ class WorkloadLog:
 
     def read(self, number: int) -> Entry:
         text = (self._folder / f"entry-{number:08d}.json").read_text(encoding="utf-8")
-        return {name: (query, generation) for name, (query, generation) in json.loads(text).items()}
+        # Before queries went together, nothing was said of it.
+        return {name: (query, generation, any(rest)) for name, (query, generation, *rest) in json.loads(text).items()}
 
     def of_batch(self, batch: int) -> int:
         """The entry that a micro-batch works on: noted when it is first asked for, and the same ever after."""
@@ -135,16 +135,16 @@ class Workload:
     @checked
     def __init__(self, queries: Mapping[str, str | Query], log: str | Path | None = None) -> None:
         self._lock = Lock()
-        self._schemas: list[Schema] = []
+        self._streams: list[tuple[Schema, Hierarchy | None, str]] = []
         self.folder = str(Path(tempfile.mkdtemp(prefix="seqube-workload-") if log is None else log).resolve())
         self._log = WorkloadLog(self.folder)
         last = self._log.last()
         before = {} if last is None else self._log.read(last)
-        self._entry: Entry = {}
         texts = {str(name): str(_parsed(query)) for name, query in queries.items()}
         number = 0 if last is None else last + 1
-        self._entry = {
-            name: before[name] if name in before and before[name][0] == text else (text, number) for name, text in texts.items()
+        self._entry: Entry = {
+            name: before[name] if name in before and before[name][0] == text else (text, number, _has_company(name, texts))
+            for name, text in texts.items()
         }
         if last is None or self._entry != before:
             self._log.append(self._entry)
@@ -153,7 +153,7 @@ class Workload:
     def queries(self) -> dict[str, Query]:
         """The queries by name."""
         with self._lock:
-            return {name: parse(text) for name, (text, _) in self._entry.items()}
+            return {name: parse(text) for name, (text, *_) in self._entry.items()}
 
     @checked
     def add(self, name: str, query: str | Query) -> None:
@@ -164,7 +164,7 @@ class Workload:
         with self._lock:
             if name in self._entry:
                 raise PlanError(f"there is a query {name!r} already\n  hint: replace it, remove it first, or take another name")
-            self._change({**self._entry, name: (self._checked(query), self._next)})
+            self._put(name, query)
 
     @checked
     def replace(self, name: str, query: str | Query) -> None:
@@ -174,7 +174,7 @@ class Workload:
         """
         with self._lock:
             self._demand(name)
-            self._change({**self._entry, name: (self._checked(query), self._next)})
+            self._put(name, query)
 
     @checked
     def remove(self, name: str) -> None:
@@ -186,26 +186,26 @@ class Workload:
             self._demand(name)
             self._change({other: asked for other, asked in self._entry.items() if other != name})
 
-    def watched_over(self, schema: Schema) -> None:
-        """Check the queries, and all that come later, against the columns of a source."""
+    def watched_over(self, schema: Schema, hierarchy: Hierarchy | None, strategy: str) -> None:
+        """Check the queries, and all that come later, against the columns of a source and what is asked of it."""
         with self._lock:
-            for text, _ in self._entry.values():
+            for text, *_ in self._entry.values():
                 _check_streams(parse(text), schema)
-            self._schemas.append(schema)
+            plan_stream({name: parse(text) for name, (text, *_) in self._entry.items()}, hierarchy, strategy)
+            self._streams.append((schema, hierarchy, strategy))
 
-    @property
-    def _next(self) -> int:
-        return (self._log.last() or 0) + 1
+    def _put(self, name: str, query: str | Query) -> None:
+        parsed = _parsed(query)
+        texts = {other: text for other, (text, *_) in self._entry.items()} | {name: str(parsed)}
+        for schema, hierarchy, strategy in self._streams:
+            _check_streams(parsed, schema)
+            plan_stream({name: parse(text) for name, text in texts.items()}, hierarchy, strategy)
+        number = (self._log.last() or 0) + 1
+        self._change({**self._entry, name: (texts[name], number, _has_company(name, texts))})
 
     def _change(self, entry: Entry) -> None:
         self._log.append(entry)
         self._entry = entry
-
-    def _checked(self, query: str | Query) -> str:
-        parsed = _parsed(query)
-        for schema in self._schemas:
-            _check_streams(parsed, schema)
-        return str(parsed)
 
     def _demand(self, name: str) -> None:
         if name not in self._entry:
@@ -216,12 +216,17 @@ def _parsed(query: str | Query) -> Query:
     return parse(query) if isinstance(query, str) else query
 
 
+def _has_company(name: str, texts: Mapping[str, str]) -> bool:
+    """Whether a new query goes together with others: as `going_together` has it, as far as that is known without any columns."""
+    keys = {other: needs_of(plan_query(parse(text)), "ms").key for other, text in texts.items()}
+    return not parse(texts[name]).aggregates or list(keys.values()).count(keys[name]) > 1
+
+
 def _check_streams(query: Query, schema: Schema) -> None:
     """Refuse what a stream on Spark over these columns cannot answer."""
     check(query, schema)
-    if query.emit is not None and query.emit.when == "total":
-        raise PlanError("EMIT TOTAL reports at the end of the input, and a stream has none\n  hint: EMIT PER 1 hour, or a batch")
     plan = plan_query(query)
+    refuse_totals(plan)
     refuse_in_streams(plan)
     ship_query(plan, schema)
 
@@ -237,13 +242,14 @@ class ChangingWatches:
     schema: Schema
     hierarchy: Hierarchy | None
     limits: Limits
+    strategy: str = "auto"
 
     def now(self) -> Mapping[str, Watch]:
         return _watches(self, WorkloadLog(self.folder).of_batch(_micro_batch()))
 
     def place(self, table: pa.Table, watch: Watch) -> pa.Array:
         """A number for the key of every row, null where this query does not look at it."""
-        needs = needs_of(watch.wanted.plan, self.schema.unit)
+        needs = watch.needs
         keys, wanted = np.zeros(len(table), np.int64), np.ones(len(table), np.bool_)
         if needs.sent_types is not None:
             names = table.column(self.schema.type_column).cast(pa.string()).combine_chunks()
@@ -257,26 +263,32 @@ class ChangingWatches:
 
 @lru_cache(maxsize=8)
 def _watches(changing: ChangingWatches, number: int) -> dict[str, Watch]:
-    """A watch for every query of an entry."""
-    return {
-        name: _watch(changing, name, text, generation)
-        for name, (text, generation) in WorkloadLog(changing.folder).read(number).items()
+    """The watches of an entry: for each key one of the queries that go together, and one for every other query."""
+    entry, schema = WorkloadLog(changing.folder).read(number), changing.schema
+    queries = {name: parse(text) for name, (text, *_) in entry.items()}
+    plans = {
+        name: replace(plan, returns=(*plan.returns, *_times(plan))) if isinstance(plan, MatchPlan) and plan.returns else plan
+        for name, plan in plan_stream(queries, changing.hierarchy, changing.strategy, refuses=False).items()
     }
+    shipped = {name: ship_query(plan, schema, True, changing.limits) for name, plan in plans.items()}
+    nothing = no_events(schema)
+    since = {
+        name: generation
+        for name, (_, generation, together) in entry.items()
+        if together and may_go_together(shipped[name], nothing)
+    }
+    asked = {
+        name: replace(query, returns=(*query.returns, *_times(plans[name]))) if query.returns else query
+        for name, query in queries.items()
+    }
+    workload = SharedWorkload(asked, changing.hierarchy, changing.strategy)
+    alone = {name: watch_query(name, own, schema, entry[name][1]) for name, own in shipped.items() if name not in since}
+    return {**workload.watches(shipped, schema, changing.limits, since), **alone}
 
 
-def _watch(changing: ChangingWatches, name: str, text: str, generation: int) -> Watch:
-    schema, plan = changing.schema, _telling_times(plan_query(parse(text), changing.hierarchy))
-    needs = needs_of(plan, schema.unit)
-    columns = Columns(needed_schema([plan], schema), own_columns(needs, not isinstance(plan, AggregatePlan)))
-    return Watch(name, ship_query(plan, schema, True, changing.limits), columns, columns, generation)
-
-
-def _telling_times(plan: Plan) -> Plan:
-    """The plan, with the times of all events of a match where it returns something else."""
-    if not isinstance(plan, MatchPlan) or not plan.returns:
-        return plan
-    times = tuple(Output(Attribute(name, TIME), f"{BOUND_AT}{name}") for name in plan.variables)
-    return replace(plan, returns=(*plan.returns, *times))
+def _times(plan: Plan) -> tuple[Output, ...]:
+    """The times of all events of a match, which are told where it returns something else."""
+    return tuple(Output(Attribute(name, TIME), f"{BOUND_AT}{name}") for name in plan.matches.variables)
 
 
 def _micro_batch() -> int:

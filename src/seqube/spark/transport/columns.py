@@ -21,7 +21,7 @@ from seqube.events.schema import TIME, TYPE, Schema
 from seqube.events.sources import one_chunk
 from seqube.events.times import read_times
 from seqube.plan.needs import Plan, needs_of, together
-from seqube.spark.ingest import IDENTITY, INPUT_ORDER, KEY
+from seqube.spark.ingest import EPOCH, IDENTITY, INPUT_ORDER, KEY
 from seqube.spark.transport.folding import CODED
 
 
@@ -36,7 +36,7 @@ class Columns:
 
     @property
     def arrow(self) -> pa.Schema:
-        own = [pa.field(name, pa.int32() if name == KEY else pa.int64()) for name in self.hidden]
+        own = [pa.field(name, pa.int32() if name in (KEY, EPOCH) else pa.int64()) for name in self.hidden]
         coded = {self.schema.type_column} if self.types else set()
         columns = [field.with_type(CODED) if field.name in coded else field for field in self.schema.columns]
         return pa.schema([*columns, *own])
