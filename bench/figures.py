@@ -93,6 +93,10 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             "views 23 (a, b, c): length of a negated child", "balanced views are faster than iterating",
             begins("length of a negated child, longest interval"), "balanced", "iterative",
         ),
+        Figure(
+            "views 23 (d), 25: a correlated equality", "divided views are faster than undivided ones, the more values",
+            lambda task: "values of a correlated attribute" in task, "balanced", "balanced, not divided", grows=True,
+        ),
     ),
     "aggregates": (
         Figure(

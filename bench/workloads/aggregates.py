@@ -73,7 +73,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
             yield from single(f"stress, length {length}, {name}", TICKERS[:length], 2_000, events, repetitions, ALL[1:], about)
         for pattern in (["DELL", "IPIX", "AMAT"], ["DELL", "IPIX", "!QQQ", "AMAT"]):
             yield from single(f"negation, ({', '.join(pattern)}), {name}", pattern, 500, events, repetitions)
-    yield from sweep(generated(10_000 if quick else 40_000), repetitions, 1_200 if quick else 1_500)
+    yield from sweep(generated(10_000 if quick else 40_000), repetitions, 1_000 if quick else 1_500)
     for window in (100, 2_000, 20_000):
         about = {"window": window}
         yield from single(f"flat, length 3, window {window} ms", TICKERS[:3], window, made, repetitions, ALL[1:], about)
@@ -140,7 +140,7 @@ def single(
 def sweep(events: sq.Events, repetitions: int, longest: int) -> Iterator[Measurement]:
     """Two-step against window-product where there are many matches."""
     for length in range(2, 6):
-        for window in (100, 200, 500, 1_000, longest):
+        for window in sorted({100, 200, 500, 1_000, longest}):
             about = {"length": length, "window": window}
             task = f"sweep, length {length}, window {window} ms"
             yield from single(task, TICKERS[:length], window, events, repetitions, about=about)

@@ -2,7 +2,8 @@
 
 From the paper on iterative execution: more children (q1 to q3), longer ones (q4 to q6), deeper ones (q7 to q9), and q10 by window.
 From the paper on sliding views: windows of 100, 500 and 1000 with positive and negated children, longer and more positive children,
-longer negated ones, a correlated equality of rising selectivity, and the memory of the views. The figures that hold that paper's
+longer negated ones, a correlated equality of rising selectivity (with views that are divided by its values, and without), and the
+memory of the views. The figures that hold that paper's
 queries are lost in its text; these have the shapes that its words describe.
 
 As in the papers, 10,000 events are used. Windows are counted in events, since the trace is as fast at its peak as it is slow before
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +28,7 @@ from bench.data import stock_trace
 from bench.measure import Measurement, compare
 from seqube.engine.instances import Batch
 from seqube.engine.views.iterative import NestedEvaluation
+from seqube.engine.views.tables import Tables
 from seqube.language import parse
 from seqube.plan.optimizer import plan_query
 from seqube.plan.physical import MatchPlan
@@ -38,6 +41,7 @@ N_EVENTS = 10_000
 VIEWS = ("aggressive", "passive", "balanced")
 STRATEGIES = ("iterative", *VIEWS, "auto")  # the first is what the others are compared with
 WINDOWS = (100, 500, 1000)
+CORRELATION = "values of a correlated attribute"
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,8 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     measured: list[Measurement] = []
     for task, about, text, stream in tasks(table, events, quick):
         runs: dict[str, Callable[[], Any]] = {name: partial(run, text, stream, name) for name in STRATEGIES}
+        if about["experiment"] == CORRELATION:
+            runs |= {f"{name}, not divided": partial(run_undivided, text, stream, name) for name in VIEWS}
         for m in compare(WORKLOAD, task, len(stream), runs, judge=summary, **pace):  # type: ignore[arg-type]
             measured.append(replace(m, about=about))
             yield measured[-1]
@@ -167,12 +173,18 @@ def tasks(table: pa.Table, events: sq.Events, quick: bool) -> Iterator[tuple[str
     for n_values in DOMAINS:
         keys = pa.array([row * 7919 % n_values for row in range(len(table))])
         keyed = sq.Events(table.append_column("key", keys), type="ticker", time="ts")
-        about = {"experiment": "values of a correlated attribute", "value": str(n_values), "window": 500}
-        yield f"{n_values} values of a correlated attribute, window 500", about, query(CORRELATED, 500), keyed
+        about = {"experiment": CORRELATION, "value": str(n_values), "window": 500}
+        yield f"{n_values} {CORRELATION}, window 500", about, query(CORRELATED, 500), keyed
 
 
 def run(text: str, events: sq.Events, strategy: str) -> pa.Table:
     return sq.run(text, events, strategy=strategy).table
+
+
+def run_undivided(text: str, events: sq.Events, strategy: str) -> pa.Table:
+    """With views that hold the results for all values of what is correlated, which is asked when they are used."""
+    with patch.object(Tables, "_divides", lambda *_: False):
+        return run(text, events, strategy)
 
 
 def summary(table: pa.Table) -> tuple[int, ...]:

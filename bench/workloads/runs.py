@@ -50,12 +50,14 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
             return sq.run(text, events, threads=1).table.num_rows
 
         yield from compare(WORKLOAD, task, n, {"seqube": ours}, repetitions=5 if quick else 15)
-    yield from _funnel(10_000_000, repetitions=2 if quick else 5)
+    yield from _funnel(3_000_000 if quick else 10_000_000, repetitions=2 if quick else 5)
     yield from _by_key(30_000 if quick else 300_000)
-    yield from _lists(200_000 if quick else 1_000_000, repetitions=3 if quick else 7)  # last: what is built takes gigabytes
+    yield from _lists(
+        200_000 if quick else 1_000_000, 3 if quick else 10, repetitions=3 if quick else 7
+    )  # last: what is built takes gigabytes
 
 
-def _lists(n: int, repetitions: int) -> Iterator[Measurement]:
+def _lists(n: int, n_bursts: int, repetitions: int) -> Iterator[Measurement]:
     """Every list of B's counts."""
     text = "SEQ(A a, B+ b, C c) WITHIN {} ms AGG COUNT(*)"
     for every in (500, 50):
@@ -67,7 +69,7 @@ def _lists(n: int, repetitions: int) -> Iterator[Measurement]:
             yield from compare(
                 WORKLOAD, f"lists, a B in {every} events, window {window:,} events", n, ours, repetitions, judge=digest
             )
-    n_bursts = 10  # ten million matches, of which each is a list
+    # Of each burst a million matches, of which each is a list.
     times = np.concatenate([np.arange(22) + 1_000 * burst for burst in range(n_bursts)])
     bursts = sq.Events(pa.table({"type": ["A", *["B"] * 20, "C"] * n_bursts, "ts": times}))
     ways = {strategy: runner(text.format(22), bursts, strategy) for strategy in ("two-step", "window-product")}

@@ -40,7 +40,7 @@ STATEMENT = (
 
 
 def measurements(quick: bool = False) -> Iterator[Measurement]:
-    n, repetitions = 2_000_000, 3 if quick else 9
+    n, repetitions = (500_000, 3) if quick else (2_000_000, 9)
     pa.set_cpu_count(1)
     for n_partitions in (1, 10_000):
         table = trades(n, n_partitions)
@@ -103,7 +103,7 @@ def _beside_peer(n: int, repetitions: int) -> Iterator[Measurement]:
 
 
 def _on_spark(quick: bool) -> Iterator[Measurement]:
-    n, n_keys = (1_000_000, 10_000) if quick else (10_000_000, 100_000)
+    n, n_keys = (300_000, 3_000) if quick else (10_000_000, 100_000)
     with tempfile.TemporaryDirectory() as folder:
         write_events(Path(folder) / "keyed", n, n_keys)
         for measured in in_session(2, ("row patterns", folder, n, n_keys)):
