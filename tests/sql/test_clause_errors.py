@@ -197,6 +197,12 @@ def test_mistakes_of_the_grammar_are_shown_at_once_too(clause: str, messages: li
     assert all(problem.at and problem.hint for problem in refused(clause).problems)
 
 
+def test_a_long_clause_with_a_mistake_is_not_read_without_end() -> None:
+    many = ", ".join(f"n AS m{k}" for k in range(5_000))
+    (problem,) = refused(f"MEASURES n +, {many} PATTERN (a)").problems
+    assert "'+'" in problem.message or "missing behind '+'" in problem.message
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -4,7 +4,7 @@ A part is a clause (PATTERN ...), or one item of a clause that lists several (a 
 place in the text, so what is wrong with one part does not hide what is wrong with the others. What can be read is a draft that may
 be bound, for the mistakes in names; unless the pattern or a subset is missing from it, which everything else names.
 
-Cost: a parse of each part.
+Cost: a parse of each part in its place, up to a bound; of a very long text only the first parts are read.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _SKIPPED = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _NEEDED = ("PATTERN", "SUBSET")
+_MOST_AGAIN = 2_000_000  # characters: each part is read in a text as long as the whole
 
 
 def read_in_parts(text: str, read: Callable[[str], ClauseDraft], whole: QueryError) -> tuple[ClauseDraft | None, list[Problem]]:
@@ -36,7 +37,10 @@ def read_in_parts(text: str, read: Callable[[str], ClauseDraft], whole: QueryErr
     drafts: list[ClauseDraft] = []
     problems: list[Problem] = []
     can_bind = True
-    for word, part in _parts(text):
+    for number, (word, part) in enumerate(_parts(text)):
+        if number * len(text) > _MOST_AGAIN:
+            can_bind = False
+            break
         try:
             drafts.append(read(part))
         except QueryError as error:
