@@ -269,6 +269,29 @@ def test_a_polite_kill_is_quiet(tmp_path: Path, day: pa.Table, whom: str) -> Non
 
 
 @pytest.mark.slow
+def test_a_stop_while_python_waits_for_a_job_is_quiet(tmp_path: Path, day: pa.Table) -> None:
+    """What Python says about the job that was cancelled is long, and Spark would overflow its stack over it."""
+    add_file(tmp_path, "0", day)
+    file = write_pipeline(tmp_path, {"pairs": PAIRS}, trigger="1 second")
+    program = f"""
+import os, signal
+from seqube.spark.streaming import pipeline
+from seqube.spark.streaming.declaration import read_declaration
+
+def write(out, number, stream, declared):
+    os.kill(os.getpid(), signal.SIGTERM)
+    out.sparkSession.range(10**13).selectExpr("sum(id)").collect()
+
+pipeline._write_batch = write
+pipeline.run_stream(read_declaration({str(file)!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "Error" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+@pytest.mark.slow
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     events = generate("hospital", 6_000, seed=11)
     table = with_end(events)

@@ -179,18 +179,25 @@ def _run_stream(declared: Declaration, following: _Following) -> Declaration | N
     counted: dict[int, Counts] = {}
 
     def write(out: DataFrame, number: int) -> None:
-        counted[section.first + number] = _write_batch(out, section.first + number, stream, declared)
+        try:
+            counted[section.first + number] = _write_batch(out, section.first + number, stream, declared)
+        except Exception:
+            if following.is_stopping:
+                # Spark searches what it is told for signs of a stop, and a long text overflows the stack of the thread that does.
+                raise InterruptedError("stopped") from None
+            raise
 
     writer = stream.out.writeStream.foreachBatch(write).option("checkpointLocation", section.folder).queryName(declared.file.stem)
     timed = (
         writer.trigger(availableNow=True) if declared.trigger == AVAILABLE_NOW else writer.trigger(processingTime=declared.trigger)
     )
     with spark_errors(declared.path):
+        following.is_stopping = False
         query = timed.start()
         try:
             return following.follow(query, counted, declared, source, section.first)
         finally:
-            _stop(query, following.spark)
+            following.end(query)
 
 
 def prepare_stream(
@@ -260,6 +267,7 @@ class _Following:
     types: set[str] = field(default_factory=set)  # of events that came, as far as somebody asked
     changes: list[WorkloadChange] = field(default_factory=list)  # those that no metrics have told yet
     watch: FileWatch | None = None
+    is_stopping: bool = False  # the query that runs is being stopped
 
     def follow(
         self, query: StreamingQuery, counted: dict[int, Counts], declared: Declaration, source: EventFrame, first: int
@@ -277,19 +285,33 @@ class _Following:
             # What is there is taken as it was begun, where it then ends: the next run will find the other file.
             look = self.watch.look() if declared.trigger != AVAILABLE_NOW else None
             if look is not None and look[1].refused is None:
-                _stop_between(query, self.spark)
+                self._end_between(query)
                 break
             if look is not None:
                 self._hear(look[1], declared, is_idle=not counted and not query.status["isTriggerActive"])
                 look = None
-        if query.exception() is not None:
+        if query.exception() is not None and not self.is_stopping:
             raise query.exception()  # type: ignore[misc]
-        _stop(query, self.spark)
+        self.end(query)
         self._drain(query, counted, declared, source, first)
         if look is None:
             return None
         self._hear(look[1], declared, is_idle=True)
         return look[0]
+
+    def _end_between(self, query: StreamingQuery) -> None:
+        """Stop when a micro-batch is over; one that takes very long is repeated with the next start, as after any other stop."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
+            time.sleep(0.01)
+        self.end(query)
+
+    def end(self, query: StreamingQuery) -> None:
+        """Stop at once. A micro-batch that is not finished ends in an error that nobody needs: the next start repeats it."""
+        if query.isActive:
+            self.is_stopping = True
+            with hushed(self.spark):
+                query.stop()
 
     def _hear(self, change: WorkloadChange, declared: Declaration, is_idle: bool) -> None:
         """Tell of a change: at once, and with the next micro-batch, whose place in the metrics it has until then."""
@@ -327,21 +349,6 @@ class _Following:
                 self.gauges.show(number, asdict(self.total), _timing(progress))
             if self.report is not None:
                 self.report(number, counts)
-
-
-def _stop_between(query: StreamingQuery, spark: SparkSession) -> None:
-    """Stop when a micro-batch is over; one that takes very long is repeated with the next start, as after any other stop."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
-        time.sleep(0.01)
-    _stop(query, spark)
-
-
-def _stop(query: StreamingQuery, spark: SparkSession) -> None:
-    """Stop at once. A micro-batch that is not finished ends in an error that nobody needs to read: the next start repeats it."""
-    if query.isActive:
-        with hushed(spark):
-            query.stop()
 
 
 def _timing(progress: Any) -> dict[str, Any]:
