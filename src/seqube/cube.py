@@ -246,7 +246,8 @@ class Cube:
         """The cuboids one concept step finer, and those with one of the types in `insert` put in somewhere."""
         moves = list(self._concept_moves(finer=True))
         cubes = [self.drill_down(concept=[move]) for move in moves]
-        told = {number for number, move in enumerate(moves) if self._counts_by_types and self._is_by_type(move)}
+        by_types = self._counts_by_types
+        told = {number for number, move in enumerate(moves) if by_types and self._is_by_type(move)}
         grouped = sorted({moves[number][2] for number in told})
         pairs = [tuple(sorted({grouped[at], grouped[-1 - at]})) for at in range((len(grouped) + 1) // 2)]
         others = [cube for number, cube in enumerate(cubes) if number not in told]

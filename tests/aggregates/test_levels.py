@@ -1,7 +1,8 @@
-"""GROUP BY a.type AT 1: groups by what stands above the types, on one level of the hierarchy."""
+"""GROUP BY a.type AT 1: groups by what stands above the types, on one level of the hierarchy; GROUPBY TX, OK: by the types below."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +48,22 @@ def test_levels_equal_the_oracle_whole_and_cut(strategy: str, data: st.DataObjec
     wanted = expected(text, events, tree)
     assert_same_rows(operator.run(Events(table(events))).to_pylist(), wanted)
     assert_same_rows(feed(operator, Events(table(events)), data.draw(cuts(len(events)))).to_pylist(), wanted)
+
+
+@given(data=st.data(), tree=hierarchies(), events=streams(max_size=12, max_time=12))
+def test_the_name_of_a_component_stands_for_its_type(data: st.DataObject, tree: Any, events: list[oracle.Event]) -> None:
+    """The E-Cube paper's GROUPBY TX, OK: as asked by a sum over the pairs of events themselves, and as with the types written out."""
+    first, second = data.draw(st.permutations(sorted(set(concepts(tree)))))[:2]
+    one, other = data.draw(st.sampled_from([("", ""), (" a", " b"), ("", " b")]))
+    text = f"SEQ({first}{one}, {second}{other}) WITHIN 6 ms GROUPBY {first}, {second} AGG COUNT(*) AS n EMIT TOTAL"
+    show(text, events, tree)
+    hierarchy = sq.Hierarchy.from_dict(tree) if tree else None
+    starts, ends = (hierarchy.covers(name) if hierarchy and name in hierarchy else {name} for name in (first, second))
+    pairs = [(a.type, b.type) for a in events if a.type in starts for b in events if b.type in ends and 0 < b.ts - a.ts < 6]
+    found = sq.run(text, table(events), hierarchy=hierarchy).table.to_pylist()
+    assert {tuple(row.values())[:-1]: row["n"] for row in found} == Counter(pairs)
+    assert_same_rows(found, expected(text, events, tree))
+    assert parse(text) == parse(text.replace(f"GROUPBY {first}, {second}", f"GROUP BY {one or first}.type, {other or second}.type"))
 
 
 def counts(keys: str, tree: Any = STATES) -> dict[tuple[str, ...], int]:

@@ -217,16 +217,34 @@ def test_negation(text: str, message: str, column: int, hint: str) -> None:
             "write whose it is (A.ward), or add it to PARTITION BY",
         ),
         (
-            "SEQ(TX, !OK b) WITHIN 5 AGG COUNT GROUPBY TX",  # as the E-Cube paper has it
-            "'TX' in GROUP BY is not a partition key",
+            "SEQ(TX a, !OK b, TX c) WITHIN 5 AGG COUNT GROUPBY TX",
+            "'TX' in GROUP BY could mean several things",
+            51,
+            "write a.type, or c.type",
+        ),
+        (
+            "SEQ(A B, B b) WITHIN 5 AGG COUNT GROUP BY B",  # a variable of one component, the type of another
+            "'B' in GROUP BY could mean several things",
             43,
-            "write TX.type for its type, TX.type AT 1 for the concept at the top, or TX.x",
+            "write B.type, or b.type",
+        ),
+        (
+            "SEQ(A id, B) PARTITION BY id WITHIN 5 AGG COUNT GROUP BY id",
+            "'id' in GROUP BY could mean several things",
+            58,
+            "write id.type, or id.id for the partition key",
         ),
         (
             "SEQ(A, !B b) WITHIN 5 AGG COUNT GROUP BY b",
-            "'b' in GROUP BY is not a partition key",
+            "GROUP BY names 'b', which is negated: a match has no event for it",
             42,
-            "write b.x for an attribute x of it",
+            "name a component that is not negated",
+        ),
+        (
+            "SEQ(A, B) WITHIN 5 AGG COUNT GROUP BY C",
+            "'C' in GROUP BY is not a partition key",
+            39,
+            "write whose it is (A.C), or add it to PARTITION BY",
         ),
         (
             "SEQ(A a, !B b) WITHIN 5 RETURN b.x",

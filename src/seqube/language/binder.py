@@ -23,7 +23,7 @@ from seqube.errors import Problem, QueryError, Span, did_you_mean
 from seqube.events.schema import ANY, HIDDEN_COLUMNS
 from seqube.language import mentions, tree
 from seqube.language.functions import AGGREGATES, OF_EVENTS, OF_LISTS
-from seqube.language.names import clashes, column_name, default_variables
+from seqube.language.names import clashes, column_name, default_variables, type_of_part
 from seqube.language.parser import CLAUSES, Draft, in_order
 from seqube.language.rewriting import NamedLeaf, rewrite_leaves, split_conjuncts, values_of_events, with_variables
 from seqube.language.tree import (
@@ -331,9 +331,6 @@ class _Binder:
             if leaf.name not in self.keys:
                 if self._quoted(leaf.at):
                     hint: str | None = f"strings take single quotes: '{leaf.name}'"
-                elif clause == "GROUP BY" and (named := [v for v in self.positive.values() if leaf.name in (v.name, v.leaf.name)]):
-                    own = named[0].name
-                    hint = f"write {own}.type for its type, {own}.type AT 1 for the concept at the top, or {own}.x"
                 elif leaf.name in self.variables:
                     hint = f"write {leaf.name}.x for an attribute x of it"
                 else:
@@ -433,9 +430,14 @@ class _Binder:
 
     def _group_by(self) -> tuple[Value, ...]:
         self._needs_aggregates("group_by")
+        types = {name: variable.leaf.name for name, variable in self.variables.items()}
+        known = (types, self.positive, self.keys)
+        meant = [type_of_part(key, *known) if isinstance(key, Attribute) else key for key in self.draft.group_by]
+        self.problems += [key for key in meant if isinstance(key, Problem)]
         keys = tuple(
             self._positive(key, "GROUP BY") if isinstance(key, Attribute) else self._of_events(key, "GROUP BY")
-            for key in self.draft.group_by
+            for key in meant
+            if not isinstance(key, Problem)
         )
         for key in keys:
             for name in filter(self._is_list, sorted(mentions.variables_of(key))):

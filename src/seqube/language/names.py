@@ -9,11 +9,12 @@ name that can be derived is never written out and parses back the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from seqube.errors import Problem, Span
 from seqube.events.schema import HIDDEN_COLUMNS
-from seqube.language.tree import Aggregate, AtLevel, Attribute, Call, Literal, OfList, Query, Type, Value
+from seqube.language.tree import TYPE_ATTRIBUTE, Aggregate, AtLevel, Attribute, Call, Literal, OfList, Query, Type, Value
 
 
 def default_variables(types: Sequence[Type]) -> list[str]:
@@ -33,6 +34,22 @@ def default_variables(types: Sequence[Type]) -> list[str]:
             taken.add(variable)
         variables.append(variable)
     return variables
+
+
+def type_of_part(key: Attribute, types: Mapping[str, str], positive: Iterable[str], keys: Collection[str]) -> Attribute | Problem:
+    """What a key of GROUP BY means: a name that stands alone is a partition key or, as in the E-Cube paper, the type of a component.
+
+    `types` are those of all variables. Where the name can mean several things, nothing is guessed.
+    """
+    named = [variable for variable, name in types.items() if key.variable is None and key.name in (variable, name)]
+    meant = [variable for variable in positive if variable in named] or named
+    if not meant:
+        return key
+    ways = [f"{variable}.type" for variable in meant]
+    ways += [f"{variable}.{key.name} for the partition key" for variable in positive if key.name in keys][:1]
+    if len(ways) > 1:
+        return Problem(f"{key.name!r} in GROUP BY could mean several things", key.at, f"write {', or '.join(ways)}")
+    return replace(key, variable=meant[0], name=TYPE_ATTRIBUTE, sure=True)
 
 
 def column_name(value: Value, position: int) -> str:
