@@ -5,9 +5,9 @@ art, here on our own matcher, which is far quicker than the one it was measured 
 `window-product`. "sweep" goes where matches are many and shows how the ratio to two-step grows with length and window; the thesis
 reports 16,736 at length 5. "flat" holds the length and lets the window grow.
 
-Workloads: 50 random queries with a key, groups, negations and sums, shared and one by one; Chop-Connect over the frequency of the
-connecting event, the length of the shared piece and the number of queries, against every query by itself; the optimizer's greedy
-choice against the exhaustive one on 12 groups of queries; 50 overlapping queries.
+Workloads: Chop-Connect over the frequency of the connecting event, the length of the shared piece and the number of queries,
+against every query by itself; the optimizer's greedy choice against the exhaustive one on 12 groups of queries; 50 overlapping
+queries. 50 of every shape, with a key, are measured with the cubes.
 
 "state" feeds a stream in batches and notes the largest state between them, in bytes.
 """
@@ -84,7 +84,6 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     yield from chop_connect(n // 20, repetitions)
     yield from optimizer()
     yield from fifty(made, repetitions)
-    yield from fifty_of_every_shape(n, repetitions)
     yield from state(made)
 
 
@@ -234,34 +233,6 @@ def fifty(events: sq.Events, repetitions: int) -> Iterator[Measurement]:
     for measured in compare(WORKLOAD, "50 overlapping queries", len(events), contenders, repetitions):
         ratio = measured.cpu_s / one.cpu_s if measured.cpu_s and one.cpu_s else 0.0
         yield replace(measured, note=f"{ratio:.1f} times one query")
-
-
-def fifty_of_every_shape(n: int, repetitions: int) -> Iterator[Measurement]:
-    """Fifty random queries that overlap, by a key, most of them negated and summed, and reported as said."""
-    random = Random(SEED)
-    numbers = np.random.default_rng(SEED)
-    tickers = TICKERS + OTHERS
-    types = pa.DictionaryArray.from_arrays(pa.array(numbers.integers(0, len(tickers), n).astype(np.int32)), pa.array(tickers))
-    columns = {"ts": np.arange(n), "id": numbers.integers(0, 500, n), "x": numbers.integers(0, 100, n)}
-    events = sq.Events(pa.table({"type": types, **columns}))
-    base = [(random.sample(tickers, 8), random.choice(tickers), random.randint(1, 2)) for _ in range(6)]
-    for emit in ("TOTAL", "EVERY 100000", "ON TRIGGER"):
-        workload = {}
-        for i in range(50):
-            names, absent, place = random.choice(base)
-            parts = [f"{name} v{k}" for k, name in enumerate(names[: random.randint(3, 5)])]
-            measured = f"{random.choice(['SUM', 'AVG'])}(v{random.randrange(len(parts))}.x)"
-            if random.random() < 0.7:
-                parts.insert(place, f"!{absent} n")
-            aggregates = f"COUNT(*), {measured}" if random.random() < 0.7 else "COUNT(*)"
-            workload[f"q{i}"] = f"SEQ({', '.join(parts)}, [id]) WITHIN 20000 GROUP BY v0.id AGG {aggregates} EMIT {emit}"
-        contenders = {name: asked(workload, events, name) for name in ("independent", "auto", "prefix-tree", "pre-tree")}
-        one: float | None = None
-        for measured_ in compare(WORKLOAD, f"50 keyed, negated, summed queries, EMIT {emit}", n, contenders, repetitions):
-            one = one or measured_.cpu_s
-            yield replace(
-                measured_, note=f"{one / measured_.cpu_s:.1f} times as fast as one by one" if one and measured_.cpu_s else ""
-            )
 
 
 def asked(workload: Mapping[str, str], events: sq.Events, strategy: str) -> Callable[[], list[tuple[int, int]]]:

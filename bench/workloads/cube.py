@@ -8,7 +8,9 @@ query by query. Plans are made beforehand; making them is measured by itself.
 Windows are chosen so that every workload has some hundred thousand to some million matches. The real trace has four of the paper's
 tickers (DELL, INTC, MSFT, QQQ); five others that it has stand in for the rest of its hierarchy.
 
-Workloads 1 to 3 are run once more as counts, where nothing is written, so that what is shared shows.
+Workloads 1 to 3 are run once more as counts, where nothing is written, so that what is shared shows. Fifty random queries with a
+key, negations and sums are counted together and one by one; a thousand queries on rare types as they are asked for; and of a cube,
+its count, its children and a pivot.
 
 The workloads are run a second time with the same `id` on all events: then results are few and what costs is finding them.
 """
@@ -18,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import permutations
+from itertools import permutations, product
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,7 @@ import seqube as sq
 from bench.charts import panels
 from bench.data import stock_trace
 from bench.measure import Measurement, compare
+from bench.workloads.aggregates import OTHERS, TICKERS, asked, digest
 from seqube.engine.ecube.adaptation import SharedMatcher
 from seqube.engine.ecube.reuse import compute_shared, matrix, sample_sizes
 from seqube.engine.matching import Matcher
@@ -113,6 +116,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
         yield from latency(number, workload(PATTERNS[number], WINDOWS_MS[number] // 2), events, companies, repetitions)
     yield from optimizer_time(events, companies)
     yield from rare_types(1_000, 1_000_000, 3 if quick else 7)
+    yield from fifty_of_every_shape(400_000 if quick else 2_000_000, 3 if quick else 7)
     yield from moves(300_000, repetitions)
 
 
@@ -279,9 +283,35 @@ def rare_types(n_queries: int, n: int, repetitions: int) -> Iterator[Measurement
     for kind, rest in (("matches", "b) WITHIN 10 s"), ("counts", "b) WITHIN 10 s AGG COUNT(*)")):
         queries = {f"q{i}": f"SEQ(Rare{one} a, Rare{other} {rest}" for i, (one, other) in enumerate(chosen)}
         task = f"{n_queries:,} queries on rare types, {kind}"
-        yield from compare(
-            WORKLOAD, task, n, {"auto": lambda queries=queries: sum(map(len, sq.run(queries, events).values()))}, repetitions
-        )
+        contenders = {"auto": lambda queries=queries: sum(map(len, sq.run(queries, events).values()))}
+        for measured in compare(WORKLOAD, task, n, contenders, repetitions):
+            yield replace(measured, note=f"{measured.cpu_s or 0.0:.2f} s of CPU in all, planning included")
+
+
+def fifty_of_every_shape(n: int, repetitions: int) -> Iterator[Measurement]:
+    """Fifty random queries that overlap, by a key, most of them negated and summed, reported as said: together, and one by one."""
+    random, numbers = Random(SEED), np.random.default_rng(SEED)
+    tickers = TICKERS + OTHERS
+    types = pa.DictionaryArray.from_arrays(pa.array(numbers.integers(0, len(tickers), n).astype(np.int32)), pa.array(tickers))
+    columns = {"type": types, "ts": np.arange(n), "x": numbers.integers(0, 100, n)}
+    keyed = {n_keys: sq.Events(pa.table({**columns, "id": numbers.integers(0, n_keys, n)})) for n_keys in (100, 500)}
+    base = [(random.sample(tickers, 8), random.choice(tickers), random.randint(1, 2)) for _ in range(6)]
+    for (n_keys, events), emit in product(keyed.items(), ("TOTAL", "EVERY 100000", "ON TRIGGER")):
+        queries = {}
+        for i in range(50):
+            names, absent, place = random.choice(base)
+            parts = [f"{name} v{k}" for k, name in enumerate(names[: random.randint(3, 5)])]
+            measured = f"{random.choice(['SUM', 'AVG'])}(v{random.randrange(len(parts))}.x)"
+            if random.random() < 0.7:
+                parts.insert(place, f"!{absent} n")
+            aggregates = f"COUNT(*), {measured}" if random.random() < 0.7 else "COUNT(*)"
+            queries[f"q{i}"] = f"SEQ({', '.join(parts)}, [id]) WITHIN 20000 GROUP BY v0.id AGG {aggregates} EMIT {emit}"
+        contenders: dict[str, Callable[[], Any]] = {
+            "one by one": lambda queries=queries, events=events: [digest(sq.run(text, events).table) for text in queries.values()]
+        }
+        contenders |= {name: asked(queries, events, name) for name in ("auto", "prefix-tree", "pre-tree", "chop-connect")}
+        task = f"50 keyed, negated, summed queries, {n_keys} keys, EMIT {emit}"
+        yield from compare(WORKLOAD, task, n, contenders, repetitions)
 
 
 def moves(n: int, repetitions: int) -> Iterator[Measurement]:
@@ -296,15 +326,19 @@ def moves(n: int, repetitions: int) -> Iterator[Measurement]:
         def cube(text: str = text) -> sq.Cube:
             return sq.Cube(events, text, hierarchy)
 
-        last = len(cube().components)
+        last, n_children = len(cube().components), len(cube().children())
         contenders: dict[str, Callable[[], int]] = {
             "its own count": lambda cube=cube: cube().count,
-            "20 children": lambda cube=cube: (
+            f"{n_children} children": lambda cube=cube: (
                 sum(c.count for c in cube().children() if "Z" not in c.move) // 2
             ),  # each match is in two
             "10 by 10 pivot": lambda cube=cube, last=last: int(cube().pivot(rows=1, columns=last).to_numpy().sum()),
         }
-        yield from compare(WORKLOAD, f"moves from {text}", n, contenders, repetitions)
+        own: float | None = None
+        for measured in compare(WORKLOAD, f"moves from {text}", n, contenders, repetitions):
+            own = own or measured.cpu_s
+            note = f"{measured.cpu_s / own:.2f} times the CPU time of its own count" if own and measured.cpu_s else ""
+            yield replace(measured, note=note)
 
 
 def draw(measured: Sequence[Measurement]) -> altair.ConcatChart:

@@ -25,6 +25,7 @@ from seqube.cube import ConceptMove, Cube, Cuboids, TypeCounts, flat_query, is_a
 from seqube.errors import PlanError
 from seqube.events import Hierarchy
 from seqube.events.schema import TIME, is_moment
+from seqube.events.times import iso_times
 from seqube.extras import need
 from seqube.language import parse
 from seqube.language.names import group_name
@@ -125,6 +126,13 @@ class LiveCube:
         return found
 
     @property
+    def times(self) -> pa.ChunkedArray:
+        """The same as times, where the time column has timestamps; that is known when the first row has come."""
+        ticks = pa.chunked_array([self._moments])
+        kind = None if self._rows is None else self._rows.column(TIME).type
+        return ticks.cast(pa.timestamp("us", getattr(kind, "tz", None))) if kind is not None and is_moment(kind) else ticks
+
+    @property
     def now(self) -> CountedCube:
         """The counts that were due last, as a cube; before there were any, all are 0."""
         return self.at(int(self._moments[-1]) if len(self._moments) else None)
@@ -162,8 +170,12 @@ class LiveCube:
         need("plot")
         import altair as alt
 
-        chart: altair.Chart = alt.Chart(alt.Data(values=self.over_time(cube).to_pylist())).mark_line()  # type: ignore[no-untyped-call]
-        return chart.encode(x="moment:Q", y=f"{MATCH_COUNT}:Q")
+        times, counts = self.times, self.over_time(cube).column(MATCH_COUNT)
+        are_moments = is_moment(times.type)
+        shown = (iso_times(times) if are_moments else times).to_pylist()
+        rows = [{"moment": time, MATCH_COUNT: count} for time, count in zip(shown, counts.to_pylist(), strict=True)]
+        chart: altair.Chart = alt.Chart(alt.Data(values=rows)).mark_line()  # type: ignore[no-untyped-call]
+        return chart.encode(x=f"moment:{'T' if are_moments else 'Q'}", y=f"{MATCH_COUNT}:Q")
 
     def __repr__(self) -> str:
         return f"{self.now!r} in the last window"

@@ -1,4 +1,4 @@
-"""GROUP BY a.type AT 1: groups by what stands above the types, on one level of the hierarchy; GROUPBY TX, OK: by the types below."""
+"""GROUP BY a.type AT 1: groups by what stands above the types, on one level of the hierarchy; GROUPBY TX, OK: by the types."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_levels_equal_the_oracle_whole_and_cut(strategy: str, data: st.DataObjec
 
 @given(data=st.data(), tree=hierarchies(), events=streams(max_size=12, max_time=12))
 def test_the_name_of_a_component_stands_for_its_type(data: st.DataObject, tree: Any, events: list[oracle.Event]) -> None:
-    """The E-Cube paper's GROUPBY TX, OK: as asked by a sum over the pairs of events themselves, and as with the types written out."""
+    """The E-Cube paper's GROUPBY TX, OK: what the pairs of events themselves add up to, and as with the types written out."""
     first, second = data.draw(st.permutations(sorted(set(concepts(tree)))))[:2]
     one, other = data.draw(st.sampled_from([("", ""), (" a", " b"), ("", " b")]))
     text = f"SEQ({first}{one}, {second}{other}) WITHIN 6 ms GROUPBY {first}, {second} AGG COUNT(*) AS n EMIT TOTAL"

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from pyarrow import csv, orc, parquet
 
 import seqube as sq
 from browsing import browse, browsed, chromium, drawn, home, serve, shoot
+from seqube.explorer.charts import draw_growth
 from seqube.explorer.live import DONE, find_sinks
 from seqube.explorer.live_cubes import CubeFiles
 from seqube.generate import generate
@@ -137,6 +138,29 @@ def test_the_counts_of_a_cube_are_read_of_its_files(tmp_path: Path, ending: str)
         cube = files.look(found)
     assert cube.over_time().to_pydict() == {"moment": [10, 20, 30, 40], "count": [3, 0, 0, 7]}
     assert [child.count for child in cube.now.children()] == [3, 4, 0, 7]
+    passed = datetime(1970, 1, 1, microsecond=60_000, tzinfo=UTC)  # at 60 events may still come
+    later = files.look(found, passed)
+    assert later.over_time().to_pydict() == {"moment": [10, 20, 30, 40, 50], "count": [3, 0, 0, 7, 0]}
+    assert (later.count, [child.count for child in later.now.children()]) == (0, [0] * 4)
+    assert files.look(found, datetime(1970, 1, 1, tzinfo=UTC)).moments == cube.moments
+
+
+def test_the_watermark_of_metrics_tells_how_far_cubes_are(tmp_path: Path) -> None:
+    for number, watermark in enumerate(["2026-01-01T10:00:00.000Z", "2026-01-01T12:30:00.000Z"]):
+        folder = tmp_path / f"batch={number}"
+        folder.mkdir()
+        (folder / "part.json").write_text(json.dumps({"read": 1, "matches": {}, "watermark": watermark}) + "\n")
+        (folder / "_SUCCESS").touch()
+    (sink,) = find_sinks(tmp_path)
+    assert sink.look().watermark == datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
+
+
+def test_counts_over_time_are_drawn_by_the_clock() -> None:
+    kind = pa.timestamp("us", "UTC")
+    hours = [0, 3_600_000]
+    assert draw_growth({"count": [[hours[0], 1], [hours[1], 2]]}, kind)["xAxis"]["type"] == "time"
+    assert draw_growth({"count": [[0, 1], [1, 2]]}, pa.int64())["xAxis"]["type"] == "value"
+    assert draw_growth({"count": []}, kind)["xAxis"]["type"] == "value"  # nothing to name yet
 
 
 # ---------------------------------------------------------------- beside a pipeline that runs
@@ -181,16 +205,12 @@ class _Feed:
         return sum((newest - end.as_py()).total_seconds() > 1 for end in ends)
 
     def cube(self) -> sq.Cube:
-        """The window that ended last, of those that are certain and have matches, counted as a batch."""
+        """The window that ended last, of those that are certain, counted as a batch."""
         newest = self.table.column("ts")[self._fed - 1].as_py()
         moment = (newest - timedelta(seconds=1)).replace(minute=0, second=0, microsecond=0)
-        while True:
-            times = self.table.column("ts")
-            inside = pc.and_(pc.greater(times, pa.scalar(moment - timedelta(minutes=10), times.type)), pc.less_equal(times, moment))
-            cube = sq.Cube(self.table.filter(inside), CUBE, CONCEPTS)
-            if cube.count:
-                return cube
-            moment -= timedelta(hours=1)
+        times = self.table.column("ts")
+        inside = pc.and_(pc.greater(times, pa.scalar(moment - timedelta(minutes=10), times.type)), pc.less_equal(times, moment))
+        return sq.Cube(self.table.filter(inside), CUBE, CONCEPTS)
 
 
 @pytest.mark.slow
@@ -208,13 +228,16 @@ def test_the_page_follows_a_pipeline_that_runs(tmp_path: Path) -> None:
             page.goto(address)
             page.goto(home(address) + "?view=live")
             expect(page.get_by_test_id("live-note")).to_contain_text("hygiene.yaml")
-            for n in (0, 1_000, 1_000):  # what is there at first, and what arrives while the page is open
+            last = []
+            for n in (0, 1_000, 950):  # what is there at first, and what arrives while the page is open
                 if n:
                     feed.send(n)
                 expect(page.get_by_test_id("live-unclean")).to_have_text(f"{feed.expected():,}", timeout=180_000)
                 assert pipeline.poll() is None, "the pipeline runs on"
+                last.append(feed.cube().count)
+                expect(page.get_by_test_id("cube-uses")).to_have_text(f"{last[-1]:,}", timeout=60_000)
+            assert last[1] == 0 < last[2], "a window without matches, and one with some"
             expect(page.get_by_test_id("live-note")).to_contain_text("3 sinks")
-            expect(page.get_by_test_id("cube-uses")).to_have_text(f"{feed.cube().count:,}", timeout=60_000)
             for move in [("Cleaning", "Wash"), ("Wash", "Disinfect"), ("Disinfect", "Cleaning")]:  # down, aside, up
                 page.get_by_label("position 1").first.click()
                 page.get_by_role("option", name=move[1], exact=True).click()
@@ -223,12 +246,13 @@ def test_the_page_follows_a_pipeline_that_runs(tmp_path: Path) -> None:
                 expect(page.get_by_test_id("cube-uses")).to_have_text(f"{wanted.count:,}")
             cells = drawn(page, "cube-pivot-uses")["series"][0]["data"]
             assert [cell[2] for cell in cells] == feed.cube().pivot(1, 2).to_numpy().ravel().tolist()
-            assert drawn(page, "cube-over-time-uses")["series"][0]["data"][-1][1] == feed.cube().count
+            chart = drawn(page, "cube-over-time-uses")
+            assert (chart["xAxis"][0]["type"], chart["series"][0]["data"][-1][1]) == ("time", feed.cube().count)
             page.wait_for_function(
                 """() => {
                     const chart = getElement(Number(document.querySelector('[data-testid="chart-metrics"]').id.slice(1))).chart;
                     const read = chart.getOption().series.find((line) => line.name === 'read');
-                    return read && read.data.reduce((sum, point) => sum + point[1], 0) === 3000;
+                    return read && read.data.reduce((sum, point) => sum + point[1], 0) === 2950;
                 }"""
             )
             lines = {line["name"]: sum(point[1] for point in line["data"]) for line in drawn(page, "chart-metrics")["series"]}

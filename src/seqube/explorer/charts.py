@@ -300,14 +300,19 @@ def _labels(table: pa.Table, groups: list[str]) -> list[str]:
     return [name_group(row) for row in zip(*columns, strict=True)] if columns else ["all"] * table.num_rows
 
 
-def draw_growth(lines: Mapping[str, Sequence[Sequence[float]]]) -> Spec:
-    """Small lines of numbers that are looked at again and again."""
+def draw_growth(lines: Mapping[str, Sequence[Sequence[float]]], times: pa.DataType | None = None) -> Spec:
+    """Small lines of numbers that are looked at again and again; with `times`, what their first numbers stand for."""
+    axis: Spec = {"type": "value", "scale": True, "minInterval": 1, "splitLine": {"show": False}}
+    is_named = times is not None and pa.types.is_temporal(times) and any(lines.values())
+    if is_named:
+        ends = [point[0] for points in lines.values() for point in points]
+        axis = time_axis(times, min(ends), max(ends), splitLine={"show": False})
     return _base(
         f"{', '.join(lines)} while one looks",
-        grid={"left": 60, "right": 14, "top": 28 if len(lines) > 1 else 10, "bottom": 26},
+        grid={"left": 60, "right": 14, "top": 28 if len(lines) > 1 else 10, "bottom": 44 if is_named else 26},
         legend={"show": len(lines) > 1, "type": "scroll", "top": 0},
         tooltip={"trigger": "axis"},
-        xAxis={"type": "value", "scale": True, "minInterval": 1, "splitLine": {"show": False}},
+        xAxis=axis,
         yAxis={"type": "value", "minInterval": 1, "splitLine": {"lineStyle": {"color": FAINT}}},
         series=[
             {"type": "line", "name": name, "showSymbol": len(points) < 30, "data": list(points)} for name, points in lines.items()

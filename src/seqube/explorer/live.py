@@ -15,6 +15,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -52,6 +53,7 @@ class Look:
     numbers: dict[str, list[list[float]]]  # of metrics: each number, micro-batch by micro-batch
     changes: list[str]  # of metrics: what became of edited pipeline files, the newest first
     cube: LiveCube | None = None  # of a cube's sink
+    watermark: datetime | None = None  # of metrics: up to which time all is written
 
 
 @dataclass
@@ -76,18 +78,19 @@ class WatchedSink:
         versions = [_version(path) for path in found]
         return sorted((version for version in versions if version), key=lambda version: (version[2], version[0]))
 
-    def look(self) -> Look:
+    def look(self, watermark: datetime | None = None) -> Look:
+        """What is there now. The watermark was seen before: what is up to it has been written since."""
         files = self.files()
         self.counts = {file: self.counts[file] if file in self.counts else _count(file[0]) for file in files}
         newest = next((rows for path, _, _ in reversed(files) if (rows := _tail(path))), [])
         age_s = max(0.0, time.time() - files[-1][2] / 1e9) if files else None
-        numbers, changes = {}, []
+        numbers, changes, passed = {}, [], None
         if newest and newest[0].keys() >= {"read", "matches"}:
             numbers = self._numbers(files[-POINTS_KEPT:])
             told = [line for (path, _, _), row in self.metrics.items() for line in _events_of(_batch_of(path), row)]
-            changes = told[::-1]
-        cube = self.cube.look(files) if self.cube is not None else None
-        return Look(sum(self.counts.values()), age_s, newest, numbers, changes[:NEWEST_SHOWN], cube)
+            changes, passed = told[::-1], _moment(newest[0].get("watermark"))
+        cube = self.cube.look(files, watermark) if self.cube is not None else None
+        return Look(sum(self.counts.values()), age_s, newest, numbers, changes[:NEWEST_SHOWN], cube, passed)
 
     def _numbers(self, files: list[Version]) -> dict[str, list[list[float]]]:
         """The numbers of each micro-batch, in the order of the micro-batches."""
@@ -110,6 +113,11 @@ def _events_of(batch: int | str, row: Mapping[str, Any]) -> Iterator[str]:
         yield f"before micro-batch {batch}: {row['changes']}"
     if row.get("plans"):
         yield f"in micro-batch {batch}: {row.get('plan_switches') or 1} switched plans; now {row['plans']}"
+
+
+def _moment(text: str | None) -> datetime | None:
+    found = datetime.fromisoformat(text) if text else None
+    return found if found is None or found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _batch_of(path: Path) -> int | str:
@@ -265,7 +273,12 @@ class LivePanel:
     def _look(self) -> list[tuple[WatchedSink, Look]]:
         for sink in find_sinks(self._watched):
             self._sinks.setdefault(sink.folder, sink)
-        return [(sink, sink.look()) for sink in self._sinks.values()]
+        looks: dict[Path, Look] = {}
+        watermark = None
+        for sink in sorted(self._sinks.values(), key=lambda sink: sink.cube is not None):  # metrics, which are written last, first
+            looks[sink.folder] = sink.look(watermark)
+            watermark = looks[sink.folder].watermark or watermark
+        return [(sink, looks[sink.folder]) for sink in self._sinks.values()]
 
 
 class _Card:

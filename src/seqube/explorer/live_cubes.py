@@ -1,15 +1,17 @@
 """A cube of a running pipeline: its counts in the last window, over time, and by the types at two positions.
 
 What is counted are the finest cuboids (`seqube.live_cube`), a row each for every moment; the card reads the files of the sink, each
-once, and adds up. So a type chosen at a position, finer or coarser, is shown at once, and as the stream goes on.
+once, and adds up. So a type chosen at a position, finer or coarser, is shown at once, and as the stream goes on. A moment without
+matches has no rows: that it is over is known of the watermark in the metrics.
 
-Invariant: the counts are those of the files that are finished.
+Invariant: the counts are those of the files that are finished. Without a sink of metrics the last moment is the last with matches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -19,8 +21,9 @@ from pyarrow import csv, json, orc, parquet
 
 from seqube.cube import Cube
 from seqube.events import Hierarchy
-from seqube.events.schema import TIME, is_moment
+from seqube.events.schema import TIME, UNITS, is_moment
 from seqube.explorer.charts import draw_growth, draw_pivot
+from seqube.explorer.results import to_axis
 from seqube.language.tree import Query, Window
 from seqube.live_cube import KEPT_MOMENTS, MATCH_COUNT, CountedCube, LiveCube, ticks_of
 from seqube.plan.physical import ticks
@@ -43,8 +46,8 @@ class CubeFiles:
     unit: str
     tables: dict[Any, pa.Table] = field(default_factory=dict)  # by the file, and its version
 
-    def look(self, files: list[Any]) -> LiveCube:
-        """The cube with what the finished files say."""
+    def look(self, files: list[Any], watermark: datetime | None = None) -> LiveCube:
+        """The cube with what the finished files say, all of which up to the watermark are written."""
         self.tables = {file: self.tables[file] if file in self.tables else _read(file[0]) for file in files}
         cube = LiveCube(self.pattern, self.hierarchy)
         found = [table for table in self.tables.values() if table.num_rows]
@@ -52,10 +55,14 @@ class CubeFiles:
             return cube
         rows = pa.concat_tables(found, promote_options="permissive").sort_by(TIME)
         due = ticks_of(rows.column(TIME))
-        period = ticks(self.every, "us" if is_moment(rows.column(TIME).type) else self.unit)
-        first = max(int(due[0]), int(due[-1]) - (KEPT_MOMENTS - 1) * period)
+        unit = "us" if is_moment(rows.column(TIME).type) else self.unit
+        period, last = ticks(self.every, unit), int(due[-1])
+        if watermark is not None:
+            passed = (watermark - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * UNITS["us"] // UNITS[unit]
+            last = max(last, (passed - 1) // period * period)
+        first = max(int(due[0]), last - (KEPT_MOMENTS - 1) * period)
         later = np.flatnonzero(due >= first)
-        cube.take(rows.take(pa.array(later)), np.arange(first, int(due[-1]) + 1, period))
+        cube.take(rows.take(pa.array(later)), np.arange(first, last + 1, period))
         return cube
 
 
@@ -127,8 +134,9 @@ class CubeCard:
         here = self._cube.now.drill_down(concept=moves) if moves else self._cube.now
         self._total.text = f"{here.count:,}"
         self._pattern.text = here.pattern
-        points = [[row["moment"], row[MATCH_COUNT]] for row in self._cube.over_time(here).to_pylist()]
-        _set(self._chart, draw_growth({MATCH_COUNT: points}))
+        counts, times = self._cube.over_time(here).column(MATCH_COUNT).to_pylist(), self._cube.times
+        points = [list(point) for point in zip(to_axis(times).tolist(), counts, strict=True)]
+        _set(self._chart, draw_growth({MATCH_COUNT: points}, times.type))
         if self._pivot.visible:
             _set(self._pivot, draw_pivot(_pivot(here, self._sides["rows"], self._sides["columns"])))
 

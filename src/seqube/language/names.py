@@ -37,7 +37,7 @@ def default_variables(types: Sequence[Type]) -> list[str]:
 
 
 def type_of_part(key: Attribute, types: Mapping[str, str], positive: Iterable[str], keys: Collection[str]) -> Attribute | Problem:
-    """What a key of GROUP BY means: a name that stands alone is a partition key or, as in the E-Cube paper, the type of a component.
+    """What a key of GROUP BY means: a name that stands alone is a partition key or, as in the E-Cube paper, a component's type.
 
     `types` are those of all variables. Where the name can mean several things, nothing is guessed.
     """

@@ -57,8 +57,9 @@ from seqube.plan.physical import Option, Scan, ticks
 CHOPPED = ("chop-connect", "exhaustive")  # strategies that share pieces
 COMPARING = ("MIN", "MAX")
 SUMMED = ("COUNT", "SUM")
-# Seconds, measured on one core: an event in a lane of many, a node of a tree filled by an event, and a live counter of it.
-LAY_IN_LANES, FILL, TOUCH_NODE = 50e-9, 80e-9, 1.4e-9
+# Seconds, measured on one core: an event in a lane of many, a node of a tree filled by an event, a live counter of it, a snapshot;
+# and the key of an event that a query by itself looks up for its groups.
+LAY_IN_LANES, FILL, TOUCH_NODE, SNAPSHOT, LOOK_UP = 50e-9, 65e-9, 1.4e-9, 100e-9, 15e-9
 MOST_CANDIDATES = 24  # of an exhaustive search, which is exponential in them
 MOST_STARTS = 2_048  # live starts of a piece: a snapshot has a number for every pair of starts
 
@@ -254,9 +255,12 @@ class Frequencies:
 
     statistics: Statistics
     distinct: Mapping[str, int] = field(default_factory=dict)  # values of columns
+    _known: dict[frozenset[str], float] = field(default_factory=dict, compare=False, repr=False)
 
     def count(self, label: SlotLabel) -> float:
-        return float(self.statistics.count(label.types))
+        if label.types not in self._known:
+            self._known[label.types] = float(self.statistics.count(label.types))
+        return self._known[label.types]
 
     def lanes(self, query: Counted) -> int:
         """How many keys there are, each with counters of its own."""
@@ -275,10 +279,12 @@ class Frequencies:
     def layout(self, paths: Mapping[str, Counted]) -> float:
         """Laying out all events of a workload, once for every family."""
         seconds = 0.0
-        for family in {path.family[:3] for path in paths.values()}:
-            labels = {label.kind for path in paths.values() if path.family[:3] == family for label in path.pattern}
-            each = LAY_IN_LANES if family[1] else LAY_OUT
-            seconds += SCAN_EVENT * self.statistics.n + each * sum(map(self.count, labels))
+        labels: dict[tuple[int, tuple[str, ...], int | None], set[SlotLabel]] = {}
+        for path in paths.values():
+            labels.setdefault(path.family[:3], set()).update(label.kind for label in path.pattern)
+        for (_, key, _), found in labels.items():
+            each = LAY_IN_LANES if key else LAY_OUT
+            seconds += SCAN_EVENT * self.statistics.n + each * sum(map(self.count, found))
         return seconds
 
     def connected(self, query: Counted, pieces: Sequence[SlotPattern]) -> float:
@@ -287,7 +293,7 @@ class Frequencies:
         seconds = 0.0
         for number, piece in enumerate(pieces[1:]):
             before = self.live(pieces[number][0], query) if number else 1.0
-            seconds += self.count(piece[0]) * TOUCH * starts * max(before, 1.0)
+            seconds += self.count(piece[0]) * (SNAPSHOT + TOUCH * starts * max(before, 1.0))
         rows = self.live(pieces[-1][0], query) * (starts if len(pieces) > 1 else 1.0)
         return seconds + self.count(query.pattern[-1]) * (UPDATE + TOUCH * rows)
 
@@ -304,13 +310,16 @@ class Frequencies:
 
     def chopped(self, paths: Mapping[str, Counted], pieces: Mapping[str, Sequence[SlotPattern]]) -> float:
         """Patterns in pieces, whose prefixes have one counter each, for every start."""
-        counters = self._prefixes(paths, pieces)
-        connected = sum(self.connected(paths[name], parts) for name, parts in pieces.items())
-        return self.layout(paths) + counters + connected
+        return self.layout(paths) + self.counters(paths, pieces)
+
+    def counters(self, paths: Mapping[str, Counted], pieces: Mapping[str, Sequence[SlotPattern]]) -> float:
+        """The same without laying out events, which is the same for all pieces."""
+        return self._prefixes(paths, pieces) + sum(self.connected(paths[name], parts) for name, parts in pieces.items())
 
     def _prefixes(self, paths: Mapping[str, Counted], pieces: Mapping[str, Sequence[SlotPattern]]) -> float:
+        families = {name: paths[name].family for name in pieces}
         found = {
-            (paths[name].family, part[: i + 1]): paths[name]
+            (families[name], part[: i + 1]): paths[name]
             for name, parts in pieces.items()
             for part in parts
             for i in range(len(part))
@@ -330,7 +339,7 @@ def find_candidates(queries: Mapping[str, Counted], frequencies: Frequencies) ->
         sharing = {name: queries[name] for name in sorted(names)}
         whole = {name: (query.pattern,) for name, query in sharing.items()}  # common prefixes are shared anyway
         chops = {name: chop(query.pattern, [piece]) for name, query in sharing.items()}
-        found.append(Candidate(piece, names, frequencies.chopped(sharing, whole) - frequencies.chopped(sharing, chops)))
+        found.append(Candidate(piece, names, frequencies.counters(sharing, whole) - frequencies.counters(sharing, chops)))
     return tuple(sorted(found, key=lambda candidate: (-candidate.benefit, [str(label) for label in candidate.piece])))
 
 
@@ -341,9 +350,10 @@ def _frequent(queries: Mapping[str, Counted]) -> dict[tuple[Family, SlotPattern]
     while grown is None or grown:
         holders: dict[tuple[Family, SlotPattern], set[str]] = {}
         for name, query in queries.items():
+            family = query.family
             for piece in _substrings(query.pattern, length):
-                if length == 2 or ((query.family, piece[:-1]) in found and (query.family, piece[1:]) in found):
-                    holders.setdefault((query.family, piece), set()).add(name)
+                if length == 2 or ((family, piece[:-1]) in found and (family, piece[1:]) in found):
+                    holders.setdefault((family, piece), set()).add(name)
         grown = {piece: frozenset(names) for piece, names in holders.items() if len(names) > 1}
         found |= grown
         length += 1
@@ -362,14 +372,13 @@ def _place(pattern: SlotPattern, piece: SlotPattern) -> range:
 
 def find_conflicts(queries: Mapping[str, Counted], candidates: Sequence[Candidate]) -> tuple[tuple[int, int], ...]:
     """Pairs of candidates that overlap in a query both would be shared in."""
+    places = [{name: _place(queries[name].pattern, each.piece) for name in each.queries} for each in candidates]
     edges = []
-    for i, one in enumerate(candidates):
-        for j, other in enumerate(candidates[:i]):
-            for name in one.queries & other.queries:
-                pattern = queries[name].pattern
-                if set(_place(pattern, one.piece)) & set(_place(pattern, other.piece)):
-                    edges.append((j, i))
-                    break
+    for i, one in enumerate(places):
+        for j, other in enumerate(places[:i]):
+            both = ((one[name], other[name]) for name in one.keys() & other.keys())
+            if any(own.start < theirs.stop and theirs.start < own.stop for own, theirs in both):
+                edges.append((j, i))
     return tuple(edges)
 
 
@@ -487,7 +496,10 @@ class Counting:
     def independent(self) -> float:
         """Seconds with every query by itself."""
         known, alone = self.alone, self.frequencies.alone
-        return sum(known[name] if name in known else alone(query) for name, query in self.queries.items())
+        look_up = LOOK_UP * self.measured.statistics.n
+        return sum(
+            (known[name] if name in known else alone(query)) + look_up * len(query.groups) for name, query in self.queries.items()
+        )
 
     def by_tree(self) -> float:
         return self.frequencies.tree(self.queries)

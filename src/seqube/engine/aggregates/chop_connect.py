@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqube.engine.aggregates.labels import LabelLayout, LabelMaps
+from seqube.engine.aggregates.labels import LabelLayout, LabelMaps, lists
 from seqube.engine.aggregates.lanes import Numbers
 from seqube.engine.aggregates.prefix_tree import FIRST_ROOM, Prefixes, Tree
 from seqube.engine.aggregates.readings import (
@@ -40,6 +40,7 @@ from seqube.engine.aggregates.readings import (
     PathChanges,
     Reads,
     carried,
+    due_at,
     met,
     more_changes,
     write_change,
@@ -65,6 +66,8 @@ class Pieces(NamedTuple):
     nexts: Ints  # connection: the start of the last piece
     earlier: Ints  # connection: the one that ends with the piece before, -1 if that is the first piece
     of_paths: Ints  # path: its connection, -1 if it is in one piece
+    taken_at: Ints  # where each start's connections begin in `taken`: those that take a snapshot for it
+    taken: Ints
 
 
 class Pool(NamedTuple):
@@ -76,6 +79,7 @@ class Pool(NamedTuple):
     snapshots: Numbers  # (lane, connection, start of the next piece, first event)
     limits: Ints  # (lane, connection, start of the next piece): first events that came before it
     values: Numbers  # (lane, path): as they were read last
+    next_reads: Ints  # (lane): when patterns are read, where there is a period
 
 
 def make_pieces(paths: Sequence[Path], prefixes: Prefixes) -> Pieces:
@@ -93,7 +97,9 @@ def make_pieces(paths: Sequence[Path], prefixes: Prefixes) -> Pieces:
                 rows.append((number[path.pieces[0][:1]], prefixes.numbers[before], number[following[:1]], earlier))
     of_paths = [connections[path.pieces] if len(path.pieces) > 1 else -1 for path in paths]
     firsts, befores, nexts, earlier_ones = np.array(rows, np.int64).reshape(-1, 4).T.copy()
-    return Pieces(np.array(starts, np.int64), start_of, firsts, befores, nexts, earlier_ones, np.array(of_paths, np.int64))
+    taken = lists(np.flatnonzero(nexts == start) for start in range(len(starts)))
+    columns = firsts, befores, nexts, earlier_ones, np.array(of_paths, np.int64)
+    return Pieces(np.array(starts, np.int64), start_of, *columns, *taken)
 
 
 class Connected:
@@ -124,6 +130,7 @@ class Connected:
             np.full((n_lanes, n_connections, capacity, capacity), zero, kind),
             np.zeros((n_lanes, n_connections, capacity), np.int64),
             np.full((n_lanes, self._n_paths), zero, kind),
+            np.full(n_lanes, HIGHEST),
         )
 
     @property
@@ -138,7 +145,7 @@ class Connected:
             busy = np.zeros(n_lanes, np.bool_)
             busy[maps.lanes[np.diff(maps.offsets) > 0]] = True
             if self._is_watched:
-                busy |= self._leaves(clock)[:n_lanes]
+                busy |= self._leaves(clock)[:n_lanes] | (self._pool.next_reads[:n_lanes] <= clock.upto)
             maps = maps.over(np.flatnonzero(busy))
         out = np.empty((FIRST_ROOM, N_COLUMNS), np.int64), np.empty(FIRST_ROOM, self._pool.values.dtype)
         with budget.bell() as bell:
@@ -170,7 +177,8 @@ class Connected:
                 f"{f' of {lanes:,} keys' if lanes > 1 else ''}\n  hint: take prefix-tree or independent, or shorten the window"
             )
         wider = self._empty(lanes, wanted)
-        wider.ends[: len(pool.ends)], wider.values[: len(pool.ends)] = pool.ends, pool.values
+        for column, known in ((wider.ends, pool.ends), (wider.values, pool.values), (wider.next_reads, pool.next_reads)):
+            column[: len(known)] = known
         widen_pool(self._pieces, pool, wider)
         self._pool = wider
 
@@ -288,7 +296,7 @@ def connect(
 ) -> tuple[Ints, Numbers, int]:
     """The changes of all patterns, until the `bell` rings, and how many there are."""
     one, zero, least = arithmetic
-    window, upto, is_watched, is_last = clock
+    window, upto, is_watched, is_last, period = clock
     n_paths, n_starts, n_connections = len(reads.nodes), len(pieces.starts), len(pieces.nexts)
     deepest, mask = tree.paths.shape[1] - 1, pool.started.shape[2] - 1
     hit, fresh = np.zeros(n_paths, np.bool_), np.zeros(n_paths, np.bool_)
@@ -304,10 +312,12 @@ def connect(
                 for f in range(n_starts):
                     if ends[f, LIVE_FROM] < ends[f, LIVE_TO]:
                         since = pool.started[lane, f, ends[f, LIVE_FROM] & mask]
-                        moment = min(moment, since + window if since <= HIGHEST - window else HIGHEST)
+                        moment = min(moment, due_at(since + window if since <= HIGHEST - window else HIGHEST, period))
+            is_due = pool.next_reads[lane] < moment  # all that comes at that time has come
+            moment = min(moment, pool.next_reads[lane])
             if moment > upto or moment == HIGHEST:
                 break
-            gone = False
+            gone = is_hit = False
             for f in range(n_starts):
                 coming[f] = 0
                 while ends[f, LIVE_FROM] < ends[f, LIVE_TO] and pool.started[lane, f, ends[f, LIVE_FROM] & mask] <= moment - window:
@@ -325,9 +335,8 @@ def connect(
                     node = tree.nodes[at]
                     if tree.depths[node] == 1:
                         f = pieces.start_of[node]
-                        for c in range(n_connections):
-                            if pieces.nexts[c] == f:
-                                _snapshot(pieces, pool, lane, c, ends[f, LIVE_TO] + coming[f], arithmetic)
+                        for c in range(pieces.taken_at[f], pieces.taken_at[f + 1]):
+                            _snapshot(pieces, pool, lane, pieces.taken[c], ends[f, LIVE_TO] + coming[f], arithmetic)
                         coming[f] += 1
             for depth in range(deepest if tied else 1, 0, -1):
                 for m in range(k, upto_k):
@@ -340,7 +349,7 @@ def connect(
                         for c in range(ends[f, LIVE_FROM], ends[f, LIVE_TO]):
                             counters[node, c & mask] = zero
                         for e in range(reads.ends_at[node], reads.ends_at[node + 1]):
-                            hit[reads.ends[e]] = True
+                            hit[reads.ends[e]] = is_hit = True
                 for m in range(k, upto_k):
                     label = maps.labels[m]
                     for at in range(tree.at[label], tree.at[label + 1]):
@@ -354,7 +363,7 @@ def connect(
                             path = reads.ends[e]
                             kind, c = reads.buckets[path], pieces.of_paths[path]
                             if kind < 0 and not reads.fresh[path]:
-                                hit[path] = True
+                                hit[path] = is_hit = True
                                 continue
                             value = zero
                             if parent == 0:
@@ -362,7 +371,7 @@ def connect(
                             else:
                                 value = carried(_read(pieces, pool, lane, c, parent, arithmetic), weight, least)
                             if kind < 0:
-                                hit[path] = True
+                                hit[path] = is_hit = True
                                 fresh[path] = fresh[path] or value != zero
                                 continue
                             now = weights.buckets[kind, maps.rows[m]]
@@ -380,13 +389,15 @@ def connect(
                         for c in range(ends[f, LIVE_FROM], ends[f, LIVE_TO]):
                             more = carried(counters[parent, c & mask], weight, least)
                             counters[node, c & mask] = met(counters[node, c & mask], more, least)
-            for path in range(n_paths):
-                if hit[path] or (gone and reads.watches[path]):
+            if period > 0:
+                pool.next_reads[lane] = HIGHEST if is_due else min(pool.next_reads[lane], due_at(moment, period))
+            for path in range(n_paths if is_due or is_hit or (gone and is_watched) else 0):
+                if is_due or (period == 0 and (hit[path] or (gone and reads.watches[path]))):
                     value = _read(pieces, pool, lane, pieces.of_paths[path], reads.nodes[path], arithmetic)
                     if value != pool.values[lane, path] or fresh[path]:
                         n = write_change(facts, values, n, moment, path, maps.lanes[number], fresh[path], value)
                         pool.values[lane, path] = value
-                    hit[path] = fresh[path] = False
+                hit[path] = fresh[path] = False
             k = upto_k
         facts, values = more_changes(facts, values, n, n_paths)
         for path in range(n_paths):
@@ -396,6 +407,7 @@ def connect(
             if is_last:
                 pool.values[lane, path] = zero
         if is_last:
+            pool.next_reads[lane] = HIGHEST
             for f in range(n_starts):
                 ends[f, LIVE_FROM] = ends[f, LIVE_TO] = 0
     return facts, values, n

@@ -19,6 +19,7 @@ import pyarrow as pa
 from seqube.engine.aggregates.aggregation import Task
 from seqube.engine.aggregates.automaton import gap_rank, meets_itself, settled_rank, slot_rank, tied_rank
 from seqube.engine.aggregates.groups import Groups
+from seqube.engine.aggregates.labels import by_lane
 from seqube.engine.jit import kernel
 from seqube.engine.predicates import Ints, code_columns
 from seqube.engine.sequence import HIGHEST, LOWEST
@@ -340,6 +341,15 @@ def _pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
     return pairs // width, numbers
 
 
+def _in_time(clock: Ints, rows: Ints, ranks: Ranks, lanes: Ints, n_lanes: int) -> Ints:
+    """Maps by (lane, time, rank), each at the time of its row: merged, as rows ascend in each slot, then dealt out to the lanes."""
+    ties = clock[1:] == clock[:-1]
+    moments = np.append(0, np.cumsum(~ties))[rows] if ties.any() else rows
+    by_time = np.argsort(moments * (int(ranks.max(initial=0)) + 1) + ranks, kind="stable")
+    order: Ints = by_time[by_lane(lanes[by_time], n_lanes)[0]]
+    return order
+
+
 def _ordered(task: Task, chain: EventChain, slot_ranks: list[int], rows: Ints, ranks: Ranks, lanes: Ints) -> Lanes:
     """Lanes numbered by group, maps in the order in which they are applied."""
     n_slots, batch = len(chain.slots), task.batch
@@ -369,7 +379,9 @@ def _ordered(task: Task, chain: EventChain, slot_ranks: list[int], rows: Ints, r
         rows, lanes = np.concatenate([rows, rows[leading]]), np.concatenate([lanes, lanes[leading]])
         times, untils = np.concatenate([times, untils[leading]]), np.concatenate([untils, untils[leading]])
         ranks = np.concatenate([ranks, np.zeros(int(leading.sum()), np.int16)])
-    order = np.lexsort((ranks, times, lanes))
+    order = (
+        np.lexsort((ranks, times, lanes)) if chain.has_leading else _in_time(batch.events.times, rows, ranks, lanes, len(complete))
+    )
     ranks = ranks[order]
     ties = told_ties(chain, lanes[order], times[order], ranks)
     if ties is not None:

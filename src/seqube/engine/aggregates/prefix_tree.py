@@ -28,6 +28,7 @@ from seqube.engine.aggregates.readings import (
     PathChanges,
     Reads,
     carried,
+    due_at,
     joined_changes,
     met,
     more_changes,
@@ -39,7 +40,8 @@ from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST
 from seqube.plan.sharing import SlotLabel, SlotPattern, Weight
 
-TOP_ROW, LAST_STEP, N_BEGUN, NEXT_GONE = range(4)  # columns of lanes: NEXT_GONE is when the first start of the back leaves
+# Columns of lanes: NEXT_GONE is when the first start of the back leaves, NEXT_READ when patterns are read, where there is a period.
+TOP_ROW, LAST_STEP, N_BEGUN, NEXT_GONE, NEXT_READ = range(5)
 GOES_AT, NEXT_ONE, NODE = range(3)  # columns of rows and steps; a step that sets to zero has the node's number less one, negated
 FIRST_ROOM = 64
 
@@ -151,7 +153,7 @@ class PrefixTree:
     def _empty(self, n_lanes: int) -> TreeStacks:
         n_nodes, width = self._tree.paths.shape
         kind = np.array(self._arithmetic.zero).dtype
-        lanes = np.tile(np.array([-1, -1, 0, HIGHEST]), (n_lanes, 1))
+        lanes = np.tile(np.array([-1, -1, 0, HIGHEST, HIGHEST]), (n_lanes, 1))
         back = np.full((n_lanes, n_nodes, width), self._arithmetic.zero, kind)
         back[:, np.arange(n_nodes), self._tree.depths] = self._arithmetic.one
         values = np.full((n_lanes, len(self._numbers)), self._arithmetic.zero, kind)
@@ -173,6 +175,7 @@ class PrefixTree:
             busy[maps.lanes[np.diff(maps.offsets) > 0]] = True
             if self._is_watched:
                 busy |= self._leaving()[:n_lanes] <= clock.upto
+                busy |= self._stacks.lanes[:n_lanes, NEXT_READ] <= clock.upto
             maps = maps.over(np.flatnonzero(busy))
         kind = np.array(self._arithmetic.zero).dtype
         out = np.empty((FIRST_ROOM, N_COLUMNS), np.int64), np.empty(FIRST_ROOM, kind)
@@ -350,7 +353,8 @@ def _forget_lane(tree: Tree, s: TreeStacks, lane: int, arithmetic: Operations) -
         s.free[1] += 1
         n_steps += 1
         step = s.steps[step, NEXT_ONE]
-    s.lanes[lane, LAST_STEP], s.lanes[lane, N_BEGUN], s.lanes[lane, NEXT_GONE] = -1, 0, HIGHEST
+    s.lanes[lane, LAST_STEP], s.lanes[lane, N_BEGUN] = -1, 0
+    s.lanes[lane, NEXT_GONE] = s.lanes[lane, NEXT_READ] = HIGHEST
     if n_steps > 0:
         _empty_back(tree, s.back[lane], arithmetic)
     for path in range(s.values.shape[1]):
@@ -373,7 +377,7 @@ def slide_tree(
 ) -> tuple[Ints, Numbers, int]:
     """The changes of all patterns of a tree, which have these `numbers`, until the `bell` rings; and how many there are."""
     one, zero, least = arithmetic
-    window, upto, is_watched, is_last = clock
+    window, upto, is_watched, is_last, period = clock
     n_nodes, n_paths = len(tree.parents), len(numbers)
     deepest = tree.paths.shape[1] - 1
     product = np.empty((n_nodes, n_nodes), values.dtype)
@@ -388,7 +392,9 @@ def slide_tree(
             moment = maps.times[k] if k < end else HIGHEST
             if is_watched:
                 row = s.lanes[lane, TOP_ROW]
-                moment = min(moment, s.rows[row, GOES_AT] if row >= 0 else s.lanes[lane, NEXT_GONE])
+                moment = min(moment, due_at(s.rows[row, GOES_AT] if row >= 0 else s.lanes[lane, NEXT_GONE], period))
+            is_due = s.lanes[lane, NEXT_READ] < moment  # all that comes at that time has come
+            moment = min(moment, s.lanes[lane, NEXT_READ])
             if moment > upto or moment == HIGHEST:
                 break
             gone = False
@@ -467,13 +473,15 @@ def slide_tree(
                         if parent == 0:
                             s.lanes[lane, NEXT_GONE] = min(s.lanes[lane, NEXT_GONE], until)
                             s.lanes[lane, N_BEGUN] += 1
+            if period > 0:
+                s.lanes[lane, NEXT_READ] = HIGHEST if is_due else min(s.lanes[lane, NEXT_READ], due_at(moment, period))
             for path in range(n_paths):
-                if hit[path] or (gone and reads.watches[path]):
+                if is_due or (period == 0 and (hit[path] or (gone and reads.watches[path]))):
                     value = _read(tree, s.entries, s.lanes[lane, TOP_ROW], back, reads.nodes[path], arithmetic)
                     if value != s.values[lane, path] or fresh[path]:
                         n = write_change(facts, values, n, moment, numbers[path], maps.lanes[number], fresh[path], value)
                         s.values[lane, path] = value
-                    hit[path] = fresh[path] = False
+                hit[path] = fresh[path] = False
             k = upto_k
         facts, values = more_changes(facts, values, n, n_paths)
         for path in range(n_paths):

@@ -1,8 +1,9 @@
 """Where patterns that are counted together end, what is read there, and how numbers are added up: for all ways to share.
 
 A pattern is read when an event fills or cancels its last slot, and, where that matters, when a start leaves the window: each time
-that gives a change, the pattern's value in a lane from that time on. Matches that count once (EMIT TOTAL and PER) are added up by
-bucket instead, as they end.
+that gives a change, the pattern's value in a lane from that time on. Where rows are due at multiples of a period (EMIT EVERY),
+patterns are read then, in lanes where something has come or left since. Matches that count once (EMIT TOTAL and PER) are added up
+by bucket instead, as they end.
 
     values      doubles, which hold every whole number below 2^53, with + and x; or 64-bit numbers, of which the smallest counts,
                 with min and max (see `tracks`, which has the order of a column's values in such numbers)
@@ -77,6 +78,7 @@ class Passage(NamedTuple):
     upto: int
     is_watched: bool  # whether leaving is a moment of its own
     is_last: bool  # whether nothing is asked later: every lane is begun anew, and takes the place of the one before
+    period: int = 0  # patterns are read at its multiples; 0: whenever they change
 
 
 class EventWeights(NamedTuple):
@@ -120,6 +122,14 @@ def carried(left: Any, right: Any, least: int | None) -> Any:
     if left == 0 or right == 0:
         return left if left == 0 else right
     return left * right
+
+
+@kernel_part
+def due_at(moment: int, period: int) -> int:
+    """When what happens at a moment is read: at once, or at the next multiple of the period."""
+    if period == 0 or moment > HIGHEST - period:
+        return moment if period == 0 else HIGHEST
+    return -(-moment // period) * period
 
 
 @inner_kernel

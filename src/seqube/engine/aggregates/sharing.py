@@ -10,9 +10,10 @@ Invariant: counters have seen the events up to `decided`, each once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ from seqube.errors import DataError
 from seqube.events import Events
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import needs_of
-from seqube.plan.sharing import COMPARING, Counted, SharingPlan, Weight
+from seqube.plan.sharing import COMPARING, Counted, SharingPlan, Weight, is_extreme
 from seqube.plan.slices import cut_together
 
 WayToShare = type[PrefixTrees] | type[Connected]
@@ -76,8 +77,8 @@ class Board:
 
     def by_path(self, changes: PathChanges) -> list[PathChanges]:
         order, offsets = by_lane(changes.facts[:, OF_PATH].copy(), self.n_paths)
-        found = [order[offsets[path] : offsets[path + 1]] for path in range(self.n_paths)]
-        return [PathChanges(changes.facts[rows], changes.values[rows]) for rows in found]
+        facts, values = changes.facts.take(order, 0), changes.values.take(order)
+        return [PathChanges(facts[begin:end], values[begin:end]) for begin, end in pairwise(offsets.tolist())]
 
 
 def _weigh(weight: Weight, events: Events) -> Any:
@@ -90,10 +91,14 @@ def _weigh(weight: Weight, events: Events) -> Any:
 class LaneFamily:
     """The queries of a workload that lie in the same lanes, and their counters."""
 
-    def __init__(self, sharing: SharingPlan, plans: Mapping[str, AggregatePlan], names: Sequence[str]) -> None:
+    def __init__(
+        self, sharing: SharingPlan, plans: Mapping[str, AggregatePlan], names: Sequence[str], filled: Collection[str] = ()
+    ) -> None:
+        """`filled` are columns that have a value in every event that will come: to count their values is to count events."""
+        self._filled = {Weight("COUNT", name) for name in filled}
         self._queries = {name: sharing.queries[name] for name in names}
         one = next(iter(self._queries.values()))
-        self.window, self.key = one.window, one.key
+        self.window, self.key, self._period = one.window, one.key, one.period or 0
         self._lengths = [None, *dict.fromkeys(plans[name].emit.period for name in names if plans[name].emit.when == "per")]
         self._plans, self._pieces, self._way = plans, sharing.pieces, _WAYS[sharing.strategy]
         self.n_alive = 0  # lanes when the dead were last forgotten
@@ -103,16 +108,16 @@ class LaneFamily:
         """Counters that have seen nothing."""
         paths = {path: counted for name, query in self._queries.items() for path, counted in query.paths(name).items()}
         self.layout = LabelLayout([counted.pattern for counted in paths.values()], self.key)
-        found: dict[bool, dict[str, Path]] = {}
+        found: dict[bool, dict[Path, int]] = {}  # by arithmetic: what is the same for several queries is counted once
+        self.places: dict[str, list[tuple[bool, int]]] = {}
         for name, query in self._queries.items():
             for number, (path, counted) in enumerate(query.paths(name).items()):
-                found.setdefault(counted.family[3], {})[path] = self._path(name, query, path, number == 0)
-        self._boards = [Board(self._way, list(of.values()), self.layout, arithmetic_of(extreme)) for extreme, of in found.items()]
-        self.places = {
-            name: [
-                next((b, list(of).index(path)) for b, of in enumerate(found.values()) if path in of) for path in query.paths(name)
-            ]
-            for name, query in self._queries.items()
+                extreme = is_extreme(counted.pattern)
+                known = found.setdefault(extreme, {})
+                place = known.setdefault(self._path(name, query, path, number == 0), len(known))
+                self.places.setdefault(name, []).append((extreme, place))
+        self._boards = {
+            extreme: Board(self._way, list(known), self.layout, arithmetic_of(extreme)) for extreme, known in found.items()
         }
         self.has_begun = False
 
@@ -122,21 +127,25 @@ class LaneFamily:
         if plan.emit.counts_once:
             bucket = self._lengths.index(plan.emit.period) if plan.emit.when == "per" else 0
         fresh = is_count and plan.report == "new"
-        return Path(self._pieces[path], watches(plan, query), bucket, fresh)
+        pieces = tuple(
+            tuple(replace(label, weight=None) if label.weight in self._filled else label for label in piece)
+            for piece in self._pieces[path]
+        )
+        return Path(pieces, watches(plan, query), bucket, fresh)
 
     @property
     def n_bytes(self) -> int:
-        return sum(board.counters.n_bytes for board in self._boards)
+        return sum(board.counters.n_bytes for board in self._boards.values())
 
     def take(self, events: Events, upto: int, is_last: bool, budget: Budget) -> dict[str, list[PathChanges]]:
         """The changes of every measure of every query when these events have come, and time has passed up to a moment."""
         maps = self.layout.lay_out(events)
-        clock = Passage(self.window, upto, False, is_last and not self.has_begun)
+        clock = Passage(self.window, upto, False, is_last and not self.has_begun, self._period)
         self.has_begun = True
-        found = []
-        for board in self._boards:
+        found = {}
+        for extreme, board in self._boards.items():
             weights = EventWeights(board.weigh(events), self._buckets(events))
-            found.append(board.by_path(board.counters.take(maps, self.layout.n_lanes, weights, clock, budget)))
+            found[extreme] = board.by_path(board.counters.take(maps, self.layout.n_lanes, weights, clock, budget))
         return {name: [found[board][path] for board, path in places] for name, places in self.places.items()}
 
     def _buckets(self, events: Events) -> Any:
@@ -224,10 +233,19 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
         self._rows = {name: SharedRows(self._aggregators[name], query, name) for name, query in sharing.queries.items()}
 
     def start(self) -> Together:
+        return self._start()
+
+    def _start(self, filled: Collection[str] = ()) -> Together:
         if not self._shares:
             return Together({name: aggregator.start() for name, aggregator in self._aggregators.items()})
-        found = [LaneFamily(self._sharing, self._plans, names) for names in families(self._sharing)]
+        found = [LaneFamily(self._sharing, self._plans, names, filled) for names in families(self._sharing)]
         return Together({}, families=found, told={name: rows.start() for name, rows in self._rows.items()})
+
+    def _filled(self, events: Events) -> set[str]:
+        """The columns that are measured and have a value in every event."""
+        labels = (label for query in self._sharing.queries.values() for pattern in query.weighed for label in pattern)
+        columns = {label.weight.column for label in labels if label.weight is not None}
+        return {name for name in columns if Measured.of(events.column(name), name).valid.all()}
 
     def restore(self, data: bytes) -> Together:
         events, _, about, beside = read_state(data)
@@ -241,7 +259,9 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
         return state
 
     def resume(self, events: Events, decided: int, reported: int, last: int) -> Together:
-        state = self.start()
+        return self._resumed(self.start(), events, decided, reported, last)
+
+    def _resumed(self, state: Together, events: Events, decided: int, reported: int, last: int) -> Together:
         state.pending, state.decided = Pending(events, last), decided
         for told in state.told.values():
             told.reported = reported
@@ -300,7 +320,7 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
         plans = {name: self._plans[name] for name in self._sharing.queries}
         widest, cut = cut_together(list(plans.values()), events.unit, events.statistics)
         if cut.by is None or not self._shares:
-            yield self._decided(self.take(self.start(), events), HIGHEST, True, budget)[1]
+            yield self._decided(self.take(self._start(self._filled(events)), events), HIGHEST, True, budget)[1]
             return
         slices = [partial(self._of_slice, make, budget) for make in Slices(widest, events, cut).makers]
         budget.keeps_all = True
@@ -333,7 +353,7 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
         began, ended = (int(events.times[0]) - 1, int(events.times[-1])) if len(events) else (LOWEST, LOWEST)
         if not is_last and (len(events) or not is_first):
             ended = max(ended, upto)  # the stream goes on, and so do rows that are due without an event
-        return self.resume(events, after, began if is_first else after, ended)
+        return self._resumed(self._start(self._filled(events)), events, after, began if is_first else after, ended)
 
     def _decide(
         self, state: Together, family: LaneFamily, events: Events, upto: int, final: bool, budget: Budget, of_slice: bool
