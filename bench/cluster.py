@@ -36,7 +36,7 @@ from bench.report import provenance
 from bench.standalone import standalone
 from seqube.spark.batch import BUCKETS_PER_TASK, HALO, SMALL, n_tasks_for
 from seqube.spark.routing import lay_out
-from seqube.spark.streaming.stream import buckets_for
+from seqube.spark.streaming.stream import STATE_BUCKETS, buckets_for
 
 Floats = NDArray[np.float64]
 
@@ -248,6 +248,7 @@ class Load:
     zipf: float = 0.0  # how uneven the keys are; 0 is even
     n_files: int | None = None
     even: bool = False  # as if every task had its share, and no task were slower than another
+    buckets: int | None = None  # of the state of a stream; None: as many as the cluster asks for
 
 
 def steps_of(job: Job, load: Load, cluster: Cluster, random: np.random.Generator) -> list[Step]:
@@ -277,7 +278,7 @@ def _sizes(job: Job, stage: StageCost, load: Load, cluster: Cluster, random: np.
         n_tasks = max(1, math.ceil((total + n_files * OPENING) / split))
         return np.full(n_tasks, load.n_events / n_tasks)
     if job.name == STREAM_JOB:
-        buckets = _spread(load, buckets_for(cluster.cores), random)
+        buckets = _spread(load, load.buckets or buckets_for(cluster.cores), random)
         return np.bincount(random.integers(0, load.partitions, len(buckets)), buckets, load.partitions)
     n_tasks = n_tasks_for(load.n_events, load.partitions)
     if (window := WINDOW_EVENTS.get(job.name)) is not None:
@@ -363,7 +364,7 @@ def page(runs: Sequence[Run], about: dict[str, Any]) -> list[str]:
     lines += _checked(list(checks(jobs, runs, dispatch_s)))
     for name, job in jobs.items():
         lines += _predicted(job, dispatch_s) if name != STREAM_JOB else _sustained(job, dispatch_s)
-    return [*lines, *_adversity(jobs["keyed matches"], dispatch_s)]
+    return [*lines, *_adversity(jobs["keyed matches"], dispatch_s), *_decided(jobs, dispatch_s)]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -464,6 +465,35 @@ def _adversity(job: Job, dispatch_s: float) -> list[str]:
             row.append(f"{seconds_of(job, load, Cluster(cores, dispatch_s, **of_cluster)):.1f}")
         rows.append(row)
     return [f"## What goes wrong: {job.name}, {n_events:,} events", "", *_table(("what", "s on 32 cores", "128", "512"), rows)]
+
+
+def _decided(jobs: dict[str, Job], dispatch_s: float) -> list[str]:
+    """What could be otherwise: the buckets of streams, the tasks of batches."""
+    n_batch, n_events = 3_200_000, 1_000_000_000
+    stream, batch = jobs[STREAM_JOB], jobs["keyed matches"]
+    cores = [each for each in CORES if each >= 32]
+    choices = {
+        f"a micro-batch of {n_batch:,}, state in {STATE_BUCKETS} buckets": lambda n: (
+            stream,
+            Load(n_batch, 2 * n, buckets=STATE_BUCKETS),
+        ),
+        "**the same, two buckets for each core**": lambda n: (stream, Load(n_batch, 2 * n)),
+        f"**{n_events:,} events in a batch, tasks by Spark's {SPARK_PARTITIONS} partitions**": lambda _: (
+            batch,
+            Load(n_events, SPARK_PARTITIONS),
+        ),
+        "the same, a task for each core": lambda n: (batch, Load(n_events, n)),
+        "the same, four for each core": lambda n: (batch, Load(n_events, 4 * n)),
+    }
+    rows = [(what, *(f"{seconds_of(*choice(n), Cluster(n, dispatch_s)):.1f}" for n in cores)) for what, choice in choices.items()]
+    told = "What stands in bold is what Seqube does; streams had 16 buckets on any cluster before."
+    return [
+        "## What was decided by it",
+        "",
+        told,
+        "",
+        *_table(("what", f"s on {cores[0]} cores", *(f"{n:,}" for n in cores[1:])), rows),
+    ]
 
 
 def main() -> None:

@@ -86,7 +86,7 @@ class Surface:
     read: Callable[[bytes, Path], None]  # the file: where bytes can be put that are read from one
     share: int  # of ten thousand inputs: the quick ones are tried more often
     size: Callable[[bytes], int] = lambda _: 1  # how many inputs some bytes are
-    seconds: int = 10  # of the processor, that some bytes may take; more where loops may have to be compiled
+    seconds: int = 60  # of the processor, that some bytes may take; more where many loops may have to be compiled
     words: tuple[str, ...] = ()  # that say something to what reads
 
 

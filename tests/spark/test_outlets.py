@@ -18,6 +18,7 @@ from pipelines import PAIRS, add_file, expected, write_pipeline
 import postgres
 import seqube as sq
 from seqube.spark import outlets
+from seqube.spark.failures import spark_errors
 from seqube.spark.outlets import Webhook, open_outlet
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.gauges import Gauges
@@ -119,6 +120,17 @@ def test_a_command_gets_lines_and_must_end_well(spark: SparkSession, tmp_path: P
     failing = open_outlet("command", {"command": f"{sys.executable} -c 'import sys; sys.exit(\"no bell\")'"}, "")
     with pytest.raises(sq.DataError, match=r"ended with 1 and said 'no bell'"):
         failing.write(rows, "pairs", "batch=00000001")
+
+
+def test_whatever_spark_can_write_is_a_sink(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame([(1, "x")], "match_id long, name string")
+    open_outlet("console", {"numRows": "5"}, "").write(rows, "pairs", "batch=00000001")
+    added = open_outlet("orc", {"compression": "none"}, str(tmp_path))
+    for _ in range(2):
+        added.write(rows, "pairs", "batch=00000001")
+    assert [tuple(row) for row in spark.read.orc(str(tmp_path / "pairs")).collect()] == [(1, "x")] * 2  # at least once
+    with pytest.raises(sq.DataError, match="Spark has no connector for 'nonsense'"), spark_errors(None):
+        open_outlet("nonsense", {}, "").write(rows, "pairs", "batch=00000001")
 
 
 def test_a_repeated_micro_batch_changes_nothing_in_a_table(spark: SparkSession, database: str) -> None:
