@@ -19,7 +19,7 @@ from seqube.language.functions import PLAIN_CALLS, SQL_CASTS, VALUE_FUNCTIONS
 from seqube.language.parser import Builder, as_item, as_predicate, check_limits, in_order
 from seqube.language.rows import tree as rows
 from seqube.language.rows.recovery import read_in_parts
-from seqube.language.rows.synonyms import ARRAY, resolve
+from seqube.language.rows.synonyms import ARRAY, in_known_functions
 from seqube.language.tokens import UNIT_US, at_token, cover, fail, name_of, place
 from seqube.language.tree import Attribute, Literal, Predicate, Value
 
@@ -246,7 +246,7 @@ class _RowBuilder(Builder):
         name, *given = children
         arguments = tuple(as_item(value) for value in given if value is not None)
         at = cover(at_token(name), arguments[-1].at) if arguments else at_token(name)
-        return resolve(name.upper(), arguments, at)
+        return in_known_functions(name.upper(), arguments, at)
 
     def cast(self, children: list[Any]) -> Value:
         """As in the language, by more names; of VARCHAR(3) so many characters are left."""

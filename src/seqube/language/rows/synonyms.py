@@ -52,7 +52,7 @@ HINTS = {  # by the name of what there is not
 }
 
 
-def resolve(name: str, arguments: tuple[Value, ...], at: Span | None) -> Value:
+def in_known_functions(name: str, arguments: tuple[Value, ...], at: Span | None) -> Value:
     """A function of another name by those that there are; as it is where nothing is known of it."""
     if name in _SAME:
         return _called(name, _SAME[name], arguments, at)
