@@ -141,6 +141,7 @@ def told(text: str, rows: list[dict[str, Any]]) -> Any:
     return sorted(map(repr, rows)) if parse(text).aggregates else bound_rows(rows)
 
 
+@pytest.mark.slow  # in the everyday run: one query that comes later, below
 @settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data(), tree=hierarchies(), events=streams(max_time=12), strategy=st.sampled_from(["auto", "chase", "prefix-tree"]))
 def test_queries_come_and_go_and_find_what_they_would_by_themselves(
