@@ -19,7 +19,6 @@ Invariant: what happens in a round is drawn from its seed; when it happens depen
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import resource
@@ -46,6 +45,7 @@ from pipelines import FREE, PAIRS, WAITS, add_file, expected, results, write_pip
 
 import conftest  # noqa: E402, F401 - settings of Spark and the folder of what is compiled
 from seqube.generate import generate  # noqa: E402
+from soak import minutes_and_seed  # noqa: E402
 
 STEADY = {"pairs": PAIRS, "waits": WAITS, "free": FREE}
 COUNTED = PAIRS.replace("RETURN r.id AS tool, r.ts AS a, w.ts AS b", "AGG COUNT(*) AS n GROUP BY r.id")
@@ -407,14 +407,10 @@ def send(pid: int, number: signal.Signals) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--seed", type=int, default=None)
-    asked = parser.parse_args()
-    first = asked.seed if asked.seed is not None else random.SystemRandom().randrange(10**9)
+    asked_minutes, first = minutes_and_seed()
     place = Path(tempfile.mkdtemp(prefix="seqube-chaos-"))
     began, number = time.monotonic(), 0
-    ends = began + 60 * asked.minutes
+    ends = began + 60 * asked_minutes
     happened: Counter[str] = Counter()
     bent = Bent(place)
     with standalone(place / "cluster") as cluster:

@@ -49,14 +49,19 @@ def steps(seed: int, number: int) -> dict[str, list[str]]:
     return found
 
 
-def main() -> None:
+def minutes_and_seed() -> tuple[float, int]:
+    """How long it is to go on, and the first seed: the one that was asked for, or any."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=None)
     asked = parser.parse_args()
-    first = asked.seed if asked.seed is not None else random.SystemRandom().randrange(10**9)
+    return asked.minutes, asked.seed if asked.seed is not None else random.SystemRandom().randrange(10**9)
+
+
+def main() -> None:
+    minutes, first = minutes_and_seed()
     environment = os.environ | {"SEQUBE_EXAMPLES": os.environ.get("SEQUBE_EXAMPLES", EXAMPLES), "SEQUBE_KILLS": KILLS}
-    ends = time.monotonic() + 60 * asked.minutes
+    ends = time.monotonic() + 60 * minutes
     number = 0
     while time.monotonic() < ends:
         seed = first + number
@@ -73,7 +78,7 @@ def main() -> None:
                 print(f"{done.stdout}\n{done.stderr}\n{name} failed; to see it again:\n\n    make soak SOAK_SEED={seed}\n")
                 sys.exit(1)
         number += 1
-    print(f"no failure in {number} rounds of {asked.minutes:g} minutes, seeds {first} to {first + max(number, 1) - 1}")
+    print(f"no failure in {number} rounds of {minutes:g} minutes, seeds {first} to {first + max(number, 1) - 1}")
 
 
 if __name__ == "__main__":

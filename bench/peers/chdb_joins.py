@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from bench import clickhouse
 from bench.peers import Ints, Peer, Task
-from bench.peers.joins import joined, listed, rows_of
+from bench.peers.joins import by_asof
 
 
 class Adapter(Peer):
@@ -44,17 +44,7 @@ class Adapter(Peer):
 
 
 def statement(task: Task) -> str:
-    parts = [
-        listed(slot, task, "intDiv(ts, {window})", "arrayJoin([{own}, {own} - 1])")
-        for slot in range(len(task.types))
-        if slot != task.negated
-    ]
-    text = joined(task)
-    if task.negated is not None:
-        before, after = task.negated - 1, task.negated + 1
-        parts.append(f"x AS (SELECT 1 AS one, ts AS forbidden FROM events WHERE type = '{task.types[task.negated]}')")
-        gap = f"SELECT t{before}.*, x.forbidden FROM (SELECT *, 1 AS one FROM t{before}) AS t{before} ASOF LEFT JOIN x"
-        parts.append(f"g AS ({gap} ON x.one = t{before}.one AND x.forbidden > t{before}.ts)")
-        text = text.replace(f"JOIN t{before} ON", f"JOIN g AS t{before} ON")
-        text += f" AND (t{before}.forbidden IS NULL OR t{before}.forbidden >= t{after}.ts)"
-    return f"WITH {', '.join(parts)} SELECT {rows_of(task)} {text}"
+    left = "(SELECT *, 1 AS one FROM {before}) AS {before}"  # its ASOF join wants something equal
+    later = "x.one = {before}.one AND x.forbidden > {before}.ts"
+    nearest = f"SELECT {{before}}.*, x.forbidden FROM {left} ASOF LEFT JOIN x ON {later}"
+    return by_asof(task, "intDiv(ts, {window})", "arrayJoin([{own}, {own} - 1])", nearest)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from bench.peers import Ints, Peer, Task
-from bench.peers.joins import joined, listed, rows_of
+from bench.peers.joins import by_asof
 
 
 class Adapter(Peer):
@@ -39,17 +39,5 @@ class Adapter(Peer):
 
 
 def statement(task: Task) -> str:
-    parts = [
-        listed(slot, task, "ts // {window}", "unnest([{own}, {own} - 1])")
-        for slot in range(len(task.types))
-        if slot != task.negated
-    ]
-    text = joined(task)
-    if task.negated is not None:
-        # The first forbidden event after the one before the gap must not come before the one after it.
-        before, after = task.negated - 1, task.negated + 1
-        parts.append(f"x AS (SELECT ts AS forbidden FROM events WHERE type = '{task.types[task.negated]}')")
-        parts.append(f"g AS (SELECT * FROM t{before} ASOF LEFT JOIN x ON x.forbidden > t{before}.ts)")
-        text = text.replace(f"JOIN t{before} ON", f"JOIN g AS t{before} ON")
-        text += f" AND (t{before}.forbidden IS NULL OR t{before}.forbidden >= t{after}.ts)"
-    return f"WITH {', '.join(parts)} SELECT {rows_of(task)} {text}"
+    nearest = "SELECT * FROM {before} ASOF LEFT JOIN x ON x.forbidden > {before}.ts"
+    return by_asof(task, "ts // {window}", "unnest([{own}, {own} - 1])", nearest)

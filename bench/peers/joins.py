@@ -32,6 +32,20 @@ def joined(task: Task) -> str:
     return text
 
 
+def by_asof(task: Task, bucket: str, unnest: str, nearest: str) -> str:
+    """The whole statement; `nearest` lists the events before the gap with the first forbidden one after each, an ASOF join."""
+    parts = [listed(slot, task, bucket, unnest) for slot in range(len(task.types)) if slot != task.negated]
+    text = joined(task)
+    if task.negated is not None:
+        # The first forbidden event after the one before the gap must not come before the one after it.
+        before, after = task.negated - 1, task.negated + 1
+        parts.append(f"x AS (SELECT 1 AS one, ts AS forbidden FROM events WHERE type = '{task.types[task.negated]}')")
+        parts.append(f"g AS ({nearest.format(before=f't{before}')})")
+        text = text.replace(f"JOIN t{before} ON", f"JOIN g AS t{before} ON")
+        text += f" AND (t{before}.forbidden IS NULL OR t{before}.forbidden >= t{after}.ts)"
+    return f"WITH {', '.join(parts)} SELECT {rows_of(task)} {text}"
+
+
 def rows_of(task: Task) -> str:
     return ", ".join(f"t{slot}.row AS r{slot}" for slot in range(len(task.types)) if slot != task.negated)
 

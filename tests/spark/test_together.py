@@ -159,7 +159,7 @@ def test_queries_come_and_go_and_find_what_they_would_by_themselves(
     gone = {name: data.draw(st.integers(first[name] + 1, n + 1) | st.just(n + 1)) for name in texts}
     stream = Edited(table, tree, strategy)
     AT_HAND.clear()
-    with mock.patch("seqube.spark.streaming.together.MEASURED", data.draw(st.sampled_from([1, 1_000]))):
+    with mock.patch("seqube.spark.streaming.together.TELLING_EVENTS", data.draw(st.sampled_from([1, 1_000]))):
         for number, rows in enumerate([*batches, table.slice(0, 0)]):
             if data.draw(st.booleans()):
                 AT_HAND.clear()

@@ -5,7 +5,7 @@ read: aliases may make a few lines mean billions of values, or a value that hold
 can follow. Only plain mappings, lists and scalars come out; tags that ask for objects are errors.
 
 Cost: a document is scanned twice. Invariant: what is read has at most `MAX_VALUES` values, counted as often as they are used, in at
-most `MAX_NESTING` levels.
+most `MOST_LEVELS` levels.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from seqube.errors import DataError, SchemaError
 
-MAX_NESTING = 200
+MOST_LEVELS = 200
 MAX_VALUES = 1_000_000
 
 # What YAML readers let through where a scalar is not what its tag or look says: 2001-99-99, !!float x, 9 * 5,000.
@@ -88,7 +88,7 @@ def weigh(text: str) -> str | None:
                     sizes[anchor] = 1
             else:
                 open_.append((anchor, n_values))
-                if len(open_) > MAX_NESTING:
+                if len(open_) > MOST_LEVELS:
                     return "is nested too deeply\n  hint: keep the tree flatter"
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = open_.pop()

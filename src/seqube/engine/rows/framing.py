@@ -31,7 +31,7 @@ from seqube.language.rows.tree import CLASSIFIER, NUMBER_OF_MATCH, OF_MATCH, Exp
 from seqube.language.tree import Attribute, Call, Literal, Predicate, Value, walk
 
 Floats = npt.NDArray[np.float64]
-Numbers = TypeVar("Numbers", Ints, Floats)
+Summed = TypeVar("Summed", Ints, Floats)
 
 _BEST = ("MIN", "MAX", "EVERY", "BOOL_OR", "MIN_BY", "MAX_BY", "ANY_VALUE")  # the value of one of the rows
 
@@ -438,7 +438,7 @@ def navigate_last(offsets: Ints, variables: Ints, among: npt.NDArray[np.uint8], 
 
 
 @kernel
-def running_sums(offsets: Ints, member: Mask, values: Numbers) -> Numbers:
+def running_sums(offsets: Ints, member: Mask, values: Summed) -> Summed:
     """For every place, the sum of the match so far."""
     sums = np.empty_like(values)
     for match in range(len(offsets) - 1):

@@ -58,7 +58,7 @@ from seqube.spark.streaming.watch import Outcome, Watch, asked_of
 from seqube.spark.transport.columns import Columns, needed_schema
 
 TOGETHER = "#together"  # what the "queries" begin with that are several
-MEASURED = 1_000  # events of a bucket that say something about the stream
+TELLING_EVENTS = 1_000  # events of a bucket that say something about the stream
 Generations = Mapping[str, int]
 
 
@@ -328,9 +328,9 @@ class WatchTogether(Watch):
         if not self.wanted.is_open:
             return self.wanted.counts
         plans = self.at_hand.plans
-        if self.members not in plans and sum(chunk.n_rows for chunk in held.chunks) >= MEASURED:
+        if self.members not in plans and sum(chunk.n_rows for chunk in held.chunks) >= TELLING_EVENTS:
             events = self._events(self._between(held, LOWEST, held.decided, store))
-            if len(events) >= MEASURED:
+            if len(events) >= TELLING_EVENTS:
                 plans[self.members] = self.wanted.counting(replace(measure({}, events, None), continuous=True))
         return plans.get(self.members)
 
