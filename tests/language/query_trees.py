@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from seqube.language import tree
 from seqube.language.functions import AGGREGATES, OF_LISTS
+from seqube.language.mentions import leaves
 from seqube.language.names import column_name, group_name
 from seqube.language.tree import Attribute, Emit, Output, Predicate, Query, Skip, Value, Window
 
@@ -255,10 +256,12 @@ def queries(draw: st.DrawFn) -> Query:
     emit = Emit(when, builder.window(("us", "ticks")) if when == "every" else None)
     taken = set() if when == "total" else {"ts"}
     groups: list[Value] = []
+    parts = {name for part in leaves(pattern) for name in (part.name, part.variable)}
     for named in (grouped() for _ in range(draw(st.integers(0, 2)))):
         leveled = named.variable is not None and builder.flip()
         key = tree.AtLevel(replace(named, name=tree.TYPE_ATTRIBUTE), draw(st.integers(1, 9))) if leveled else named
-        if group_name(key, 0) not in taken:
+        means_a_part = named.variable is None and named.name in parts  # too, and is refused
+        if group_name(key, 0) not in taken and not means_a_part:
             taken.add(group_name(key, 0))
             groups.append(key)
 

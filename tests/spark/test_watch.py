@@ -251,9 +251,9 @@ def test_buckets_that_are_too_large_together_are_not_all_made_anew() -> None:
     def ask(*buckets: int) -> list[bool]:
         found = []
         for bucket in buckets:
-            live = worker.take_live(("query", bucket), held, schema)
+            live = worker.take_live(("query", bucket), held, schema, "by chains")
             found.append(live is not None)
-            worker.put_live(("query", bucket), live or Live(state, schema, "then"))
+            worker.put_live(("query", bucket), live or Live(state, schema, "by chains", "then"))
         return found
 
     assert ask(0, 1, 2, 3) == [False] * 4
