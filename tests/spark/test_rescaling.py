@@ -105,7 +105,8 @@ def test_any_cut_between_micro_batches_changes_nothing(
     waits_for_events = stream.watch.needs.ahead and stream.watch.needs.by_position  # which may never come
     assume(not (is_aggregate and waits_for_events))
     seen: list[int] = []
-    with mock.patch("seqube.spark.streaming.watch.AT_HAND", AtHand(1 << 30)):
+    room = data.draw(st.sampled_from([0, 30]))  # for the live state of one bucket, or of all
+    with mock.patch("seqube.spark.streaming.watch.AT_HAND", AtHand(1 << 30, 1 << room)):
         for piece in data.draw(arrivals(len(events))):
             stream.feed(table.take(pa.array(piece, pa.int64())))
             seen += piece

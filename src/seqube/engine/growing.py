@@ -1,14 +1,14 @@
 """Rows that a stream keeps, at the price of what is new: appended at one end, dropped at the other, and never copied at a step.
 
 Rows are known by numbers that stay: row 0 is the first that ever came. A row is dropped by moving the head; its memory is given
-back when the array is full, and what lives moves to the front of one of half as much again.
+back when the array is full, and what lives moves to its front, or to the front of one of half as much again.
 
     dropped        live           room
     . . . . . . | r7 r8 r9 r10 | . . . .        data[r7 - base] is row r7
     base         head           tail
 
 Cost: constant per row, amortised.
-Invariant: at most about one and a half times of what lives is held, while it does not become less.
+Invariant: at most about twice of what lives is held when it moves.
 """
 
 from __future__ import annotations
@@ -42,14 +42,25 @@ class Growing:
         """Make room for so many rows."""
         if self.tail - self.base + more <= len(self.data):
             return
-        live, size = len(self), max(ROOM, 3 * (len(self) + more) // 2)
-        data = self.data if len(self.data) == size else np.empty((size, self.data.shape[1]), np.int64)
-        data[:live] = self.live
-        self.data, self.base = data, self.head
+        live, needed = len(self), len(self) + more
+        if needed <= 3 * len(self.data) // 4 <= 3 * needed // 2:
+            move_down(self.data, self.head - self.base, live)  # into pages that are there: fresh ones cost more than the rows
+        else:
+            data = np.empty((max(ROOM, 3 * needed // 2), self.data.shape[1]), np.int64)
+            data[:live] = self.live
+            self.data = data
+        self.base = self.head
 
     def drop_upto(self, clock: int, column: int) -> None:
         """Drop the rows up to a clock, where the clocks in a column ascend."""
         self.head = first_after(self.data, column, self.base, self.head, self.tail, clock)
+
+
+@kernel
+def move_down(rows: Ints, begin: int, count: int) -> None:
+    """Move so many rows from a place on to the front."""
+    for row in range(count):
+        rows[row] = rows[begin + row]
 
 
 @kernel

@@ -81,6 +81,7 @@ class Watch:
     keeping: Columns  # what the query looks at
     generation: int = 0  # counts how often the checkpoint has met a query of this name that is new to it
     n_buckets: int = STATE_BUCKETS
+    keeps_live: bool = True  # where its operator can go on; else it looks at the keys that have something new
 
     called = "query"  # where a limit stops it
 
@@ -127,6 +128,9 @@ class Watch:
     ) -> Outcome:
         """Take new rows of a bucket, and decide all that ends up to the watermark. `store` holds the chunks' bytes by number."""
         held, place = held or Held(), (self.fingerprint, bucket)
+        if self.goes_on and self._replays_keys and held.engine is None and not AT_HAND.has_room(place, held.n_rows):
+            # To make it anew at every call would cost the whole window; to look at some keys of it costs no more than that.
+            return self._replaying.take(held, blobs, watermark, store, bucket)
         arrived, late = self._arrived(blobs, watermark)
         upto, live = max(watermark, held.decided), self._live(held, store, place) if self.goes_on else None
         budget = self.wanted.limits.budget(self.called)
@@ -213,7 +217,17 @@ class Watch:
     @cached_property
     def goes_on(self) -> bool:
         """Whether the live state is kept: it goes on in place, or remembers what the events in the window do not tell."""
-        return self.needs.outlives_events or self.operator.goes_on(self._events([]))
+        return self.keeps_live and (self.needs.outlives_events or self.operator.goes_on(self._events([])))
+
+    @property
+    def _replays_keys(self) -> bool:
+        """Whether what a micro-batch changes can be found out of the events of some keys, too."""
+        of_matches = isinstance(self.wanted, ShippedQuery) and not self.wanted.has_counters
+        return of_matches and KEY in self.schema.names and not self.needs.outlives_events
+
+    @cached_property
+    def _replaying(self) -> Watch:
+        return replace(self, keeps_live=False)
 
     def _live(self, held: Held, store: MutableMapping[int, bytes], place: BucketPlace) -> Live:
         """The operator's state after the last call: as it was left here and taken further, or made of what is held."""
@@ -328,15 +342,19 @@ class Watch:
 
     def _rows(self, chunk: Chunk, store: MutableMapping[int, bytes]) -> ChunkRows:
         rows = AT_HAND.get(chunk.digest)
-        if rows is None:
+        if rows is None or (rows.keys is None and self._looks_for_keys):
             table = read_blobs([store[chunk.number]])
             assert table is not None
             rows = self._decoded(table)
             AT_HAND.put(chunk.digest, rows)
         return rows
 
+    @property
+    def _looks_for_keys(self) -> bool:
+        return KEY in self.schema.names and not self.goes_on
+
     def _decoded(self, table: pa.Table) -> ChunkRows:
-        keys = table.column(KEY).to_numpy() if KEY in table.column_names and not self.goes_on else None
+        keys = table.column(KEY).to_numpy() if self._looks_for_keys and KEY in table.column_names else None
         if keys is not None and np.any(keys[1:] < keys[:-1]):  # written when nobody looked for keys
             table = _by_key(table)
             keys = table.column(KEY).to_numpy()
@@ -370,7 +388,7 @@ class Watch:
             table = pa.concat_tables([adapt(self._rows(last, store).table, self.schema), table])
             del store[last.number]
         table = one_chunk(table)
-        if KEY in table.column_names and not self.goes_on:
+        if self._looks_for_keys:
             table = _by_key(table)
         for start in range(0, table.num_rows, MOST_ROWS):
             piece = self._coded(table.slice(start, MOST_ROWS))
