@@ -171,6 +171,7 @@ def test_rules_and_queries_in_a_pipeline(spark: SparkSession, tmp_path: Path, da
     assert metrics[-1]["unknown_types"] is None
 
 
+@pytest.mark.slow
 def test_forecast_of_a_streaming_frame(spark: SparkSession, tmp_path: Path, day: pa.Table) -> None:
     add_file(tmp_path, "1", day.slice(0, 700))
     add_file(tmp_path, "2", day.slice(700))

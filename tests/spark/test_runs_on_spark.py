@@ -83,6 +83,7 @@ def test_aggregates_of_what_is_thinned_out_in_a_stream_on_spark(spark: SparkSess
         assert found[name].num_rows > 5, name
 
 
+@pytest.mark.slow
 def test_a_stream_on_spark(spark: SparkSession, events: pa.Table, tmp_path: Path) -> None:
     asked = {name: text for name, text in QUERIES.items() if name != "distinct"}
     for name, found in watched_in_pieces(spark, events, tmp_path, asked, with_ids=True).items():

@@ -49,6 +49,7 @@ def test_metrics_of_a_stream_in_columns(spark: SparkSession, tmp_path: Path, day
     assert rows[-1].state_rows == 0
 
 
+@pytest.mark.slow
 def test_a_url_is_written_where_it_points(
     spark: SparkSession, tmp_path: Path, day: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

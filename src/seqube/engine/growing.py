@@ -44,7 +44,7 @@ class Growing:
             return
         live, needed = len(self), len(self) + more
         if needed <= 3 * len(self.data) // 4 <= 3 * needed // 2:
-            move_down(self.data, self.head - self.base, live)  # into pages that are there: fresh ones cost more than the rows
+            to_front(self.data, self.head - self.base, live)  # into pages that are there: fresh ones cost more than the rows
         else:
             data = np.empty((max(ROOM, 3 * needed // 2), self.data.shape[1]), np.int64)
             data[:live] = self.live
@@ -57,7 +57,7 @@ class Growing:
 
 
 @kernel
-def move_down(rows: Ints, begin: int, count: int) -> None:
+def to_front(rows: Ints, begin: int, count: int) -> None:
     """Move so many rows from a place on to the front."""
     for row in range(count):
         rows[row] = rows[begin + row]

@@ -26,7 +26,7 @@ from seqube.spark.streaming.held import Held
 
 AT_HAND_BYTES = 1 << 30  # of chunks, and of live states where the machine has little memory
 SHARE_OF_MEMORY = 1 / 3  # for the live states of all workers of a machine
-FULL = 0.8  # of what live states may take: one that is made anew must not have to go again for what the others grow by
+ROOMY = 0.8  # of what live states may take: one that is made anew must not have to go again for what the others grow by
 ROUNDS = 4  # in which a live state was not asked for, before it counts as left behind
 KEPT_OPERATORS = 64  # that are ready
 
@@ -112,7 +112,7 @@ class AtHand:
             return True
         size = sum(each.n_bytes for each in self._live.values())
         kept = sum(each.state.n_kept for each in self._live.values())
-        return size + n_events * size / max(1, kept) <= FULL * self._live_limit
+        return size + n_events * size / max(1, kept) <= ROOMY * self._live_limit
 
     def put_live(self, place: BucketPlace, live: Live) -> None:
         self._n_puts += 1
