@@ -154,12 +154,27 @@ def find_rows(plan: RowPlan, frame: DataFrame, limits: Limits) -> DataFrame:
         for number in sorted(blobs):
             table = read_blobs(blobs.pop(number))
             assert table is not None
-            order = np.argsort(table.column(IDENTITY).to_numpy(), kind="stable")
-            rows = conform(table.drop_columns([IDENTITY]).take(pa.array(order)), schema)
+            rows = conform(_without_ties(table, [each.column for each in plan.clause.order_by]).drop_columns([IDENTITY]), schema)
             yield from conform(match_rows(plan, rows, limits), result).to_batches()
 
     blobs = sent.mapInArrow(in_worker(pack), TASK_BLOBS).repartitionById(n_tasks, "task")
     return blobs.mapInArrow(in_worker(match), from_arrow_schema(result))
+
+
+def _without_ties(table: pa.Table, ordered_by: list[str]) -> pa.Table:
+    """The rows that ORDER BY may leave in a tie by a hash of each; what no other is equal to stays where it came, at no cost."""
+    tied = np.arange(table.num_rows)
+    column = table.column(ordered_by[0]) if ordered_by else pa.nulls(0)
+    if (pa.types.is_int64(column.type) or pa.types.is_timestamp(column.type)) and not column.null_count:
+        values = column.cast(pa.int64()).to_numpy()
+        ascending = np.sort(values)
+        twice = ascending[1:][ascending[1:] == ascending[:-1]]
+        tied = np.flatnonzero(np.isin(values, twice)) if len(twice) else tied[:0]
+    if not len(tied):
+        return table
+    order = np.arange(table.num_rows)
+    order[tied] = tied[np.argsort(table.column(IDENTITY).to_numpy()[tied], kind="stable")]
+    return table.take(pa.array(order))
 
 
 def _hashed(frame: DataFrame, name: str) -> Column:
