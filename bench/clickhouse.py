@@ -23,18 +23,21 @@ def missing() -> str:
     return ""
 
 
+def open_table(events: pa.Table, columns: str) -> Any:
+    """A session with `bench.events`: these columns of the events, in its memory."""
+    from chdb.session import Session
+
+    session: Any = Session()
+    session.query("CREATE DATABASE IF NOT EXISTS bench")
+    session.query(f"CREATE OR REPLACE TABLE bench.events ENGINE = Memory AS SELECT {columns} FROM Python(events)")
+    return session
+
+
 class Funnels:
     """Events (key, ts, type) as a table in ClickHouse's memory."""
 
     def __init__(self, events: pa.Table) -> None:
-        from chdb.session import Session
-
-        self._session: Any = Session()
-        self._session.query("CREATE DATABASE IF NOT EXISTS bench")
-        self._session.query(
-            "CREATE OR REPLACE TABLE bench.events ENGINE = Memory AS "
-            "SELECT toUInt64(key) AS key, toUInt64(ts) AS ts, type FROM Python(events)"
-        )
+        self._session = open_table(events, "toUInt64(key) AS key, toUInt64(ts) AS ts, type")
 
     def reached(self, steps: Sequence[str], within: int, threads: int = 1) -> list[int]:
         """How many keys got at least as far as each step."""

@@ -6,8 +6,6 @@ functions for sequences (`windowFunnel`, `sequenceCount`) give no matches, so th
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from bench import clickhouse
@@ -25,13 +23,8 @@ class Adapter(Peer):
         return clickhouse.missing()
 
     def prepare(self, events: pa.Table) -> None:
-        from chdb.session import Session
-
-        self._session: Any = Session()
-        for command in ("CREATE DATABASE IF NOT EXISTS bench", "USE bench", "DROP TABLE IF EXISTS events"):
-            self._session.query(command)
-        columns = "row, ts, id, CAST(type AS LowCardinality(String)) AS type"
-        self._session.query(f"CREATE TABLE events ENGINE = Memory AS SELECT {columns} FROM Python(events)")
+        self._session = clickhouse.open_table(events, "row, ts, id, CAST(type AS LowCardinality(String)) AS type")
+        self._session.query("USE bench")
 
     def run(self, task: Task) -> list[Ints]:
         settings = f"max_threads = {self.cores}, join_use_nulls = 1, query_plan_optimize_join_order_limit = 0"

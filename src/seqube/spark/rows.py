@@ -60,6 +60,11 @@ class ShippedQuery:
         """Whether a state that goes on may be less than the events it was made of."""
         return isinstance(self.plan, AggregatePlan)
 
+    @property
+    def replays_keys(self) -> bool:
+        """Whether it can be asked about some keys alone in the place of a state that goes on."""
+        return not self.has_counters
+
     def rows(self, table: pa.Table) -> pa.Table:
         """The engine's rows as the user's: without our own columns, in the declared types, with their id if that is wanted."""
         table = one_chunk(table)

@@ -68,7 +68,8 @@ class AtHand:
     """What this process has read or made lately: chunks by digest, a live state for each place.
 
     The longest unused chunks go first. Of live states, those that nobody asked for in the last rounds; buckets are asked for in
-    turns, so where all of them are in use and too large together the newest goes: it alone is made anew in each round, not all.
+    turns, so where all of them are in use and too large together the newest goes, and not one after the other. Who asks before
+    (`has_room`) need not make it anew at every call.
     """
 
     def __init__(self, limit: int, live_limit: int | None = None) -> None:
@@ -110,18 +111,21 @@ class AtHand:
         """Whether a live state of so many events is here, or would fit beside the others, if it is like them."""
         if place in self._live or not self._live:
             return True
-        size = sum(each.n_bytes for each in self._live.values())
+        size = self._live_size
         kept = sum(each.state.n_kept for each in self._live.values())
         return size + n_events * size / max(1, kept) <= ROOMY * self._live_limit
 
     def put_live(self, place: BucketPlace, live: Live) -> None:
         self._n_puts += 1
         self._live[place] = replace(live, n_bytes=live.state.n_bytes, turn=self._n_puts)
-        size = sum(each.n_bytes for each in self._live.values())
-        while size > self._live_limit and len(self._live) > 1:
+        while self._live_size > self._live_limit and len(self._live) > 1:
             oldest = next(iter(self._live.values()))
             is_idle = self._n_puts - oldest.turn > ROUNDS * len(self._live)
-            size -= self._live.popitem(last=not is_idle)[1].n_bytes
+            self._live.popitem(last=not is_idle)
+
+    @property
+    def _live_size(self) -> int:
+        return sum(each.n_bytes for each in self._live.values())
 
     def get(self, digest: str) -> ChunkRows | None:
         rows = self._rows.get(digest)

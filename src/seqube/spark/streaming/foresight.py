@@ -31,7 +31,7 @@ class Predictions:
 
     share: Share
 
-    has_counters = False
+    has_counters = replays_keys = False
 
     @property
     def schema(self) -> pa.Schema:

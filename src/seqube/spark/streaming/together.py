@@ -194,6 +194,7 @@ class AnswersTogether:
     since: Generations = field(default_factory=dict)  # the first epoch that a query has seen, where they differ
 
     has_counters = False  # counters are no smaller than events that are kept once for all queries
+    replays_keys = False  # each query counts from an epoch of its own
 
     @property
     def unlimited(self) -> AnswersTogether:

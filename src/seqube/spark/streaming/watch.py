@@ -222,8 +222,7 @@ class Watch:
     @property
     def _replays_keys(self) -> bool:
         """Whether what a micro-batch changes can be found out of the events of some keys, too."""
-        of_matches = isinstance(self.wanted, ShippedQuery) and not self.wanted.has_counters
-        return of_matches and KEY in self.schema.names and not self.needs.outlives_events
+        return self.wanted.replays_keys and KEY in self.schema.names and not self.needs.outlives_events
 
     @cached_property
     def _replaying(self) -> Watch:
