@@ -12,7 +12,7 @@ import pytest
 
 import seqube as sq
 import seqube.spark as sqs
-from seqube.spark.transport.folding import CODED, Fold
+from seqube.spark.transport.folding import CODED, Fold, Texts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ def test_every_kind_of_column_arrives_as_it_was(spark: SparkSession, types: tupl
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         frame = spark.createDataFrame(ROWS, SCHEMA)
-        fold = Fold.of(frame, "type", types)
+        fold = Fold.of(frame, {"type": Texts(types)} if types else {})
         names = frame.columns
 
         def unfolded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -49,6 +49,17 @@ def test_every_kind_of_column_arrives_as_it_was(spark: SparkSession, types: tupl
         assert fold.map(frame, unfolded, SCHEMA).collect() == frame.collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_text_that_is_not_known_arrives_as_the_rest(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("A",), ("B",), ("C",), (None,), ("",)], "name string")
+    fold = Fold.of(frame, {"name": Texts(("A", "B"), "rest")})
+
+    def decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays([batch.column("name").dictionary_decode()], ["name"])
+
+    assert [row.name for row in fold.map(frame, decoded, "name string").collect()] == ["A", "B", "rest", None, "rest"]
 
 
 @pytest.mark.parametrize("n_types", [3, 40])

@@ -143,3 +143,60 @@ def test_views_sub_queries_and_joins_of_the_session(trades: pa.Table, spark: Spa
     assert joined.collect()[0].n > 0
     with pytest.raises(sq.QueryError, match="createOrReplaceTempView"):
         sqs.sql(f"CREATE TEMPORARY VIEW v AS SELECT * FROM trades {clause.format(than=1)}")
+
+
+TIED = """SELECT cast(id % 3 AS long) AS k, cast(id % 4 AS long) AS ts, cast(id % 7 AS string) AS name, cast(id % 5 AS double) AS x,
+  array(id % 11) AS list, map('k', id % 13) AS more FROM range(400)"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("measured", ["name AS m", "x AS m", "list AS m", "more AS m", "name AS m, x AS l, FIRST(more) AS f"])
+@pytest.mark.parametrize("apart", ["PARTITION BY k ORDER BY ts", "ORDER BY ts DESC, k", "PARTITION BY k"])
+def test_ties_are_in_an_order_that_follows_from_what_rows_hold(measured: str, apart: str, spark: SparkSession) -> None:
+    frame = spark.sql(TIED)
+    text = (
+        f"SELECT * FROM tied MATCH_RECOGNIZE ({apart} MEASURES MATCH_NUMBER() AS n, FIRST(ts) AS ts, {measured} PATTERN (a{{3}}))"
+    )
+    found = []
+    for seed in range(3):
+        frame.orderBy(F.rand(seed)).repartition(seed + 1).createOrReplaceTempView("tied")
+        found.append(sorted(str(row) for row in sqs.sql(text).collect()))
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) > 100
+
+
+COMPARED = [
+    "a AS name = 'p'",
+    "a AS name != 'p' AND PREV(name) = 'q'",
+    "a AS 'q' = name OR name IS NULL",
+    "a AS name IN ('p', 'q') AND NOT (NEXT(name) IN ('r', 'pqr?'))",
+    "a AS name NOT IN ('p', 'pq?') AND b.name = 'r'",
+    "a AS name = PREV(name) AND name != 'p'",
+    "a AS name > 'p'",
+    "a AS LENGTH(name) = 1 AND name = 'p'",
+]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("condition", COMPARED)
+def test_texts_that_are_compared_with_a_few(condition: str, spark: SparkSession) -> None:
+    names = ["p", "q", "r", "", None, "pqr?", "pq?", "p?", "?", "other"]
+    table = pa.table({"ts": range(200), "k": [i % 3 for i in range(200)], "name": [names[i * i % 17 % 10] for i in range(200)]})
+    spark.createDataFrame(table).createOrReplaceTempView("named")
+    text = (
+        "SELECT * FROM named MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES FIRST(ts) AS f, LAST(ts) AS l, COUNT(*) AS n, "
+        f"LAST(name) = 'q' AS is_q PATTERN (b a+) DEFINE {condition})"
+    )
+    expected = sq.sql(text, named=table)
+    assert expected.num_rows > 0
+    assert in_any_order(sqs.sql(text).toArrow()) == in_any_order(expected)
+
+
+@pytest.mark.spark
+def test_nan_is_null_in_partitions_too(spark: SparkSession) -> None:
+    table = pa.table({"ts": range(8), "k": [float("nan"), None, 0.0, -0.0] * 2})
+    spark.createDataFrame(
+        [(t, k) for t, k in zip(*table.to_pydict().values(), strict=True)], "ts long, k double"
+    ).createOrReplaceTempView("numbers")
+    text = "SELECT n FROM numbers MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES COUNT(*) AS n PATTERN (a+))"
+    assert [row.n for row in sqs.sql(text).collect()] == [4, 4] == sq.sql(text, numbers=table)["n"].to_pylist()

@@ -33,6 +33,7 @@ from seqube.language.rows.tree import (
     Permutation,
     Repetition,
     RowClause,
+    RowFold,
     RowPattern,
     Variable,
 )
@@ -284,6 +285,40 @@ def _is_here(frame: Navigation, variable: str) -> bool:
 def _is_of_table(frame: Navigation) -> bool:
     """Whether its value is of a row of the table, wherever a match maps it."""
     return frame.value is not None and not any(isinstance(n, Attribute) and n.name in OF_MATCH for n in tree.walk(frame.value))
+
+
+def compared_texts(clause: RowClause) -> dict[str, tuple[str, ...]]:
+    """Columns of which a clause asks nothing but whether they are null, or which of some texts they are; and these texts."""
+    told: dict[str, set[str]] = {}
+    used = {*clause.output, *clause.partition_by, *(each.column for each in clause.order_by)}  # for more than that
+    for _, expression in (*clause.measures, *clause.definitions):
+        of_frame: dict[str, str] = {}
+        for name, frame in expression.frames:
+            if isinstance(frame, Navigation) and isinstance(frame.value, Attribute):
+                of_frame[name] = frame.value.name
+                continue
+            values = (frame.argument, frame.second) if isinstance(frame, RowFold) else (getattr(frame, "value", None),)
+            for value in values:
+                used |= set() if value is None else {node.name for node in tree.walk(value) if isinstance(node, Attribute)}
+        left = [node.name for node in tree.walk(expression.root) if isinstance(node, Attribute)]
+        for node in tree.walk(expression.root):
+            match node:
+                case tree.Comparison("=" | "!=", Attribute(_, name), Literal(str(text))) if name in of_frame:
+                    texts = {text}
+                case tree.Comparison("=" | "!=", Literal(str(text)), Attribute(_, name)) if name in of_frame:
+                    texts = {text}
+                case tree.Among(Attribute(_, name), chosen) if name in of_frame:
+                    if not all(isinstance(value, Literal) and isinstance(value.value, str) for value in chosen):
+                        continue
+                    texts = {str(value.value) for value in chosen if isinstance(value, Literal)}
+                case tree.IsNull(Attribute(_, name)) if name in of_frame:
+                    texts = set()
+                case _:
+                    continue
+            left.remove(name)
+            told.setdefault(of_frame[name], set()).update(texts)
+        used |= {of_frame[name] for name in left if name in of_frame}
+    return {name: tuple(sorted(texts)) for name, texts in told.items() if name not in used}
 
 
 # ---------------------------------------------------------------- explain

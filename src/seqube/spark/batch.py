@@ -48,7 +48,7 @@ from seqube.spark.routing import Layout, SparkTask, lay_out
 from seqube.spark.rows import ShippedQuery, ship_query
 from seqube.spark.transport.blobs import gather_batches, read_blobs, write_blob
 from seqube.spark.transport.columns import Columns, needed_schema
-from seqube.spark.transport.folding import Fold, Work
+from seqube.spark.transport.folding import Fold, Texts, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -148,10 +148,11 @@ def pack(batches: Iterable[pa.RecordBatch], columns: Columns, layouts: Mapping[s
             rows = np.flatnonzero(np.asarray(buckets.is_valid()))
             values = np.asarray(buckets.fill_null(0)).astype(np.int64)[rows]
             for task, chosen in layout.route(values, times[rows]):
-                yield _blob(task.number, events.take(pa.array(rows[chosen])))
+                yield blob_for(task.number, events.take(pa.array(rows[chosen])))
 
 
-def _blob(task: int, table: pa.Table) -> pa.RecordBatch:
+def blob_for(task: int, table: pa.Table) -> pa.RecordBatch:
+    """Rows as one of `TASK_BLOBS`."""
     return pa.RecordBatch.from_arrays(
         [pa.array([task], pa.int32()), pa.array([write_blob(table)], pa.binary())], names=["task", "blob"]
     )
@@ -192,7 +193,7 @@ def number_rows(batches: Iterable[pa.RecordBatch], columns: Columns, numbering: 
         table = read_blobs(found.pop(cell))
         assert table is not None
         for task, numbered in numbering.number(cell, columns.events(table)):
-            yield _blob(task.number, numbered)
+            yield blob_for(task.number, numbered)
 
 
 # ---------------------------------------------------------------- what the driver does
@@ -356,7 +357,7 @@ class Job:
 
     @staticmethod
     def _pack(frame: DataFrame, columns: Columns, layouts: Mapping[str, Layout]) -> DataFrame:
-        fold = Fold.of(frame, columns.schema.type_column, columns.types)
+        fold = Fold.of(frame, {columns.schema.type_column: Texts(columns.types)} if columns.types else {})
         return fold.map(frame, in_worker(lambda batches: pack(batches, columns, layouts)), TASK_BLOBS)
 
     def _lay_out(self, frame: DataFrame, route: Route, group: Group, first: int) -> Layout:

@@ -395,7 +395,7 @@ def relevant(plans: Iterable[Plan], source: EventFrame) -> Column:
 
     kinds = {field.name: field.dataType for field in source.frame.schema}
     name = column(source.type_column)
-    if not _is_plain_string(kinds[source.type_column]):
+    if not is_plain_string(kinds[source.type_column]):
         name = name.cast("string")
     needs = [needs_of(plan, source.schema.unit) for plan in plans]
     everything, _ = together(needs)
@@ -421,11 +421,11 @@ def relevant(plans: Iterable[Plan], source: EventFrame) -> Column:
 def coded_types(plans: Iterable[Plan], source: EventFrame) -> tuple[str, ...]:
     """The types of all rows that matter, where those are few enough to be told apart in Spark; () where they are not."""
     types = together(needs_of(plan, source.schema.unit) for plan in plans)[0] or ()
-    plain = _is_plain_string(source.frame.schema[source.type_column].dataType)
+    plain = is_plain_string(source.frame.schema[source.type_column].dataType)
     return tuple(sorted(types)) if plain and len(types) <= MOST_CODED else ()
 
 
-def _is_plain_string(kind: DataType) -> bool:
+def is_plain_string(kind: DataType) -> bool:
     return kind.simpleString() == "string"
 
 

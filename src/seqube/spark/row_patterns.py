@@ -3,7 +3,8 @@
     table (Spark) -> task by partition key, pack into blobs (Arrow) -> shuffle of blobs -> match each task's partitions -> rows
 
 A clause's rows are a DataFrame that the rest of the statement names. Without PARTITION BY all rows go to one task. A DataFrame has
-no order of its own: ties that ORDER BY leaves are put in the order of a hash of the whole row, so that every run gives the same.
+no order of its own: ties that ORDER BY leaves are put in the order of what else the clause sees of the rows, so that every run
+gives the same. Numbers travel side by side, and texts that are only compared with a few as numbers (`transport.folding`).
 
 Cost: one read and one shuffle of the columns that a clause needs. Invariant: the rows are those of `seqube.sql`.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,12 +23,14 @@ import pyarrow as pa
 from seqube.engine.limits import NO_LIMITS, Limits
 from seqube.errors import Problem, QueryError
 from seqube.language.rows.statement import SqlStep, Statement, read_statement
-from seqube.plan.rows import RowPlan, explain_rows
-from seqube.spark.batch import TASK_BLOBS, in_worker
-from seqube.spark.ingest import IDENTITY, arrow_columns, column, session_zone
+from seqube.plan.rows import RowPlan, compared_texts, explain_rows
+from seqube.spark.answers import by_task
+from seqube.spark.batch import TASK_BLOBS, blob_for, in_worker
+from seqube.spark.ingest import IDENTITY, MOST_CODED, arrow_columns, column, is_plain_string, session_zone
 from seqube.spark.session import session
-from seqube.spark.transport.blobs import gather_batches, read_blobs, write_blob
+from seqube.spark.transport.blobs import gather_batches, read_blobs
 from seqube.spark.transport.columns import conform
+from seqube.spark.transport.folding import CODED, Fold, Texts
 from seqube.statements import plan_step
 
 if TYPE_CHECKING:
@@ -122,67 +126,68 @@ def find_rows(plan: RowPlan, frame: DataFrame, limits: Limits) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from seqube.engine.rows.clause import match_rows, needed_columns
+    from seqube.engine.rows.clause import gather_groups, match_rows, needed_columns
 
     n_tasks = _n_tasks(frame.sparkSession, plan)
     names = needed_columns(plan)
-    zone = session_zone(frame.sparkSession)
+    kinds = arrow_columns(frame.schema, session_zone(frame.sparkSession))
+    coded = _coded(plan, frame)
+    nested = [name for name in names if pa.types.is_nested(kinds.field(name).type)]
+    columns = [column(name) for name in names]
+    fields = [kinds.field(name).with_type(CODED) if name in coded else kinds.field(name) for name in names]
+    if nested:  # they have no order: a hash of them has one
+        contents = F.xxhash64(*(_hashed(frame, name) for name in nested), *(column(name).isNull() for name in nested))
+        columns.append(contents.alias(IDENTITY))
+        fields.append(pa.field(IDENTITY, pa.int64()))
+    schema = pa.schema(fields)
+    compared = {*plan.clause.partition_by, *(each.column for each in plan.clause.order_by)}  # which are mostly equal in a tie
+    ties_by = sorted((name for name in schema.names if name not in nested), key=lambda name: name in compared)
     task = (
         F.pmod(F.xxhash64(*(_hashed(frame, name) for name in plan.clause.partition_by)), F.lit(n_tasks))
         if n_tasks > 1
         else F.lit(0)
     )
-    contents = F.xxhash64(*(_hashed(frame, name) for name in frame.columns), *(column(name).isNull() for name in frame.columns))
-    sent = frame.select(*map(column, names), contents.alias(IDENTITY), task.cast("int").alias(_TASK))
-    schema = pa.schema([arrow_columns(frame.schema, zone).field(name) for name in names])
+    sent = frame.select(*columns, task.cast("int").alias(_TASK))
     given = match_rows(plan, schema.empty_table()).schema
     result = pa.schema([field.with_type(_CLOCK) if pa.types.is_time(field.type) else field for field in given])
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for table in gather_batches(batches):
-            tasks = table.column(_TASK).to_numpy()
-            rows = table.drop_columns([_TASK])
-            for number in np.unique(tasks):
-                blob = write_blob(rows.take(pa.array(np.flatnonzero(tasks == number))))
-                yield pa.RecordBatch.from_arrays([pa.array([number], pa.int32()), pa.array([blob], pa.binary())], ["task", "blob"])
+            tasks = table.column(_TASK).to_numpy().astype(np.int64)
+            bounds = np.concatenate(([0], np.cumsum(np.bincount(tasks))))
+            rows = table.select(schema.names).take(pa.array(gather_groups(tasks, bounds)))
+            for number, (low, high) in enumerate(pairwise(bounds)):
+                if low < high:
+                    yield blob_for(number, rows.slice(low, high - low))
 
     def match(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        blobs: dict[int, list[bytes]] = {}
-        for batch in batches:
-            for number, blob in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-                blobs.setdefault(number, []).append(blob.as_buffer())
+        blobs = by_task(batches)
         for number in sorted(blobs):
             table = read_blobs(blobs.pop(number))
             assert table is not None
-            rows = conform(_without_ties(table, [each.column for each in plan.clause.order_by]).drop_columns([IDENTITY]), schema)
-            yield from conform(match_rows(plan, rows, limits), result).to_batches()
+            yield from conform(match_rows(plan, conform(table, schema), limits, ties_by=ties_by), result).to_batches()
 
-    blobs = sent.mapInArrow(in_worker(pack), TASK_BLOBS).repartitionById(n_tasks, "task")
+    blobs = Fold.of(sent, coded).map(sent, in_worker(pack), TASK_BLOBS).repartitionById(n_tasks, "task")
     return blobs.mapInArrow(in_worker(match), from_arrow_schema(result))
 
 
-def _without_ties(table: pa.Table, ordered_by: list[str]) -> pa.Table:
-    """The rows that ORDER BY may leave in a tie by a hash of each; what no other is equal to stays where it came, at no cost."""
-    tied = np.arange(table.num_rows)
-    column = table.column(ordered_by[0]) if ordered_by else pa.nulls(0)
-    if (pa.types.is_int64(column.type) or pa.types.is_timestamp(column.type)) and not column.null_count:
-        values = column.cast(pa.int64()).to_numpy()
-        ascending = np.sort(values)
-        twice = ascending[1:][ascending[1:] == ascending[:-1]]
-        tied = np.flatnonzero(np.isin(values, twice)) if len(twice) else tied[:0]
-    if not len(tied):
-        return table
-    order = np.arange(table.num_rows)
-    order[tied] = tied[np.argsort(table.column(IDENTITY).to_numpy()[tied], kind="stable")]
-    return table.take(pa.array(order))
+def _coded(plan: RowPlan, frame: DataFrame) -> dict[str, Texts]:
+    """The columns of texts that a clause only compares with a few."""
+    known = {name: texts for name, texts in compared_texts(plan.clause).items() if len(texts) <= MOST_CODED}
+    # Behind all of them, for any other: a text that is longer than each.
+    return {
+        name: Texts(texts, f"{''.join(texts)}?") for name, texts in known.items() if is_plain_string(frame.schema[name].dataType)
+    }
 
 
 def _hashed(frame: DataFrame, name: str) -> Column:
-    """A column that has a hash which is equal where values are: maps and variants have none, and -0.0 equals 0.0."""
+    """A column that has a hash which is equal where values are: maps and variants have none, -0.0 equals 0.0, NaN is null."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import DoubleType, FloatType
 
     kind = frame.schema[name].dataType
     if re.search(r"\b(map<|variant\b)", kind.simpleString()):
         return F.to_json(column(name))
-    return column(name) + F.lit(0.0) if isinstance(kind, DoubleType | FloatType) else column(name)
+    if isinstance(kind, DoubleType | FloatType):
+        return F.when(~F.isnan(column(name)), column(name) + F.lit(0.0))
+    return column(name)

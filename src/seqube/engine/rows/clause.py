@@ -53,10 +53,17 @@ _SKIPS = {"PAST LAST": PAST_LAST, "NEXT": TO_NEXT, "FIRST": TO_FIRST, "LAST": TO
 _FAR = np.iinfo(np.int64).max
 
 
-def match_rows(plan: RowPlan, table: pa.Table, limits: Limits = LIMITS, threads: int = 1) -> pa.Table:
-    """The rows that a clause gives over a table; several threads share its partitions."""
-    table, budget = plain_columns(table.select(needed_columns(plan))), limits.budget("clause")
-    order, bounds = _in_order(plan, table)
+def match_rows(
+    plan: RowPlan, table: pa.Table, limits: Limits = LIMITS, threads: int = 1, ties_by: Sequence[str] | None = None
+) -> pa.Table:
+    """The rows that a clause gives over a table; several threads share its partitions.
+
+    Rows that ORDER BY leaves in a tie are taken as they come, or in the order of the columns `ties_by`, whose types Arrow sorts.
+    """
+    needed, budget = needed_columns(plan), limits.budget("clause")
+    whole = plain_columns(table.select(list(dict.fromkeys((*needed, *(ties_by or ()))))))
+    table = whole.select(needed)
+    order, bounds = _in_order(plan, table, None if ties_by is None else whole.select(ties_by))
     if order is not None:
         table = plain_columns(table.take(pa.array(order)))
 
@@ -328,17 +335,29 @@ def _settled(column: pa.Array) -> pa.Array:
 # ---------------------------------------------------------------- rows in order
 
 
-def _in_order(plan: RowPlan, table: pa.Table) -> tuple[Ints | None, Ints]:
+def _in_order(plan: RowPlan, table: pa.Table, ties_by: pa.Table | None) -> tuple[Ints | None, Ints]:
     """The rows by partition and order (None where they stand so), and the bounds of the partitions."""
-    clause, size = plan.clause, table.num_rows
+    keys = _order_keys(plan, table)
+    order, bounds = _sorted_out(plan, table, keys)
+    return (order if ties_by is None else _without_ties(order, bounds, keys, ties_by)), bounds
+
+
+def _order_keys(plan: RowPlan, table: pa.Table) -> list[Ints]:
+    """What ORDER BY compares, as ascending integers."""
     keys = []
-    for each in clause.order_by:
+    for each in plan.clause.order_by:
         (ranks,) = rank([comparable(table.column(each.column).chunk(0), each.column)], Evaluator(PlainColumns({})))
         null = ranks == NULL
         key = ~ranks if each.descending else ranks
         if null.any():
             key = np.where(null, -_FAR - 1 if each.nulls_first else _FAR, key)
         keys.append(key)
+    return keys
+
+
+def _sorted_out(plan: RowPlan, table: pa.Table, keys: list[Ints]) -> tuple[Ints | None, Ints]:
+    """The same, where equal rows stay as they come."""
+    clause, size = plan.clause, table.num_rows
     if not clause.partition_by or not size:
         return None if _is_sorted(keys) else np.lexsort(keys[::-1]), np.array([0, size] if size else [0], np.int64)
     codes = _partition_codes(table, clause.partition_by)
@@ -348,6 +367,27 @@ def _in_order(plan: RowPlan, table: pa.Table) -> tuple[Ints | None, Ints]:
     order = None if _is_sorted(keys) else np.lexsort(keys[::-1])
     grouped = gather_groups(codes if order is None else codes[order], bounds)
     return (grouped if order is None else order[grouped]), bounds
+
+
+def _without_ties(order: Ints | None, bounds: Ints, keys: list[Ints], ties_by: pa.Table) -> Ints | None:
+    """The same order, but rows of one partition that are equal in all keys by what they hold."""
+    size = ties_by.num_rows
+    as_before = np.ones(size, np.bool_)  # whether a row ties with the one before it
+    as_before[bounds[:-1]] = False
+    for key in keys:
+        values = key if order is None else key[order]
+        as_before[1:] &= values[1:] == values[:-1]
+    if not as_before.any():
+        return order
+    places = np.flatnonzero(as_before | np.append(as_before[1:], False))
+    rows = places if order is None else order[places]
+    held = ties_by.take(pa.array(rows)).columns
+    plain = [each.cast(each.type.value_type) if pa.types.is_dictionary(each.type) else each for each in held]
+    columns = [pa.array(np.cumsum(~as_before)[places]), *plain]  # which tie it is, then the rest
+    tied = pa.table(columns, [str(number) for number in range(len(columns))])
+    order = np.arange(size) if order is None else order
+    order[places] = rows[np.asarray(pc.sort_indices(tied, [(name, "ascending") for name in tied.column_names]))]
+    return order
 
 
 def _is_sorted(keys: list[Ints]) -> bool:

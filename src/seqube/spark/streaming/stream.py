@@ -40,7 +40,7 @@ from seqube.spark.streaming.together import SharedWorkload
 from seqube.spark.streaming.watch import FIRST_TAKER, STATE_BUCKETS, Watch, adapt
 from seqube.spark.streaming.workloads import ChangingWatches, Workload, as_json, row_schema
 from seqube.spark.transport.blobs import PIECE_ROWS, gather_batches, read_blobs, write_blob
-from seqube.spark.transport.folding import Fold
+from seqube.spark.transport.folding import Fold, Texts
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -365,7 +365,7 @@ def watch_stream(
     raw = whole
     if texts:
         raw = whole.set(whole.get_field_index(source.time_column), pa.field(source.time_column, pa.string()))
-    fold, time = Fold.of(frame, source.type_column, types), source.time_column
+    fold, time = Fold.of(frame, {source.type_column: Texts(types)} if types else {}), source.time_column
 
     def place(table: pa.Table, watch: Watch) -> pa.Array:
         return table.column(columns[watch.name]).chunk(0)
@@ -420,7 +420,7 @@ def watch_changing(
     frame = source.frame.where(F.isnull(ingest.column(REASON)))  # rows that are not events do not move the watermark
     frame = frame.withColumn("#moment", ingest.moment_of(ingest.clock(source), schema.unit)).withWatermark("`#moment`", lateness)
     frame = frame.select(*map(ingest.column, source.names), ingest.identity(source).alias(IDENTITY))
-    fold, time = Fold.of(frame, source.type_column), source.time_column
+    fold, time = Fold.of(frame, {}), source.time_column
     pack = in_worker(lambda batches: pack_stream(batches, changing.now(), changing.place, schema.columns, time))
     out = _keep_state(fold.map(frame, pack, ROUTED_BLOBS), changing.now)
     rows = row_schema(value_type(schema.columns.field(time).type))
