@@ -26,7 +26,7 @@ from seqube.plan.needs import needs_of
 from seqube.plan.optimizer import optimize
 from seqube.plan.strategies import names
 from seqube.spark.answers import ShippedWorkload, answer, finish_answers
-from seqube.spark.batch import _blob
+from seqube.spark.batch import blob_for
 from seqube.spark.routing import SparkTask
 from seqube.spark.rows import ship_query
 from seqube.spark.transport.columns import Columns
@@ -48,7 +48,7 @@ def by_slices(texts: dict[str, str], events: Events, tree: Any, strategy: str, c
         low = minus(np.array([after]), max(n.halo for n in needs))[0] if after > LOWEST else LOWEST
         high = plus(np.array([upto]), max(n.ahead for n in needs))[0]
         inside = np.flatnonzero((events.times > low) & (events.times <= high) if after > LOWEST else events.times <= high)
-        blobs.append(_blob(number, events.table.take(inside)))
+        blobs.append(blob_for(number, events.table.take(inside)))
     found: dict[str, list[tuple[int, bytes]]] = {name: [] for name in texts}
     for batch in answer(blobs[::-1], columns, tasks, workload):
         found[batch.column(0)[0].as_py()].append((batch.column(1)[0].as_py(), batch.column(2)[0].as_py()))
