@@ -101,7 +101,12 @@ def _substring(text: Any, start: int, length: int | None = None) -> Any:
     stop = None if length is None else begin + max(length, 0)
     if stop is not None and (stop <= begin or begin < 0 <= stop):
         stop = begin if stop <= begin else None
-    return pc.utf8_slice_codeunits(text, begin, stop)
+    return pc.utf8_slice_codeunits(text, _place(begin), None if stop is None else _place(stop))
+
+
+def _place(at: int) -> int:
+    """A place in a text, or one behind all that there are: Arrow takes 64 bits."""
+    return max(-(1 << 62), min(at, 1 << 62))
 
 
 def _replace(text: Any, old: str, new: str) -> Any:

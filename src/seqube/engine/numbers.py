@@ -262,8 +262,8 @@ def as_decimal(column: pa.Array, kind: pa.DataType) -> pa.Array:
     column = column.cast(_WHOLE) if pat.is_integer(column.type) else column
     wide = column.cast(pa.decimal256(DIGITS, max(column.type.scale, kind.scale)))
     wide = pc.round(wide, ndigits=kind.scale, round_mode="half_towards_infinity")
-    limit = pa.scalar(Decimal(10) ** (kind.precision - kind.scale), wide.type)
-    fits = pc.less(pc.abs(wide), limit)
+    most = pa.scalar(Decimal((0, (9,) * kind.precision, -kind.scale)), wide.type)  # one more has a digit that may have no room
+    fits = pc.less_equal(pc.abs(wide), most)
     return pc.if_else(pc.fill_null(fits, False), wide, pa.scalar(None, wide.type)).cast(kind)
 
 

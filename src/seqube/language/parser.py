@@ -327,7 +327,7 @@ class Builder:
             types = dict.fromkeys(known for known, _ in self.casts.values())
             _fail(f"there is no type {_name(name)!r} to make of a value", _at(name), f"there are {', '.join(types)}")
         made, _ = self.casts[word]
-        sizes = [int(size) if size.isdecimal() else -1 for size in digits if size is not None]
+        sizes = [int(size) if size.isdecimal() and len(size) < 10 else -1 for size in digits if size is not None]
         if sizes and (made != "DECIMAL" or not 0 < sizes[0] <= 38 or not 0 <= sizes[-1] <= sizes[0]):
             _fail(
                 f"{made} does not take these digits", _at(name), "write DECIMAL(10, 2): up to 38 digits, of which 2 after the point"
