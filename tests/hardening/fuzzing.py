@@ -34,6 +34,7 @@ import types
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ from seqube.errors import SequbeError
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
 MEMORY = 12 << 30  # bytes of addresses: what is mapped, used or not
+PROGRESS = 60  # seconds after which it is told how far a surface is
 MOST_KEPT = 200  # faults of one sort are one; so many sorts end a run
 
 
@@ -116,7 +118,8 @@ class Tally:
             if sort not in self.faults or len(data) < len(self.faults[sort].data):
                 self.faults[sort] = outcome
             outcome = "fault"
-        self.came[outcome] += SURFACES[self.kind].size(data)
+        # What is refused as a whole is one input, however much it holds: nobody has judged the rest.
+        self.came[outcome] += SURFACES[self.kind].size(data) if outcome == "read" else 1
 
 
 def fuzz(kind: str, inputs: int, seed: int, seconds: float = float("inf"), watch: Callable[[Tally], None] | None = None) -> Tally:
@@ -221,14 +224,23 @@ def try_one_surface(asked: argparse.Namespace) -> None:
 
 def run_surface(kind: str, inputs: int, asked: argparse.Namespace, minutes: float) -> dict[str, Any]:
     """What a process of its own says of a surface."""
-    with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as file, tempfile.TemporaryFile("w+", errors="replace") as said:
         command = [sys.executable, __file__, "--surface", kind, "--inputs", str(inputs), "--minutes", str(minutes)]
         command += ["--seed", str(asked.seed), "--report", file.name, *(["--guided"] if asked.guided else [])]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        text = Path(file.name).read_text("utf-8")
-        told: dict[str, Any] = json.loads(text) if text else {"came": {}, "faults": [], "seconds": 0, "megabytes": 0}
-        if done.returncode:
-            told["faults"].append(f"the process of {kind} ended with {done.returncode}\n{done.stderr[-3_000:]}")
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+        told: dict[str, Any] = {"came": {}, "faults": [], "seconds": 0, "megabytes": 0}
+        is_running = True
+        while is_running:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(PROGRESS)
+                is_running = False
+            with suppress(json.JSONDecodeError):  # there is nothing yet, or it is just being written
+                told = json.loads(Path(file.name).read_text("utf-8"))
+            if is_running:
+                print(f"{kind:>10} {sum(told['came'].values()):>11,} of {inputs:,}, {len(told['faults'])} faults", flush=True)
+        if process.returncode:
+            said.seek(0)
+            told["faults"].append(f"the process of {kind} ended with {process.returncode}\n{said.read()[-3_000:]}")
         return told
 
 
