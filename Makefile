@@ -35,8 +35,9 @@ soak: setup
 # A pipeline on a standalone cluster to which bad things happen, for half an hour, or CHAOS_MINUTES; says what happened.
 CHAOS_MINUTES ?= 30
 CHAOS_SEED ?=
+CHAOS ?=
 chaos: setup
-	@$(PYTHON) tests/chaos.py --minutes $(CHAOS_MINUTES) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED))
+	@$(PYTHON) tests/chaos.py --minutes $(CHAOS_MINUTES) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(CHAOS)
 
 # Hostile inputs for everything that reads one, by a seed; FUZZ=--guided asks Atheris to look for them (pip install atheris).
 FUZZ_INPUTS ?= 10000000

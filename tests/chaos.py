@@ -2,6 +2,7 @@
 
     make chaos                                        30 minutes
     make chaos CHAOS_MINUTES=480 CHAOS_SEED=7
+    make chaos CHAOS="--driver-kills 100 --executor-kills 50"     until there were so many, or the minutes are over
 
 A round is a stream of files into a pipeline with queries that stay and queries that come and go. Its driver and executors are
 killed, its queries are edited, its state is cut into other buckets, it is stopped politely; its checkpoint is slow, its disk full,
@@ -45,7 +46,7 @@ from pipelines import FREE, PAIRS, WAITS, add_file, expected, results, write_pip
 
 import conftest  # noqa: E402, F401 - settings of Spark and the folder of what is compiled
 from seqube.generate import generate  # noqa: E402
-from soak import minutes_and_seed  # noqa: E402
+from soak import asked_for  # noqa: E402
 
 STEADY = {"pairs": PAIRS, "waits": WAITS, "free": FREE}
 COUNTED = PAIRS.replace("RETURN r.id AS tool, r.ts AS a, w.ts AS b", "AGG COUNT(*) AS n GROUP BY r.id")
@@ -223,9 +224,16 @@ class Round:
         self.sleep(3)
         self.kill(process)
 
+    def early(self) -> None:
+        """Killed while it starts, or at whatever it does first; mostly there is nothing new for it."""
+        self.come(self.chance.choice([0, 0, 1]) if self.n_files else 1)
+        process = self.start()
+        self.sleep(10)
+        self.kill(process)
+
     def executor(self) -> None:
         process = self.running()
-        self.kill_executors(self.chance.randint(1, 3))
+        self.kill_executors(self.chance.randint(1, 5))
         if self.come(1):
             self.moves(process, may_end=True)
         self.kill(process)
@@ -351,18 +359,23 @@ class Round:
 
     # ------------------------------------------------------------ from beginning to end
 
-    def run(self, until: float) -> None:
+    def run(self, is_over: Callable[[], bool], only_kills: bool) -> None:
         often = [self.driver, self.executor, self.edit, self.rescale]
-        faults = [
-            *often,
-            *often,
-            self.stop,
-            self.ahead,
-            self.full,
-            self.refuse,
-            *((self.slow, self.jump) if self.bent.is_there else ()),
-        ]
-        while self.n_files < N_FILES and time.monotonic() < until:
+        faults = (
+            [self.early, self.early, self.early, *often, self.executor]
+            if only_kills
+            else [
+                *often,
+                *often,
+                self.early,
+                self.stop,
+                self.ahead,
+                self.full,
+                self.refuse,
+                *((self.slow, self.jump) if self.bent.is_there else ()),
+            ]
+        )
+        while self.n_files < N_FILES and not is_over():
             fault = self.chance.choice(faults)
             began = time.monotonic()
             fault()
@@ -407,17 +420,23 @@ def send(pid: int, number: signal.Signals) -> None:
 
 
 def main() -> None:
-    asked_minutes, first = minutes_and_seed()
+    asked = asked_for(driver_kills="with --executor-kills: only kills, until there were so many", executor_kills="as above")
+    first = asked.seed
     place = Path(tempfile.mkdtemp(prefix="seqube-chaos-"))
     began, number = time.monotonic(), 0
-    ends = began + 60 * asked_minutes
     happened: Counter[str] = Counter()
+    only_kills = bool(asked.driver_kills or asked.executor_kills)
+
+    def is_over() -> bool:
+        is_enough = happened["drivers killed"] >= asked.driver_kills and happened["executors killed"] >= asked.executor_kills
+        return time.monotonic() > began + 60 * asked.minutes or (only_kills and is_enough)
+
     bent = Bent(place)
     with standalone(place / "cluster") as cluster:
-        while number == 0 or time.monotonic() < ends:
+        while number == 0 or not is_over():
             one = Round(first + number, place / str(first + number), cluster, bent, happened)
             try:
-                one.run(ends)
+                one.run(is_over, only_kills)
             except WrongError as wrong:
                 print(one.said()[-4000:], dict(happened), wrong, sep="\n")
                 print(f"{one.folder} has what there is; to see it again:\n\n    make chaos CHAOS_SEED={one.seed}\n")

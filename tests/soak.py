@@ -49,17 +49,19 @@ def steps(seed: int, number: int) -> dict[str, list[str]]:
     return found
 
 
-def minutes_and_seed() -> tuple[float, int]:
-    """How long it is to go on, and the first seed: the one that was asked for, or any."""
+def asked_for(**numbers: str) -> argparse.Namespace:
+    """How long it is to go on, the first seed (the one that was asked for, or any), and other whole numbers, with their meaning."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--seed", type=int, default=None)
-    asked = parser.parse_args()
-    return asked.minutes, asked.seed if asked.seed is not None else random.SystemRandom().randrange(10**9)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
+    for name, meaning in numbers.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=0, help=meaning)
+    return parser.parse_args()
 
 
 def main() -> None:
-    minutes, first = minutes_and_seed()
+    asked = asked_for()
+    minutes, first = asked.minutes, asked.seed
     environment = os.environ | {"SEQUBE_EXAMPLES": os.environ.get("SEQUBE_EXAMPLES", EXAMPLES), "SEQUBE_KILLS": KILLS}
     ends = time.monotonic() + 60 * minutes
     number = 0
