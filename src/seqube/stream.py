@@ -196,8 +196,9 @@ class Stream:
             if before is None and self._intake.schema is not None:
                 self._begin(events)
             elif self._intake.schema is not before:
+                waiting = self._waiting.changed(self._intake.conform)
                 self._standing.grow(events.schema, self._intake.conform)
-                self._waiting.change(self._intake.conform)
+                self._waiting = waiting
         except BaseException:
             self._intake.adopt(before)  # nothing of this push was taken
             raise

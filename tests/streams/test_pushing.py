@@ -151,6 +151,30 @@ def test_whole_numbers_become_doubles_when_a_fraction_comes() -> None:
     assert stream.close()["query"].to_pylist() == [{"x": 1.0, "y": 2.0}, {"x": 1.5, "y": 2.0}]
 
 
+@pytest.mark.parametrize("lateness", [0, 5])
+def test_a_column_that_cannot_grow_is_refused_and_nothing_is_lost(lateness: int) -> None:
+    stream = sq.Stream("SEQ(A a, B b) WITHIN 10 RETURN a.x AS x, b.x AS y", lateness=lateness)
+    stream.push(row("A", 1, x=2**53 + 1))
+    with pytest.raises(sq.SchemaError, match=r"'x' of this push is double, and the stream holds int64 values that are no double\n"):
+        stream.push(row("B", 2, x=1.5, fresh=1))
+    stream = sq.Stream.load(stream.save())
+    after = [row("B", 3, x=7), row("C", 9, fresh=1)]  # the last with a column that can come
+    found = [*map(stream.push, after), stream.close()]
+    assert [each for rows in found if rows for each in rows["query"].to_pylist()] == [{"x": 2**53 + 1, "y": 7}]
+    assert stream.stats.events == 3
+
+
+def test_a_push_that_a_query_cannot_take_leaves_the_stream_as_it_was() -> None:
+    stream = sq.Stream({"any": "SEQ(A a, B b) WITHIN 10 RETURN b.ts AS t", "sums": "SEQ(A a, B b) WITHIN 10 RETURN a.x + 1 AS y"})
+    stream.push(row("A", 1))
+    with pytest.raises(sq.QueryError, match="a string in a calculation"):
+        stream.push(row("A", 2, x="text"))
+    stream.push(row("B", 3))
+    stream = sq.Stream.load(stream.save())
+    found = [stream.push([row("A", 4, x=4), row("B", 5)]), stream.close()]
+    assert [each["y"] for rows in found if rows for each in rows["sums"].to_pylist()] == [None, None, 5]
+
+
 def test_declared_columns_are_there_from_the_beginning() -> None:
     stream = sq.Stream("SEQ(A a, B b, a.x < b.x) WITHIN 10 RETURN b.x AS x", columns={"x": "double"})
     stream.push({"type": "A", "ts": 1, "x": 1})

@@ -380,7 +380,7 @@ class StandingQueries:
     # ------------------------------------------------------------ other columns
 
     def grow(self, schema: Schema, conform: Callable[[Events], Events]) -> None:
-        """Go on with more or wider columns: every operator begins anew, with the events that are kept."""
+        """Go on with more or wider columns: every operator begins anew, with the events that are kept; or nothing is changed."""
         lost = [
             name
             for standing in self._at_work
@@ -392,10 +392,14 @@ class StandingQueries:
                 f"these rows have other columns than the stream, and it has forgotten events that {lost[0]!r} needs to begin anew\n"
                 "  hint: declare all columns when the stream is made, with columns=, or let it remember more, with keep="
             )
-        self.schema = schema
-        self.history.change(conform)
-        for standing in self._at_work:
-            anew = self._seeded(standing.queries, standing.asked)
+        before = self.schema, self.history
+        try:
+            self.schema, self.history = schema, self.history.changed(conform)
+            fresh = [self._seeded(standing.queries, standing.asked) for standing in self._at_work]
+        except BaseException:
+            self.schema, self.history = before
+            raise
+        for standing, anew in zip(self._at_work, fresh, strict=True):
             standing.plan, standing.operator = anew.plan, anew.operator
             standing.state, standing.has_begun, standing.origin = anew.state, anew.has_begun, anew.origin
 

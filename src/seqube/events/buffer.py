@@ -88,9 +88,12 @@ class EventBuffer:
         self._drop(empty)
         return gone
 
-    def change(self, change: Callable[[Events], Events]) -> None:
-        """Apply a change to every event."""
-        self._pieces = [change(piece) for piece in self._pieces]
+    def changed(self, change: Callable[[Events], Events]) -> EventBuffer:
+        """A buffer with the same events after a change to each; this one stays as it is, since a change may be refused."""
+        other = EventBuffer()
+        other._pieces = [change(piece) for piece in self._pieces]
+        other._heads, other._ranks, other._first, other._n = list(self._heads), list(self._ranks), list(self._first), self._n
+        return other
 
     # ------------------------------------------------------------ pieces
 

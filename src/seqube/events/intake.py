@@ -105,7 +105,7 @@ class Intake:
             return events
         have = events.table
         arrays = [
-            have.column(field.name).chunk(0).cast(field.type)
+            _widened(field, have.column(field.name).chunk(0))
             if field.name in have.column_names
             else pa.nulls(len(have), field.type)
             for field in schema.columns
@@ -229,6 +229,18 @@ class Intake:
             events = events.with_table(table, Schema(table.schema, self._type, self._time, self._unit))
         same = events.schema.columns == self.schema.columns
         return events.with_table(events.table, self.schema) if same else events
+
+
+def _widened(field: pa.Field, column: pa.Array) -> pa.Array:
+    """A column that was read before, in the type that it has grown to: a double holds not every whole number beyond 2^53."""
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException:
+        raise SchemaError(
+            f"the column {field.name!r} of this push is {field.type}, "
+            f"and the stream holds {column.type} values that are no {field.type}\n"
+            f"  hint: declare columns={{{field.name!r}: ...}} when the stream is made, so that one type holds for all rows"
+        ) from None
 
 
 def _cast(field: pa.Field, column: pa.Array) -> pa.Array:
