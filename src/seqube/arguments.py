@@ -132,7 +132,8 @@ def _fits(value: Any, kind: Any) -> bool:
         return any(value is each or value == each for each in inner)
     if kind is int or kind is float:
         allowed = (numbers.Integral,) if kind is int else (numbers.Real, Decimal)
-        return isinstance(value, allowed) and not isinstance(value, bool)
+        is_one = isinstance(value, allowed) and not isinstance(value, bool)
+        return is_one and not (isinstance(value, Decimal) and value.is_nan())  # which raises wherever it is compared
     if origin is tuple:
         if not isinstance(value, (tuple, list)):
             return False
@@ -145,6 +146,10 @@ def _fits(value: Any, kind: Any) -> bool:
         return False
     if origin is None or not issubclass(origin, collections.abc.Iterable):
         return True
+    try:
+        iter(value)
+    except TypeError:  # a NumPy array without dimensions is iterable by its class only
+        return False
     if issubclass(origin, collections.abc.Mapping):
         return all(_fits(key, inner[0]) and _fits(each, inner[1]) for key, each in value.items())
     # A text is a sequence of texts only to Python; what has no length may be read once only.
@@ -158,6 +163,8 @@ def _message(function: Callable[..., Any], signature: inspect.Signature, name: s
     package = _package(type(value))
     whose = f"{package} " if isinstance(kind, tuple) and package not in ("builtins", __package__) else ""
     shown = "None" if value is None else f"a {whose}{type(value).__name__}"
+    if isinstance(value, Decimal) and value.is_nan():
+        shown += " that is no number"
     return f"{_name(function)}: {name} is {shown}, where {wanted} is expected{hint}"
 
 

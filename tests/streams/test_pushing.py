@@ -175,6 +175,13 @@ def test_a_push_that_a_query_cannot_take_leaves_the_stream_as_it_was() -> None:
     assert [each["y"] for rows in found if rows for each in rows["sums"].to_pylist()] == [None, None, 5]
 
 
+def test_a_row_with_half_of_a_character_in_a_name_is_rejected() -> None:
+    stream = sq.Stream("A a WITHIN 5 RETURN a.id AS id")
+    stream.push([row("A", 1, **{"\ud800": 1}), row("A", 2, é=1)])
+    assert stream.rejected.table.column("reason").to_pylist() == ["the name '\\ud800' is no text"]
+    assert stream.stats.events == 1
+
+
 def test_declared_columns_are_there_from_the_beginning() -> None:
     stream = sq.Stream("SEQ(A a, B b, a.x < b.x) WITHIN 10 RETURN b.x AS x", columns={"x": "double"})
     stream.push({"type": "A", "ts": 1, "x": 1})

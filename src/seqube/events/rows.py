@@ -39,7 +39,7 @@ def read_rows(
     for number, row in enumerate(rows):
         if number not in wrong:
             for name in row:
-                if isinstance(name, str):
+                if name in names or _is_text(name):
                     names[name] = None
                 else:
                     wrong[number] = f"the name {name!r} is no text"
@@ -65,6 +65,11 @@ def read_rows(
         table = table.filter(pa.array([number not in wrong for number in numbers]))
     texts = pa.array([_written(rows[number]) for number in bad], pa.string())
     return table, Malformed(bad, texts, pa.array([wrong[number] for number in bad], pa.string()))
+
+
+def _is_text(name: Any) -> bool:
+    """Whether a name is a text that Arrow can hold: not half of a character."""
+    return isinstance(name, str) and (name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name))
 
 
 def _is_deep(value: Any) -> bool:

@@ -25,7 +25,7 @@ from seqube.language.types import check, mismatches
 # Strings, quoted names and comments, so that a header is never found inside a string and a quote never inside a comment.
 _PIECES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|--(?P<comment>[^\n]*)""")
 _HEADER = re.compile(r"\s*name\s*:(?P<name>.*)", re.IGNORECASE)
-_ATTRIBUTE = re.compile(r"[^\W\d]\w*\s*\.\s*[^\W\d]")
+_ATTRIBUTE = re.compile(r"\b\d*[^\W\d]\w*\s*\.\s*[^\W\d]")  # from where a word begins: not from each of its letters
 _ALONE = "query"  # the name of one that has none
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from seqube.errors import Problem, QueryError, did_you_mean
 from seqube.language.parser import draft
+from seqube.language.tokens import refuse_halves
 from seqube.language.tree import Among, Duration, Literal, Node, Parameter, Query, Value, query_nodes, transform_query
 
 Params = Mapping[str, Any]
@@ -78,6 +79,8 @@ def _constant(place: Parameter, value: Any, query: Query) -> Value:
         case bool() | int() | str() | None:
             if type(value) is int and not -(2**63) <= value < 2**64:
                 raise _refused(place, "does not fit into 64 bits", query)
+            if isinstance(value, str):
+                refuse_halves(value, f"value of :{place.name}")
             return Literal(value, place.at)
         case float():
             return Literal(None if math.isnan(value) else _finite(place, value, query), place.at)

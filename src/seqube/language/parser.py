@@ -35,7 +35,7 @@ from seqube.language.functions import (
     aggregate_function,
     value_function,
 )
-from seqube.language.tokens import MAX_INT64, MAX_UINT64, place
+from seqube.language.tokens import MAX_INT64, MAX_UINT64, place, refuse_halves
 from seqube.language.tokens import at_token as _at
 from seqube.language.tokens import column_of as _column
 from seqube.language.tokens import cover as _cover
@@ -139,10 +139,10 @@ def _check_text(text: str) -> None:
             None,
             "put long lists of values into a column of the events",
         )
-    odd = re.search("[\0\ud800-\udfff]", text)
-    if odd:
-        what = "a NUL character" if odd.group() == "\0" else "half of a character (a lone surrogate)"
-        _fail(f"the query contains {what}", place(text, odd.start()), "remove it; was a binary file read as text?")
+    if "\0" in text:
+        at = place(text, text.index("\0"))
+        _fail("the query contains a NUL character", at, "remove it; was a binary file read as text?")
+    refuse_halves(text, "query")
 
 
 def _roots(query: Draft) -> Iterable[Any]:

@@ -6,6 +6,7 @@ Cost: linear in the token. Invariant: a number or duration that leaves its range
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn
 
@@ -42,6 +43,13 @@ def fail(message: str, at: Span | None, hint: str | None = None) -> NoReturn:
     raise QueryError(Problem(message, at, hint))
 
 
+def refuse_halves(text: str, what: str) -> None:
+    """No encoding can write half of a character: neither Arrow nor another engine could take it."""
+    if half := re.search("[\ud800-\udfff]", text):
+        message, hint = f"the {what} contains half of a character (a lone surrogate)", "remove it; was a binary file read as text?"
+        raise QueryError(Problem(message, place(text, half.start()), hint), text)
+
+
 def at_token(token: Token) -> Span:
     return Span(token.line or 1, token.column or 1, len(token))
 
@@ -72,16 +80,23 @@ def column_of(token: Token) -> str:
 
 
 def duration_of(token: Token) -> int:
-    total = Fraction(0)
-    for number, unit in re.findall(r"(\d+(?:\.\d+)?)\s*([^\W\d]+)", token):
-        if len(number) > 40:
-            fail("this duration is too long", at_token(token))
-        total += Fraction(number) * UNIT_US[unit.lower()]
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([^\W\d]+)", token)
+    total = microseconds_of(parts, at_token(token))
     if total.denominator != 1:
         fail("this duration is not a whole number of microseconds", at_token(token), "microseconds are the finest time there is")
-    if total > MAX_INT64:
-        fail("this duration is too long", at_token(token), "the longest is 2^63 - 1 microseconds, about 292,000 years")
     return int(total)
+
+
+def microseconds_of(parts: Iterable[tuple[str, str]], at: Span) -> Fraction:
+    """The length of numbers with their units, all together."""
+    total = Fraction(0)
+    for number, unit in parts:
+        if len(number) > 40:
+            fail("this duration is too long", at)
+        total += Fraction(number) * UNIT_US[unit.lower()]
+    if abs(total) > MAX_INT64:
+        fail("this duration is too long", at, "the longest is 2^63 - 1 microseconds, about 292,000 years")
+    return total
 
 
 def read_number(token: Token) -> int | float:

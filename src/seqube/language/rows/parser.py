@@ -20,7 +20,7 @@ from seqube.language.parser import Builder, as_item, as_predicate, check_limits,
 from seqube.language.rows import tree as rows
 from seqube.language.rows.recovery import read_in_parts
 from seqube.language.rows.synonyms import ARRAY, in_known_functions
-from seqube.language.tokens import UNIT_US, at_token, cover, fail, name_of, place
+from seqube.language.tokens import UNIT_US, at_token, cover, fail, microseconds_of, name_of, place
 from seqube.language.tree import Attribute, Literal, Predicate, Value
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class _RowBuilder(Builder):
 
     def interval(self, children: list[Token]) -> Value:
         (token,) = children
-        found = re.fullmatch(r"interval\s+'?\s*(-?[\d.]+)\s*(\w*)\s*'?(?:\s+(\w+))?", token, re.IGNORECASE)
+        found = re.fullmatch(r"interval\s+'?\s*(-?(?:\d+\.?\d*|\.\d+))\s*(\w*)\s*'?(?:\s+(\w+))?", token, re.IGNORECASE)
         unit = ((found[3] or found[2]) if found else "").lower()
         if found is None or unit not in UNIT_US:
             fail(
@@ -213,7 +213,7 @@ class _RowBuilder(Builder):
                 at_token(token),
                 "write INTERVAL '10' MINUTE; there are days, not months or years",
             )
-        return tree.Duration(round(float(found[1]) * UNIT_US[unit]), at_token(token))
+        return tree.Duration(round(microseconds_of([(found[1], unit)], at_token(token))), at_token(token))
 
     def moment(self, children: list[Token]) -> Value:
         word, text = children

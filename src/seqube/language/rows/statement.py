@@ -16,7 +16,7 @@ from typing import Any
 
 from seqube.errors import Problem, QueryError
 from seqube.extras import need
-from seqube.language.tokens import place
+from seqube.language.tokens import place, refuse_halves
 
 _PIECES = re.compile(
     r"""(?P<string>'(?:[^']|'')*')|(?P<quoted>"(?:[^"]|"")*"|`(?:[^`]|``)*`)|(?P<comment>--[^\n]*|/\*.*?\*/)"""
@@ -72,6 +72,7 @@ class Statement:
 def read_statement(text: str, dialect: str) -> Statement:
     """Take a statement apart; `dialect` is that of the engine around it, by sqlglot's name for it."""
     need("sql")
+    refuse_halves(text, "statement")
     explained = re.match(r"\s*explain\b", text, re.IGNORECASE)
     return _Splitter(text, explained.end() if explained else 0).split(dialect, explained is not None)
 
