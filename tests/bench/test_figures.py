@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import numpy as np
 import pytest
 from bench.figures import FIGURES, judged, ratios
+from bench.measure import as_line
+from bench.workloads.forecast import TABLE_2, Stream, most_frequent
 
 
 def measured(*seconds: tuple[float, float]) -> list[dict[str, Any]]:
@@ -28,6 +32,21 @@ def measured(*seconds: tuple[float, float]) -> list[dict[str, Any]]:
 def test_a_figure_is_held_against_what_was_measured(lines: list[dict[str, Any]], said: str) -> None:
     (sentence,) = (each for each in judged("forecast", lines) if each.startswith("- **9: window**"))
     assert said in sentence
+
+
+def test_the_share_of_the_most_frequent_events_is_counted_and_held_against_the_table() -> None:
+    often = Stream("traffic", np.repeat(np.arange(50), np.arange(50) ** 2 + 1).astype(np.int32))
+    evenly = Stream("intel-lab", np.arange(500, dtype=np.int32) % 100)
+    lines = [json.loads(as_line(m)) for stream in (evenly, often) for m in most_frequent(stream)]
+    percent = {(line["task"], line["about"]["k"]): line["about"]["percent"] for line in lines}
+    assert [percent["Table 2, intel-lab", k] for k in TABLE_2["intel-lab"]] == [5, 10, 15, 20, 25, 30, 35, 40]
+    assert percent["Table 2, traffic", 5] == round(100 * sum(k**2 + 1 for k in range(45, 50)) / len(often.codes), 1)
+    sentence = judged("forecast", lines)[0]
+    assert "The same order at every k: traffic is the denser" in sentence
+    assert "5% to 40% of intel-lab (printed 1.3% to 8.4%)" in sentence
+    swapped = [{**line, "task": f"Table 2, {'traffic' if 'intel' in line['task'] else 'intel-lab'}"} for line in lines]
+    assert "Not in this order at every k" in judged("forecast", swapped)[0]
+    assert "Not measured" in judged("forecast", [])[0]
 
 
 def test_a_figure_that_grows_has_to_grow() -> None:
