@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.arguments import checked
@@ -30,6 +31,7 @@ from seqube.plan.rows import RowPlan, explain_rows, plan_rows
 from seqube.threads import read_threads
 
 _INTERVAL = np.dtype([("months", np.int32), ("days", np.int32), ("nanoseconds", np.int64)])  # as Arrow has it
+_MOST_DAYS = 106_000_000  # which are microseconds of 64 bits, with any nanoseconds beside them
 
 
 @checked
@@ -102,6 +104,7 @@ class _Database:
         self._known: dict[str, pa.Table] = {}
 
     def register(self, name: str, table: pa.Table) -> None:
+        _refuse_long_durations(table)
         self._connection.register(name, table)
         self._known[name] = table
 
@@ -191,6 +194,17 @@ def _known_to_duckdb(table: pa.Table) -> pa.Table:
     return table
 
 
+def _refuse_long_durations(table: pa.Table) -> None:
+    """DuckDB gives intervals back in nanoseconds of 64 bits, and one that is longer as another one, without a word."""
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if pat.is_duration(field.type):
+            longest = (2**63 - 1) // {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[field.type.unit]
+            bounds = pc.min_max(column.cast(pa.int64())).as_py()
+            if bounds["min"] is not None and (bounds["min"] < -longest or bounds["max"] > longest):
+                wrong = f"column {field.name!r} has durations of more than 292 years, which DuckDB does not keep"
+                raise DataError(f"{wrong}\n  hint: give it as a number, of seconds or days")
+
+
 def _with_durations(table: pa.Table) -> pa.Table:
     """DuckDB's intervals as durations, where they are: without months, whose length nobody knows. A day has 24 hours."""
     for number, field in enumerate(table.schema):
@@ -199,6 +213,8 @@ def _with_durations(table: pa.Table) -> pa.Table:
             parts = np.frombuffer(column.buffers()[1] or b"", _INTERVAL)[column.offset : column.offset + len(column)]
             null = np.asarray(column.is_null()).astype(np.bool_)  # where anything may stand
             if not parts["months"][~null].any():
+                if np.any(np.abs(parts["days"][~null].astype(np.int64)) > _MOST_DAYS):
+                    raise DataError(f"column {field.name!r} has intervals of more than 292,000 years")
                 lengths = parts["days"] * np.int64(86_400_000_000) + parts["nanoseconds"] // 1_000
                 durations = pa.array(lengths, pa.duration("us"), mask=null)
                 table = table.set_column(number, field.name, durations)

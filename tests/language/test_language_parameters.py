@@ -33,6 +33,8 @@ EVENTS = pa.table(
         ("b.x > :p", 1.5, [2, 3]),
         ("b.x > :p", np.int64(2), [3]),
         ("b.x > :p", np.float64("nan"), []),
+        ("b.x > :p", Decimal("sNaN"), []),
+        ("b.x < :p", Decimal("1e300"), [2, 3]),
         ("b.m = :p", Decimal("0.20"), [2]),
         ("b.s = :p", "' OR TRUE --", [3]),
         ("b.s LIKE :p", "p%", [2]),
@@ -85,6 +87,9 @@ def test_the_text_of_a_query_keeps_its_parameters() -> None:
         ({"limit": 2**70}, r"the value of :limit does not fit into 64 bits"),
         ({"limit": float("inf")}, r"the value of :limit is not finite"),
         ({"limit": Decimal("0.12345678901234567890123")}, r"has more digits than a number of a query"),
+        ({"limit": timedelta.max}, r"the value of :limit is longer than 2\^63 - 1 microseconds"),
+        ({"limit": np.array([1, 2])}, r"the value of :limit is a ndarray, which no query can hold"),
+        ({"limit": "\ud800"}, r"the value of :limit contains half of a character"),
     ],
 )
 def test_what_is_wrong_is_named(params: dict[str, Any], message: str) -> None:

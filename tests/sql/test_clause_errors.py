@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pyarrow as pa
 import pytest
 
@@ -91,6 +93,7 @@ MISTAKES = [
     ("ORDER BY n MEASURES (SELECT n FROM t) AS p PATTERN (a)", "gives more than one row", 21),
     ("ORDER BY n MEASURES (SELECT n, n FROM t) AS p PATTERN (a)", "gives one column, and this one 2", 21),
     ("ORDER BY n MEASURES (SELECT tags FROM t LIMIT 1) AS p PATTERN (a)", "this sub-query gives a list", 21),
+    ("ORDER BY n MEASURES (SELECT 170141183460469231731687303715884105727) AS p PATTERN (a)", "gives a number beyond 64 bits", 21),
 ]
 
 # What the grammar does not take, and what the hint says of it.
@@ -226,3 +229,14 @@ def test_backtracking_stands_under_the_limits() -> None:
     text = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY n MEASURES COUNT(*) AS k PATTERN ((a | b)+ c) DEFINE c AS COUNT(a.*) > 1000)"
     with pytest.raises(sq.LimitError, match="max_seconds"):
         sq.sql(text, t=rows, limits=sq.Limits(max_seconds=0.3))
+
+
+def test_durations_that_duckdb_does_not_keep_are_refused() -> None:
+    rows = pa.table({"ts": pa.array([1, 2], pa.timestamp("us"))})
+    clause = "SELECT n FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES (SELECT INTERVAL {} DAYS) AS n PATTERN (a))"
+    kept = sq.sql(clause.format(106_751), t=rows)
+    assert kept.column("n").to_pylist() == [timedelta(days=106_751)] * 2
+    with pytest.raises(sq.DataError, match="column 'n' has durations of more than 292 years"):
+        sq.sql(clause.format(106_752), t=rows)
+    with pytest.raises(sq.DataError, match="has intervals of more than 292,000 years"):
+        sq.sql(clause.format(999_999_999), t=rows)

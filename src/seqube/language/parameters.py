@@ -10,6 +10,7 @@ given that no query has are refused by `refuse_unknown`.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
@@ -18,7 +19,7 @@ from typing import Any
 
 from seqube.errors import Problem, QueryError, did_you_mean
 from seqube.language.parser import draft
-from seqube.language.tokens import refuse_halves
+from seqube.language.tokens import MAX_INT64, MAX_UINT64, refuse_halves
 from seqube.language.tree import Among, Duration, Literal, Node, Parameter, Query, Value, query_nodes, transform_query
 
 Params = Mapping[str, Any]
@@ -74,22 +75,29 @@ def _nodes(query: str | Query) -> Iterable[Node]:
 
 def _constant(place: Parameter, value: Any, query: Query) -> Value:
     """What stands in a query for a value of Python."""
-    value = value.item() if hasattr(value, "item") else value  # NumPy's numbers
+    if hasattr(value, "item"):  # NumPy's numbers; what holds several values has no one to give
+        with contextlib.suppress(ValueError):
+            value = value.item()
     match value:
         case bool() | int() | str() | None:
-            if type(value) is int and not -(2**63) <= value < 2**64:
+            if type(value) is int and not -MAX_INT64 - 1 <= value <= MAX_UINT64:
                 raise _refused(place, "does not fit into 64 bits", query)
             if isinstance(value, str):
                 refuse_halves(value, f"value of :{place.name}")
             return Literal(value, place.at)
         case float():
             return Literal(None if math.isnan(value) else _finite(place, value, query), place.at)
+        case Decimal() if value.is_nan():
+            return Literal(None, place.at)
         case Decimal():
             near = _finite(place, float(value), query)
             if Decimal(repr(near)) != value:
                 raise _refused(place, "has more digits than a number of a query", query)
-            return Literal(int(value) if value == int(value) else near, place.at)
+            is_whole = -MAX_INT64 <= value <= MAX_UINT64 and value == int(value)
+            return Literal(int(value) if is_whole else near, place.at)
         case timedelta():
+            if not -MAX_INT64 <= value // _MICROSECOND <= MAX_INT64:
+                raise _refused(place, "is longer than 2^63 - 1 microseconds, about 292,000 years", query)
             return Duration(value // _MICROSECOND, place.at)
         case datetime() | date():
             return Literal(value.isoformat(), place.at)

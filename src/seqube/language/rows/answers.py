@@ -14,6 +14,7 @@ from typing import Any
 from seqube.errors import Problem, Span
 from seqube.language import tree
 from seqube.language.rows.parser import AMONG_QUERIED, EXISTS_QUERIED, QUERIED, ClauseDraft
+from seqube.language.tokens import MAX_INT64, MAX_UINT64
 from seqube.language.tree import Call, Literal, Predicate, Value
 
 
@@ -56,6 +57,20 @@ def _among(operand: Value, rows: Sequence[Any], at: Span | None, problems: list[
 
 
 def _value(answer: Any, at: Span | None, problems: list[Problem]) -> Value:
+    value = _constant(answer, at)
+    match value:
+        case None:
+            hint = "a number, a text, a time or a truth value can stand here"
+            problems.append(Problem(f"this sub-query gives a {type(answer).__name__}", at, hint))
+        case Literal(int() as number) if not -MAX_INT64 - 1 <= number <= MAX_UINT64:
+            problems.append(Problem("this sub-query gives a number beyond 64 bits", at, "cast it to a DOUBLE"))
+        case _:
+            return value
+    return Literal(None, at)
+
+
+def _constant(answer: Any, at: Span | None) -> Value | None:
+    """What stands in a clause for a value of Python; None where nothing can."""
     match answer:
         case bytearray():  # as Spark gives them
             return Literal(bytes(answer), at)
@@ -69,8 +84,4 @@ def _value(answer: Any, at: Span | None, problems: list[Problem]) -> Value:
         case timedelta():
             return tree.Duration(round(answer.total_seconds() * 1_000_000), at)
         case _:
-            pass
-    problems.append(
-        Problem(f"this sub-query gives a {type(answer).__name__}", at, "a number, a text, a time or a truth value can stand here")
-    )
-    return Literal(None, at)
+            return None
