@@ -176,3 +176,21 @@ def test_dates_times_of_day_and_bytes(value: str, expected: list[Any]) -> None:
 def test_what_has_no_meaning_is_refused(value: str, message: str) -> None:
     with pytest.raises(sq.QueryError, match=message):
         sq.sql(f"SELECT m FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES {value} AS m PATTERN (a b))", t=TIMES)
+
+
+@pytest.mark.parametrize("order", ["n", "n DESC"])
+@pytest.mark.parametrize(
+    ("numbers", "within", "lengths"),
+    [
+        (pa.array([-(2**63), 5, 2**63 - 1]), "10", [1, 1, 1]),
+        (pa.array([-(2**63), 5, 2**63 - 1]), "18446744073709551615", [1, 2]),
+        (pa.array([-(2**63), 5, 2**63 - 1]), "1e300", [3]),
+        (pa.array([0, 5, 2**64 - 1], pa.uint64()), "10", [1, 2]),
+        (pa.array([2**53, 2**53 + 1, 2**53 + 3]), "1.5", [1, 2]),
+        (pa.array([0.5, 1.5, 2.5e300]), "1.5", [1, 2]),
+    ],
+)
+def test_no_distance_is_too_far_for_within(order: str, numbers: pa.Array, within: str, lengths: list[int]) -> None:
+    clause = f"ORDER BY {order} MEASURES COUNT(*) AS k PATTERN (a+) WITHIN {within} DEFINE a AS TRUE"
+    found = sq.sql(f"SELECT k FROM t MATCH_RECOGNIZE ({clause})", t=pa.table({"n": numbers}))
+    assert sorted(found.column("k").to_pylist()) == lengths

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from math import ceil
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,8 @@ from seqube.threads import n_pieces, spread
 
 _SKIPS = {"PAST LAST": PAST_LAST, "NEXT": TO_NEXT, "FIRST": TO_FIRST, "LAST": TO_LAST}
 _FAR = np.iinfo(np.int64).max
+_FARTHEST = 2**64 - 1  # from one whole number to another
+_SIGN = np.uint64(1 << 63)
 
 
 def match_rows(
@@ -172,7 +175,13 @@ class _Matching:
             )
         clock = column.cast(pa.int64()) if pa.types.is_temporal(column.type) else column
         values = np.asarray(clock.cast(pa.float64())) if pa.types.is_decimal(clock.type) else np.asarray(clock)
-        return reach_of(self.bounds, -values if first.descending else values, length)
+        if values.dtype.kind not in "iu":
+            return reach_of(self.bounds, -values if first.descending else values, float(length))
+        # Whole numbers are counted from the lowest or the highest there is: no distance leaves 64 bits then.
+        places = values.astype(np.uint64) if values.dtype.kind == "u" else values.astype(np.int64).view(np.uint64) ^ _SIGN
+        if length > _FARTHEST:
+            return np.repeat(self.bounds[1:], np.diff(self.bounds))
+        return reach_of(self.bounds, ~places if first.descending else places, np.uint64(ceil(length)))
 
     # ------------------------------------------------------------ matches
 
@@ -432,7 +441,7 @@ def gather_groups(codes: Ints, bounds: Ints) -> Ints:
 
 
 @kernel
-def reach_of(bounds: Ints, clock: npt.NDArray[np.float64], length: float) -> Ints:
+def reach_of(bounds: Ints, clock: npt.NDArray[np.float64 | np.uint64], length: np.uint64 | float) -> Ints:
     """For each row the first of its partition, in order, that is so far behind it or farther."""
     limits = np.empty(len(clock), np.int64)
     for k in range(len(bounds) - 1):
