@@ -338,11 +338,12 @@ class _Values:
     def _with_mode(self, mode: str, inner: Any, at: Span | None) -> Value:
         self._check_mode(mode, at)
         final = self.final or mode == "FINAL"
-        if inner.function in _LOGICAL:
+        written = inner.function if isinstance(inner, Call) else "before a value"
+        if written in _LOGICAL:
             return self._navigation(inner, final)
-        if inner.function in FOLDS:
+        if written in FOLDS:
             return self._fold(inner, final)
-        self.fail(f"{mode} {inner.function} has no meaning", at, f"{mode} stands before FIRST, LAST and aggregates")
+        self.fail(f"{mode} {written} has no meaning", at, f"{mode} stands before FIRST, LAST and aggregates")
         return Literal(None)
 
     def _check_mode(self, mode: str, at: Span | None) -> None:
