@@ -102,7 +102,8 @@ def test_any_cut_between_micro_batches_changes_nothing(
     note(text)
     table = spark_table(events)
     stream = Stream(text, table, data.draw(NUMBERS), lateness)
-    waits_for_events = stream.watch.needs.ahead and stream.watch.needs.by_position  # which may never come
+    needs, waits = stream.watch.needs, stream.watch.wanted.plan.matches.waits
+    waits_for_events = waits and needs.by_position and needs.window > 1  # which may never come
     assume(not (is_aggregate and waits_for_events))
     seen: list[int] = []
     room = data.draw(st.sampled_from([0, 30]))  # for the live state of one bucket, or of all
@@ -121,6 +122,20 @@ def test_any_cut_between_micro_batches_changes_nothing(
         assert set(bound_rows(stream.matches)) <= set(bound_rows(wanted))
     else:
         assert bound_rows(stream.matches) == bound_rows(wanted)
+
+
+@pytest.mark.parametrize("cuts", [[2], [1, 1]])
+@pytest.mark.parametrize("asked", ["", ", [id]"])
+def test_nothing_waits_in_a_window_of_one_event(cuts: list[int], asked: str) -> None:
+    """Buckets of EMIT PER are out when their time is over, the last one too: no next event is waited for."""
+    table = pa.table({"type": ["A", "A"], "ts": [1, 8], "id": [1, 1]})
+    text = f"SEQ(A a, !A b{asked}) WITHIN 1 EVENTS AGG COUNT(*) AS n EMIT PER 5"
+    stream, at = Stream(text, table, 1, 0), 0
+    for n in cuts:
+        stream.feed(table.slice(at, n))
+        at += n
+    stream.end()
+    assert stream.matches == sq.run(text, table).table.to_pylist() == [{"ts": 0, "n": 1}, {"ts": 5, "n": 1}]
 
 
 COUNTED = PAIRS.replace("RETURN r.id AS tool, r.ts AS a, w.ts AS b", "AGG COUNT(*) AS n GROUP BY r.id")

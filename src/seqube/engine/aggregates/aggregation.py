@@ -366,15 +366,23 @@ class Task:
     def untils(self) -> Ints:
         """When an event leaves the window: the first time at which it is no longer inside, for every row."""
         times = self.batch.events.times
-        if not self.batch.counts_events:
-            return plus(times, self.batch.window)
+        return self._times_after(self.batch.window) if self.batch.counts_events else plus(times, self.batch.window)
+
+    @cached_property
+    def known_at(self) -> Ints:
+        """When all is known that lies in the window from an event on, for every row: with its last event, or when it is over."""
+        return self._times_after(self.batch.window - 1) if self.batch.counts_events else self.untils
+
+    def _times_after(self, n: int) -> Ints:
+        """The time of the event that is so many after it in its partition, for every row; HIGHEST where it has not come."""
+        times = self.batch.events.times
         order, starts, counts = by_partition(self.batch.partitions, len(times))
         stops = np.repeat(starts + counts, counts)
-        follower = np.arange(len(order)) + self.batch.window
-        untils = np.full(len(times), HIGHEST)
+        follower = np.arange(len(order)) + n
+        found = np.full(len(times), HIGHEST)
         inside = follower < stops
-        untils[order[inside]] = times[order[follower[inside]]]
-        return untils
+        found[order[inside]] = times[order[follower[inside]]]
+        return found
 
     def rows_within(self, span: int) -> Ints:
         """The events that lie so far before the next row that is due, or after that."""
@@ -488,7 +496,7 @@ def _whole_buckets(task: Task, totals: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The rows of buckets in which no more matches can end or be cancelled, and the totals of the others."""
     times, first = task.batch.events.times, task.upto + 1
     if task.plan.matches.waits:
-        first = min(first, int(times.min(initial=HIGHEST, where=task.untils > task.upto)))
+        first = min(first, int(times.min(initial=HIGHEST, where=task.known_at > task.upto)))
     starts = np.asarray(totals.column(BUCKET))
     order = np.argsort(starts, kind="stable")
     are_whole = np.empty(len(starts), np.bool_)

@@ -150,8 +150,8 @@ def _pieces(task: Task) -> Iterator[_Piece]:
             if plan.matches.skip is not None and not whole:
                 piece = piece.select(times[piece.last_rows] > after)
             if whole:
-                leaves = untils[piece.last_rows if plan.matches.waits_from_end else piece.first_rows]
-                piece = piece.select((leaves > task.after) & ((leaves <= task.upto) | task.final))
+                known = task.known_at[piece.last_rows if plan.matches.waits_from_end else piece.first_rows]
+                piece = piece.select((known > task.after) & ((known <= task.upto) | task.final))
             begin = np.zeros(len(piece), np.int64)
             if plan.emit.when == "per":
                 begin = np.searchsorted(task.moments, task.bucket_starts[piece.last_rows])
