@@ -236,7 +236,7 @@ def explain(
 
         columns: dict[str, Any] = {"type": type_column, "time": time_column, "unit": unit}
         with spark_errors(events):
-            frame = load_files(sqs.session(**settings), events)
+            frame = load_files(sqs.session(**settings), events, time_column)
             for name, parsed in queries.items():
                 print(f"-- name: {name}\n{sqs.explain(parsed, frame, hierarchy=concepts, strategy=strategy, **columns)}")  # noqa: T201
         return
@@ -378,7 +378,7 @@ def mine(
             from seqube.spark.ingest import load_files
 
             with spark_errors(events):
-                frame = load_files(sqs.session(**settings), events)
+                frame = load_files(sqs.session(**settings), events, columns["time"])
                 rules = sqs.mine(frame, window, min_support, min_confidence, progress=show, **columns, **wanted)
         else:
             import seqube as sq

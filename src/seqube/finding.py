@@ -83,7 +83,7 @@ def _read_on_spark(settings: Settings, asked: RunRequest) -> tuple[EventFrame, i
     with err.status("Starting Spark"):
         spark = sqs.session(**settings)
     with err.status("Reading events"), spark_errors(asked.events):
-        frame = ingest.load_files(spark, asked.events)
+        frame = ingest.load_files(spark, asked.events, asked.time_column)
         source = ingest.read_source(frame, asked.type_column, asked.time_column, asked.unit)
         return source, *source.tally()
 

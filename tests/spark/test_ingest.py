@@ -9,7 +9,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pipelines import add_file, write_pipeline
+from tables import rows_of
 
 import seqube as sq
 import seqube.spark as sqs
@@ -17,9 +20,12 @@ from seqube.events import Events
 from seqube.plan.aggregates import AggregatePlan
 from seqube.query import prepare
 from seqube.spark import ingest, planning
+from seqube.spark.moments import read_text
+from seqube.spark.streaming.declaration import read_declaration
+from seqube.spark.streaming.pipeline import run_once, run_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -53,6 +59,77 @@ def test_one_rule_for_texts_that_are_times(spark: SparkSession) -> None:
     for text in ("2024-01-01 10:00", "2024-01-01T10:01Z", "2024-01-01T10", "2024-01-01T10:00+01", "2024-01-01T10:00-19:30"):
         assert Events(pa.table({"type": ["A"], "ts": [text]})).times.size == 1
     assert Events(pa.table({"type": ["A"], "ts": ["0000-01-01"]})).rejected.reasons == {"time is not a timestamp": 1}
+
+
+ZONE = "spark.sql.session.timeZone"
+SUMMER = ["2024-03-31 00:30", "2024-03-31T02:30:00.25", "2024-07-01", "1969-12-31 23:59:59.999999", "2024-03-31 23:10"]
+ASKED = (
+    "SEQ(A a, B b) WHERE a.ts < '2024-03-31 12:00' WITHIN 400 days "
+    "RETURN a.ts AS began, b.ts - a.ts AS lag, EXTRACT(HOUR FROM b.ts) AS hour, DATE_TRUNC('day', b.ts) AS day"
+)
+
+
+@pytest.fixture(params=["UTC", "Europe/Berlin", "America/New_York"])
+def zone(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
+    before = spark.conf.get(ZONE)
+    spark.conf.set(ZONE, request.param)
+    yield request.param
+    spark.conf.set(ZONE, before)
+
+
+def test_texts_without_a_zone_are_times_without_one(spark: SparkSession, zone: str) -> None:
+    """They have the type and give the answers that they give in one process, whatever the session's zone is."""
+    table = pa.table({"type": list("ABBAB"), "ts": SUMMER})
+    here = sq.run(ASKED, table).table
+    there = sqs.run(ASKED, spark.createDataFrame(table))
+    assert dict(there.dtypes)["began"] == dict(there.dtypes)["day"] == "timestamp_ntz"
+    assert here.schema.field("began").type.tz is None
+    assert rows_of(there.toArrow()) == rows_of(here)
+    assert len(here) == 3
+
+
+def test_texts_of_which_one_names_a_zone_are_moments(spark: SparkSession, zone: str) -> None:
+    table = pa.table({"type": list("ABBAB"), "ts": [*SUMMER[:-1], "2024-04-01T01:10+02:00"]})
+    here, there = sq.run(ASKED, table).table, sqs.run(ASKED, spark.createDataFrame(table))
+    assert here.schema.field("began").type.tz == "UTC"
+    assert dict(there.dtypes)["began"] == dict(there.dtypes)["day"] == "timestamp"
+    assert rows_of(there.toArrow()) == rows_of(here)
+    assert len(here) == 3
+
+
+@pytest.mark.parametrize("once", [True, False], ids=["batch", "stream"])
+def test_texts_of_a_pipeline_mean_the_same(spark: SparkSession, zone: str, tmp_path: Path, once: bool) -> None:
+    """What comes may name a zone, so that they are moments there; but they give the answers of one process."""
+    table = pa.table({"type": list("ABBAB"), "ts": SUMMER})
+    add_file(tmp_path, "1", table)
+    declared = read_declaration(write_pipeline(tmp_path, {"q": ASKED}, drain=True))
+    (run_once if once else run_stream)(declared, spark=spark)
+    files = sorted((tmp_path / "out" / "matches" / "q").rglob("*.parquet"))
+    found = pa.concat_tables([pq.ParquetFile(file).read() for file in files])
+    here = sq.run(ASKED, table).table
+    assert rows_of(found.drop_columns("match_id").cast(here.schema)) == rows_of(here)
+
+
+def test_a_zone_that_comes_after_the_look_is_not_lost(spark: SparkSession, zone: str) -> None:
+    """A table may grow under a DataFrame that was looked at."""
+    texts = ["2024-03-31T01:30-05:00", "2024-01-01 00:30+01:00", "2024-07-01"]
+    read = spark.createDataFrame([(text,) for text in texts], "ts string").select(read_text(ingest.column("ts"), zoned=False))
+    assert [str(row[0]) for row in read.collect()] == ["2024-03-31 06:30:00", "2023-12-31 23:30:00", "2024-07-01 00:00:00"]
+
+
+def test_times_of_a_csv_file_are_read_by_one_rule(spark: SparkSession, zone: str, tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text("type,ts\n" + "".join(f"{name},{text}:00\n" for name, text in zip("AB", (SUMMER[0], SUMMER[4]), strict=True)))
+    there = sqs.run(ASKED, ingest.load_files(spark, str(path), "ts"))
+    assert dict(there.dtypes)["began"] == "timestamp_ntz"
+    assert rows_of(there.toArrow()) == rows_of(sq.run(ASKED, str(path)).table)
+
+
+def test_times_without_a_zone_are_counted_without_one(spark: SparkSession, zone: str) -> None:
+    table = pa.table({"type": ["A"] * len(SUMMER), "ts": SUMMER})
+    frame = spark.createDataFrame(Events(table).table.to_pylist(), "type string, ts timestamp_ntz")
+    source = ingest.read_source(frame, "type", "ts", "ms")
+    assert sorted(row[0] for row in source.frame.select(ingest.clock(source)).collect()) == Events(table).times.tolist()
 
 
 def found_at(frame: DataFrame, **options: Any) -> list[Any]:

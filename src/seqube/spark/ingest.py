@@ -27,7 +27,7 @@ from seqube.errors import DataError, SchemaError, warn
 from seqube.events import Hierarchy, Statistics
 from seqube.events.batch import NO_TYPE
 from seqube.events.schema import ANY, TIME, TYPE, UNITS, Schema
-from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE, TEXT_TIME
+from seqube.events.times import NO_TIME, NOT_TIMESTAMP, NOT_WHOLE, OUT_OF_RANGE
 from seqube.language import Query
 from seqube.language.files import read_query
 from seqube.language.parameters import Params, refuse_unknown
@@ -35,6 +35,7 @@ from seqube.language.tree import AllOf, Among, AnyOf, Attribute, Call, Compariso
 from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan, needs_of, together
 from seqube.plan.optimizer import ALONE, optimize
+from seqube.spark.moments import names_zone, read_text, ticks_of_plain
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -70,7 +71,6 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_TEXT_TIME = TEXT_TIME.replace("(?P<", "(?<")  # as Java names groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,8 @@ class Survey(NamedTuple):
 
 # How many rows of a DataFrame are no events, by reason, for the columns that were asked for; while somebody holds it.
 _REJECTED: MutableMapping[DataFrame, dict[tuple[str, str, str], Mapping[str, int]]] = WeakKeyDictionary()
+# Whether some text of a column names a zone, by column; while somebody holds the DataFrame.
+_ZONED: MutableMapping[DataFrame, dict[str, bool]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +188,14 @@ class EventFrame:
         return self.schema.time_column
 
 
-def read_source(frame: DataFrame, typed: str | None, time: str, unit: str, checks: Sequence[Check] = ()) -> EventFrame:
-    """Check that the columns can hold events, and mark the rows that do not. Without a type column, events are of any type."""
+def read_source(
+    frame: DataFrame, typed: str | None, time: str, unit: str, checks: Sequence[Check] = (), *, looks: bool = True
+) -> EventFrame:
+    """Check that the columns can hold events, and mark the rows that do not. Without a type column, events are of any type.
+
+    Times that are texts are read in UTC, whatever the session's zone is, and have no zone where no text names one, as in one
+    process. That is looked up, in a job of its own; where it is not (`looks`), and in a stream, one may still come that does.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     type, given = typed or TYPE, None if checks else frame  # noqa: A001
@@ -195,8 +203,7 @@ def read_source(frame: DataFrame, typed: str | None, time: str, unit: str, check
         if TYPE in frame.columns:
             raise SchemaError(f"there is a column {TYPE!r}, so its events have types\n  hint: leave out type=None, or rename it")
         frame = frame.withColumn(TYPE, F.lit(ANY))
-    zone = session_zone(frame.sparkSession)
-    columns = arrow_columns(frame.schema, zone)
+    columns = arrow_columns(frame.schema, session_zone(frame.sparkSession))
     clash = [name for name in frame.columns if name.startswith("#")]
     if clash:
         raise SchemaError(f"the column {clash[0]!r} begins with '#', which is kept for columns of our own\n  hint: rename it")
@@ -206,10 +213,10 @@ def read_source(frame: DataFrame, typed: str | None, time: str, unit: str, check
     faults = [(F.isnull(column(type)), NO_TYPE), (F.isnull(moment), NO_TIME)]
     kind = columns.field(time).type
     if pa.types.is_string(kind):
-        parsed = _parse_moment(moment)
+        zoned = frame.isStreaming or not looks or _names_zone(given if given is not None else frame, time)
         # The text stays beside the time it stands for, so that a rejected row is shown as it came.
-        frame = frame.withColumn(TEXT, moment).withColumn(time, parsed)
-        columns = columns.set(columns.get_field_index(time), pa.field(time, pa.timestamp("us", zone)))
+        frame = frame.withColumn(TEXT, moment).withColumn(time, read_text(moment, zoned=zoned))
+        columns = columns.set(columns.get_field_index(time), pa.field(time, pa.timestamp("us", "UTC" if zoned else None)))
         faults = [(F.isnull(column(type)), NO_TYPE), (F.isnull(column(TEXT)), NO_TIME), (F.isnull(column(time)), NOT_TIMESTAMP)]
     elif pa.types.is_floating(kind):
         value = moment.cast("double")
@@ -225,6 +232,13 @@ def read_source(frame: DataFrame, typed: str | None, time: str, unit: str, check
     for fails, text in reversed(faults):
         reason = F.when(fails, F.lit(text)).otherwise(reason)
     return EventFrame(frame.withColumn(REASON, reason), schema, reduce(operator.or_, suspects), given)
+
+
+def _names_zone(frame: DataFrame, time: str) -> bool:
+    known = _ZONED.setdefault(frame, {})
+    if time not in known:
+        known[time] = names_zone(frame, column(time))
+    return known[time]
 
 
 def _is_outside(source: EventFrame, first: int, last: int) -> Column:
@@ -250,30 +264,13 @@ def refuse_clashes(names: Sequence[str], case_sensitive: bool) -> None:
             )
 
 
-def _parse_moment(text: Column) -> Column:
-    """A text as the moment it stands for, null where it is none: the rule of `events.times`, and its arithmetic.
+def load_files(spark: SparkSession, path: str, time: str) -> DataFrame:
+    """A file or folder of events; its ending, or that of a file in it, says what it holds.
 
-    Spark's own cast would take other texts ('2024', 'T10:00' for today) and not all of these.
+    The times of a CSV file are texts, to be read by our rule: Spark's takes those without a zone for moments of the session's.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import StringType, StructField, StructType
 
-    fields = F.split(F.regexp_replace(text, _TEXT_TIME, "$1-$2-$3 $4 $5 $6 $7 $8"), " ")
-    date, hour, minute, second, fraction, zone = (F.get(fields, F.lit(place)) for place in range(6))
-    digits = F.translate(zone, ":", "")
-
-    def number(digits: Column) -> Column:
-        return F.coalesce(digits.try_cast("long"), F.lit(0))
-
-    offset = number(F.substring(digits, 2, 2)) * 60 + number(F.substring(digits, 4, 2))
-    minutes = number(hour) * 60 + number(minute) - F.when(F.startswith(zone, F.lit("-")), -offset).otherwise(offset)
-    days = F.unix_date(date.try_cast("date")).cast("long")
-    microseconds = number(F.substring(F.rpad(fraction, 6, "0"), 1, 6))
-    moment = F.timestamp_micros(days * 86_400_000_000 + (minutes * 60 + number(second)) * 1_000_000 + microseconds)
-    return F.when(text.rlike(_TEXT_TIME), moment)
-
-
-def load_files(spark: SparkSession, path: str) -> DataFrame:
-    """A file or folder of events; its ending, or that of a file in it, says what it holds."""
     place = Path(path)
     if "://" not in path and not place.exists():
         raise DataError(f"there is no file {path!r}\n  hint: check the path; relative paths start at {str(Path.cwd())!r}")
@@ -287,7 +284,12 @@ def load_files(spark: SparkSession, path: str) -> DataFrame:
     if kind == "csv":
         reader = reader.options(header="true", inferSchema="true", mode="PERMISSIVE")
     # Relative to this process: the JVM may have been started elsewhere.
-    return reader.load(path if "://" in path else str(place.resolve()))
+    full = path if "://" in path else str(place.resolve())
+    frame = reader.load(full)
+    if kind != "csv" or dict(frame.dtypes).get(time) != "timestamp":
+        return frame
+    texts = StructType([StructField(each.name, StringType()) if each.name == time else each for each in frame.schema])
+    return reader.schema(texts).load(full)
 
 
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".orc": "orc"}
@@ -367,10 +369,7 @@ def clock(source: EventFrame) -> Column:
 
     moment, kind = column(source.time_column), source.schema.columns.field(source.time_column).type
     if pa.types.is_timestamp(kind):
-        if kind.tz is None:
-            # The difference of two plain times knows no zone; casting them would bring in the session's.
-            return F.unix_micros(F.timestamp_micros(F.lit(0)) + (moment - F.lit("1970-01-01").cast("timestamp_ntz")))
-        return F.unix_micros(moment)
+        return ticks_of_plain(moment) if kind.tz is None else F.unix_micros(moment)
     if pa.types.is_date(kind):
         return F.try_multiply(F.unix_date(moment).cast("long"), F.lit(86_400_000_000))
     return moment.try_cast("long")
