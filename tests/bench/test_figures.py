@@ -57,3 +57,47 @@ def test_a_figure_that_grows_has_to_grow() -> None:
     ]
     assert "not by more and more" in judged("cube", lines)[0]
     assert ratios(FIGURES["cube"][0], lines) == [9.0, 3.0]
+
+
+@pytest.mark.parametrize(("exception", "said"), [(0.5, "The same shape"), (1.5, "at the printed exception too (1.5 times)")])
+def test_a_printed_exception_has_to_be_one_here_too(exception: float, said: str) -> None:
+    lines = [
+        {"task": task, "events": 5, "contender": contender, "cpu_s": cpu_s, "wall_s": None}
+        for task, taken in (("rules 5000 on intel-lab", exception), ("rules 10000 on intel-lab", 2.0))
+        for contender, cpu_s in (("cbs-tree", 1.0), ("tofel", taken))
+    ]
+    (sentence,) = (each for each in judged("forecast", lines) if each.startswith("- **12: rules**"))
+    assert said in sentence
+
+
+def test_memory_is_compared_by_what_is_held() -> None:
+    held = {"aggressive": 30.0, "passive": 10.0, "balanced": 15.0}
+    task, untimed = "memory, positive AND, window 100", {"events": 5, "cpu_s": None, "wall_s": None}
+    lines = [{**untimed, "task": task, "contender": name, "about": {"kilobytes": kilobytes}} for name, kilobytes in held.items()]
+    said = [each for each in judged("nested", lines) if "memory" in each.partition(":")[2][:10]]
+    assert "The same shape: aggressive holds 3 times what passive does." in said[0]
+    assert "The same shape: aggressive holds 2 times what balanced does." in said[1]
+    assert "Not so at 1 of 1 points: passive holds 0.67 times what balanced does" in said[2]
+
+
+@pytest.mark.parametrize(
+    ("workload", "task", "contender", "taken", "said"),
+    [
+        ("nested", "depth of a negated child, {} (q7)", "iterative", (1, 2, 3), "The same shape: iterative takes 2, 3 times"),
+        ("nested", "depth of a negated child, {} (q7)", "iterative", (1, 3, 2), "Not so: iterative takes 3, 2 times"),
+        (
+            "aggregates",
+            "stress, length {}, generated",
+            "per-start",
+            (1, 1.5, 1.9),
+            "The same shape: per-start takes 1.5, 1.9 times",
+        ),
+        ("aggregates", "stress, length {}, generated", "per-start", (1, 1.5, 2.1), "Not so: per-start takes 1.5, 2.1 times"),
+    ],
+)
+def test_a_course_rises_or_does_not(workload: str, task: str, contender: str, taken: tuple[float, ...], said: str) -> None:
+    lines = [
+        {"task": task.format(number), "events": 5, "contender": contender, "cpu_s": cpu_s, "wall_s": None, "about": {}}
+        for number, cpu_s in enumerate(taken)
+    ]
+    assert any(said in sentence for sentence in judged(workload, lines))
