@@ -82,3 +82,22 @@ def test_a_stream_that_was_saved_goes_on() -> None:
         ends.append(rows + [(name, row) for name, table in each.close().items() for row in table.to_pylist()])
     assert ends[0]
     assert sorted(ends[0], key=str) == sorted(ends[1], key=str)
+
+
+@pytest.mark.parametrize("taker", ["keyed", "events", "thinned out", "products", "counters of lists", "replayed buckets"])
+def test_a_state_of_another_query_is_never_a_crash(taker: str) -> None:
+    """Those that have the same parts are told apart by who keeps them; all others are refused with what to do."""
+    refused = []
+    for kind in set(KINDS) - {taker}:
+        try:
+            opened(taker).restore((STATES / f"{kind.replace(' ', '-')}.arrow").read_bytes())
+        except sq.DataError as error:
+            refused.append(str(error))
+    assert len(refused) >= len(KINDS) // 3
+    assert all("the state of another query" in each and "go on with the query that it was written for" in each for each in refused)
+
+
+def test_a_state_of_other_queries_together_is_refused() -> None:
+    for taker in WORKLOADS:
+        with pytest.raises(sq.DataError):
+            opened_together(taker).restore((STATES / "keyed.arrow").read_bytes())

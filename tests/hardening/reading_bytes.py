@@ -42,14 +42,16 @@ def read_state(data: bytes, _: Path) -> None:
 
 
 def states() -> list[bytes]:
-    """What was kept for every taker; a stream, which people load, is asked to take the states of all others too."""
+    """What was kept for every taker; a stream, which people load, is asked to take the states of all others more often."""
     kept = [state for _, state in takers()]
     return [*(bytes([number]) + state for number, state in enumerate(kept)), *(b"\0" + state for state in kept)]
 
 
 def make_state(known: list[bytes], chance: random.Random) -> bytes:
     data = chance.choice(known)
-    taker, data = data[:1], data[1:]  # who takes it stays: that a stream's states are its own queries' is the checkpoint's to see
+    taker, data = data[:1], data[1:]
+    if chance.randrange(8) == 0:
+        taker = chance.choice(known)[:1]  # who goes on with it is another one
     at = chance.randrange(len(data))
     match chance.randrange(32) % 9:  # what stays as it is takes longest, and is chosen least
         case 8:

@@ -152,7 +152,7 @@ class Matcher(Operator[State, pa.Table]):
         refuse_steps(self._plan)
         return State()
 
-    def restore(self, data: bytes) -> State:
+    def _restored(self, data: bytes) -> State:
         events, numbers, about, beside = read_state(data)
         state = self._begin(State(), events)
         kept, waiting = events.slice(0, about["kept"]), events.slice(about["kept"], len(events))

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from seqube.plan.needs import Plan
 
 
+# What comes of a state that holds other parts than are looked for. Its bytes are whole, for their checksum was right.
+_MISFITS = (LookupError, ValueError, TypeError, AssertionError, pa.ArrowException)
+
+
 class State(Protocol):
     """What must be remembered of a stream."""
 
@@ -79,8 +83,21 @@ class Operator(ABC, Generic[S, Rows]):
     @abstractmethod
     def start(self) -> S: ...
 
+    def restore(self, data: bytes) -> S:
+        """The live state of what `to_bytes` wrote.
+
+        One of another query is refused where it has other parts; streams and checkpoints keep with every state whose it is.
+        """
+        try:
+            return self._restored(data)
+        except _MISFITS as error:
+            raise DataError(
+                "this is the state of another query, or of one that was evaluated in another way\n"
+                "  hint: go on with the query that it was written for, or begin the stream anew, with a new checkpoint"
+            ) from error
+
     @abstractmethod
-    def restore(self, data: bytes) -> S: ...
+    def _restored(self, data: bytes) -> S: ...
 
     @abstractmethod
     def resume(self, events: Events, decided: int, reported: int, last: int) -> S:

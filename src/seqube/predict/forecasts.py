@@ -244,7 +244,7 @@ class Forecaster(Operator[ForecastState, pa.Table]):
         matcher = EpisodeMatcher(group.episodes, self._strategy, bool(group.partition_by), state)
         return _Watched(matcher, keys, 2 * len(keys) + MOST_KEYS)
 
-    def restore(self, data: bytes) -> ForecastState:
+    def _restored(self, data: bytes) -> ForecastState:
         """Go on where a forecaster of the same rules stood; it may have had another strategy."""
         about, *parts = unseal(data)
         (facts,) = about.to_pylist()

@@ -88,7 +88,7 @@ class Aggregator(Reporter[pa.Table]):
             state = course.start(batch)
         return state.take(batch) if isinstance(state, LiveCounts) else super().take(state, batch)
 
-    def restore(self, data: bytes) -> State | LiveCounts:
+    def _restored(self, data: bytes) -> State | LiveCounts:
         events, numbers, about, beside = read_state(data)
         events = with_columns(events, self.plan.computed)
         if "level" not in about:

@@ -247,7 +247,7 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
         columns = {label.weight.column for label in labels if label.weight is not None}
         return {name for name in columns if Measured.of(events.column(name), name).valid.all()}
 
-    def restore(self, data: bytes) -> Together:
+    def _restored(self, data: bytes) -> Together:
         events, _, about, beside = read_state(data)
         parts = unbundle(beside) if beside is not None else {}
         state = self.resume(events, about["decided"], about["reported"], about["last"])

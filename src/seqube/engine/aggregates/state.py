@@ -221,7 +221,7 @@ class Reporter(Operator[Any, Rows]):
     def start(self) -> State:
         return State()
 
-    def restore(self, data: bytes) -> Any:
+    def _restored(self, data: bytes) -> Any:
         return State.of(*read_state(data))
 
     def order(self, events: Events) -> Events:

@@ -206,7 +206,7 @@ class SharedMatcher(Operator[SharedState, dict[str, pa.Table]]):
         alone = {name: self._alone(self._queries[name]).start() for name in optimizer.apart}
         return SharedState(dict(self._queries), optimizer, plan, alone)
 
-    def restore(self, data: bytes) -> SharedState:
+    def _restored(self, data: bytes) -> SharedState:
         events, _, about, written = read_state(data)
         check_version(about.get("layout", 1), SHARED_LAYOUT)
         if about["queries"] != _texts(self._queries):

@@ -139,7 +139,7 @@ class OperatorsBeside(Operator[StatesBeside, RowsByQuery]):
     def start(self) -> StatesBeside:
         return StatesBeside({name: part.operator.start() for name, part in self._parts.items()})
 
-    def restore(self, data: bytes) -> StatesBeside:
+    def _restored(self, data: bytes) -> StatesBeside:
         (written,) = unseal(data)
         states = unbundle(written)
         return StatesBeside({name: part.operator.restore(states[name].tobytes()) for name, part in self._parts.items()})
