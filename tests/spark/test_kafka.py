@@ -52,7 +52,7 @@ def test_records_are_read_from_one_number_to_another(broker: tuple[str, Any]) ->
     address, producer = broker
     for number in range(25):
         producer.produce("plain", str(number).encode(), b"k" if number % 2 else None, partition=0)
-    producer.flush(10)
+    assert producer.flush(60) == 0  # all have arrived
     kafka = Broker(options(address, "plain"))
     first, last = kafka.bounds()
     assert last["plain"]["0"] - first["plain"]["0"] == 25
@@ -82,7 +82,7 @@ def test_a_pipeline_from_kafka_says_what_a_batch_says(spark: SparkSession, tmp_p
     def send(values: list[bytes]) -> None:
         for value in values:
             producer.produce("tools", value, partition=0)
-        producer.flush(10)
+        assert producer.flush(60) == 0  # all have arrived
 
     send([*rows[:300], b"no json"])
     source = {

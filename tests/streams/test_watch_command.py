@@ -145,15 +145,15 @@ def test_what_one_read_gives_is_one_push_and_the_last_line_needs_no_end() -> Non
 def test_a_signal_ends_waiting_at_once_and_work_when_it_is_done() -> None:
     patience = Patience()
     with patience.listening():
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.01)  # at work: nothing happens
+        signal.raise_signal(signal.SIGTERM)  # at work: nothing happens
         assert patience.is_over
         with pytest.raises(KeyboardInterrupt), patience.waiting():
             pass
     again = Patience()
-    threading.Timer(0.01, os.kill, [os.getpid(), signal.SIGINT]).start()
-    with again.listening(), pytest.raises(KeyboardInterrupt), again.waiting():
-        time.sleep(5)
+    with again.listening():
+        threading.Timer(0.01, signal.pthread_kill, [threading.get_ident(), signal.SIGINT]).start()  # not before somebody listens
+        with pytest.raises(KeyboardInterrupt), again.waiting():
+            time.sleep(60)
 
 
 def test_lines_with_columns_that_come_too_late_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
