@@ -9,7 +9,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -89,14 +89,15 @@ def test_no_request_is_larger_than_a_file_may_be() -> None:
     assert max(got) <= LARGEST_REQUEST
 
 
+def megabytes(pid: int, what: str = "VmRSS") -> int:
+    found = re.search(rf"{what}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    return int(found[1]) // 1024
+
+
 @pytest.mark.slow
 def test_fifty_browsers_slow_clients_and_wrong_tokens_leave_it_bounded_and_closed() -> None:
     """What a crowd asks for is answered or refused; afterwards the page is there as before, and memory has a bound."""
-
-    def megabytes(pid: int) -> int:
-        found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-        assert found
-        return int(found[1]) // 1024
 
     async def crowd(address: str) -> None:
         async with httpx.AsyncClient(timeout=120, limits=httpx.Limits(max_connections=50)) as client:
@@ -124,6 +125,52 @@ def test_fifty_browsers_slow_clients_and_wrong_tokens_leave_it_bounded_and_close
             door.sendall(endless)
         assert megabytes(pid) < before + 400
         assert httpx.get(address, timeout=60).status_code == 303
+
+
+@pytest.mark.slow
+def test_huge_uploads_at_once_take_no_memory() -> None:
+    """Three of 300 MB are taken, and lie on the disk; those that are larger than a file may be are refused or cut off."""
+
+    async def sending(n_megabytes: int) -> AsyncIterator[bytes]:
+        yield b'--cut\r\nContent-Disposition: form-data; name="file"; filename="huge.csv"\r\n\r\ntype,ts\n'
+        for _ in range(n_megabytes):
+            yield b"A,1\n" * 2**18
+        yield b"\r\n--cut--\r\n"
+
+    async def send(client: httpx.AsyncClient, to: str, n_megabytes: int) -> int:
+        headers = {"content-type": "multipart/form-data; boundary=cut"}
+        return (await client.post(to, content=sending(n_megabytes), headers=headers)).status_code
+
+    async def upload(address: str) -> None:
+        async with httpx.AsyncClient(timeout=300, follow_redirects=True) as client:
+            page = (await client.get(address)).text
+            found = re.search(r"/_nicegui/client/[0-9a-f-]+/upload/\d+", page)
+            assert found
+            to = home(address).rstrip("/") + found[0]
+            async with httpx.AsyncClient(timeout=60) as stranger:
+                assert await send(stranger, to, 1) == 403
+            assert await asyncio.gather(*(send(client, to, 300) for _ in range(3))) == [200] * 3
+            where = urlsplit(to)
+            reader, writer = await asyncio.open_connection(where.hostname, where.port)
+            cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+            told = [
+                f"POST {where.path} HTTP/1.1",
+                f"Host: {where.netloc}",
+                f"Cookie: {cookie}",
+                f"Content-Length: {LARGEST_REQUEST + 1}",
+            ]
+            writer.write("\r\n".join([*told, "", ""]).encode())
+            assert b" 413 " in await reader.readline()
+            writer.close()
+            with contextlib.suppress(httpx.HTTPError):  # it says nothing of its length, and the door is shut meanwhile
+                assert await send(client, to, 600) >= 400
+            assert (await client.get(home(address))).status_code == 200
+
+    with serve() as address:
+        (pid,) = children_of(os.getpid(), "explore")
+        before = megabytes(pid)
+        asyncio.run(upload(address))
+        assert megabytes(pid, "VmHWM") < before + 250
 
 
 def children_of(pid: int, word: str) -> list[int]:

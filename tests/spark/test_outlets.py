@@ -153,6 +153,44 @@ def test_a_repeated_micro_batch_changes_nothing_in_a_table(spark: SparkSession, 
     ]
 
 
+def test_any_database_takes_a_micro_batch_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Derby, which Spark brings along, knows no statement that replaces rows."""
+    url = f"jdbc:derby:{tmp_path / 'base'};create=true"
+    table = open_outlet("jdbc", {"url": url, "dbtable": "found_{query}"}, "")
+
+    def stands(name: str) -> list[tuple[Any, ...]]:
+        frame = spark.read.format("jdbc").options(url=url, dbtable=f"found_{name}").load()
+        return sorted(tuple(row) for row in frame.collect())
+
+    first = spark.sql("SELECT 1L AS match_id, 'x' AS name, named_struct('x', 1) AS part, interval '1' minute AS lag")
+    for _ in range(2):
+        table.write(first, "pairs", "batch=00000001")
+    assert stands("pairs") == [(1, "x", '{"x":1}', "INTERVAL '01' MINUTE")]
+    more = spark.createDataFrame([(1, "z"), (2, "y")], "match_id long, name string").selectExpr("*", "null AS part", "null AS lag")
+    more = more.selectExpr("match_id", "name", "cast(part AS string) AS part", "cast(lag AS string) AS lag")
+    for _ in range(2):
+        table.write(more, "pairs", "batch=00000002")
+    assert [row[:2] for row in stands("pairs")] == [(1, "z"), (2, "y")]
+    counts = spark.createDataFrame([("a", 1), ("b", 2)], "id string, n int")
+    for number in (1, 2, 2):
+        table.write(counts, "counts", f"batch={number:08d}")
+    table.write(counts.limit(0), "counts", "batch=00000002")  # what is repeated may find nothing
+    assert [row[1:] for row in stands("counts")] == [(1, "00000001"), (2, "00000001")]
+
+
+def test_a_transaction_that_fails_leaves_the_table_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    url = f"jdbc:derby:{tmp_path / 'base'};create=true"
+    table = open_outlet("jdbc", {"url": url, "dbtable": "seen"}, "")
+    table.write(spark.createDataFrame([(1, 5)], "match_id long, n int"), "pairs", "batch=00000001")
+    other = spark.createDataFrame([(1, 5, 6)], "match_id long, n int, more int")
+    with pytest.raises(sq.DataError), spark_errors(None):
+        table.write(other, "pairs", "batch=00000002")
+    frame = spark.read.format("jdbc").options(url=url, dbtable="seen").load()
+    assert [tuple(row) for row in frame.collect()] == [(1, 5)]
+    with pytest.raises(sq.PlanError, match="Spark Connect does not show"):
+        table.refuse(object(), "matches")  # type: ignore[arg-type]
+
+
 def test_a_pipeline_into_a_table(spark: SparkSession, tmp_path: Path, day: pa.Table, database: str) -> None:
     add_file(tmp_path, "1", day)
     sinks: dict[str, Any] = {
@@ -185,6 +223,7 @@ def test_a_sink_that_fails_is_named(spark: SparkSession, tmp_path: Path, day: pa
     ("sink", "said"),
     [
         ({"format": "postgres"}, "has a url and a table"),
+        ({"format": "jdbc", "options": {"url": "postgresql://x"}}, "has a url and a dbtable"),
         ({"format": "webhook", "options": {"url": "ftp://x"}}, "has the url"),
         ({"format": "command"}, "a program with its arguments"),
         ({"format": "command", "options": {"command": "ring 'the bell"}}, "a program with its arguments"),

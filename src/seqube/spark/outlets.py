@@ -1,9 +1,10 @@
-"""Sinks that are no folders: a table of PostgreSQL, a webhook, a command, and whatever else Spark can write to.
+"""Sinks that are no folders: a table of PostgreSQL or another database, a webhook, a command, and whatever else Spark can write to.
 
     postgres    {url, table}        rows by `match_id`: one that is there is replaced, so a repeated micro-batch changes nothing
+    jdbc        {url, dbtable, ...} the same in any database that Spark has a driver for, by statements that all of them know
     webhook     {url, headers}      rows as JSON lists by POST, at least once; `match_id` says which were there before
     command     {command}           rows as JSON lines on the standard input of a program, at least once
-    any other   options of Spark's writer: kafka, console, delta, iceberg, jdbc ...
+    any other   options of Spark's writer: kafka, console, delta, iceberg ...
 
 Each has what a folder has (`seqube.spark.sinks`): `write`, `write_row`, `claim`, `refuse`, `refuse_stream`. One that does not take
 its rows raises, and the micro-batch is repeated with the next start. Rows of aggregates have no `match_id`: in a table they have
@@ -20,19 +21,20 @@ import time
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from seqube.errors import DataError, SchemaError
+from seqube.errors import DataError, PlanError, SchemaError
 from seqube.extras import need
 from seqube.spark.ingest import column
 from seqube.spark.rows import MATCH_ID
 from seqube.spark.sinks import folder_of, frame_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
     from pyspark.sql.types import DataType
 
 ROWS_AT_ONCE = 1_000
@@ -219,6 +221,97 @@ def _table(name: str) -> Any:
     return sql.SQL(".").join(map(sql.Identifier, name.split(".", 1)))
 
 
+# ---------------------------------------------------------------- a table of any database
+
+_ARRIVING = "_arriving"  # at the end of the name of the table that rows of a micro-batch come to first
+_BATCH_TYPE = "batch VARCHAR(64)"
+
+
+class Jdbc(Outlet):
+    """A table for each query, which Spark makes where there is none.
+
+    No statement replaces rows in every database. So Spark writes those of a micro-batch to a table beside it, and one transaction
+    takes out of the table what it has of them and adds them: whenever it is killed, the next start repeats that.
+    """
+
+    def check(self) -> None:
+        if not self.options.get("url", "").startswith("jdbc:") or self.options.get("query"):
+            hint = "{url: 'jdbc:mysql://host/base', dbtable: '{query}', driver: CLASS}"
+            raise SchemaError(f"a table by JDBC has a url and a dbtable\n  hint: {hint}")
+
+    @property
+    def where(self) -> str:
+        return self.options.get("dbtable", "{query}")  # the URL may hold a password
+
+    def refuse(self, spark: SparkSession, name: str) -> None:
+        if not hasattr(spark, "_jvm"):
+            raise PlanError(
+                f"the sink {name!r}: a table by JDBC is written by the driver, which Spark Connect does not show\n"
+                "  hint: run the pipeline where the driver is, or write to files"
+            )
+
+    def write(self, frame: DataFrame, *inside: str) -> None:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        number = inside[-1].rpartition("=")[2]
+        table = self.where.replace("{query}", inside[0] if len(inside) > 1 else "rows")
+        keyed = MATCH_ID in frame.columns
+        frame = frame if keyed else frame.withColumn("batch", F.lit(number))
+        frame = frame.select(*(_as_plain(field.name, field.dataType) for field in frame.schema))
+        options = dict(self.options)
+        if not keyed:  # texts may be of a type that cannot be compared
+            options["createTableColumnTypes"] = ", ".join(filter(None, [options.get("createTableColumnTypes"), _BATCH_TYPE]))
+        with _by_jdbc(frame.sparkSession, {**options, "dbtable": table}) as (connection, quoted, is_there):
+            if not is_there:
+                _written(_emptied(frame), options, table, "append")
+            _written(frame, options, table + _ARRIVING, "overwrite")
+            columns = ", ".join(quoted(name) for name in frame.columns)
+            known = quoted(MATCH_ID if keyed else "batch")
+            these = f"IN (SELECT {known} FROM {table}{_ARRIVING})" if keyed else f"= '{number}'"  # noqa: S608 - as below
+            connection.setAutoCommit(False)
+            statement = connection.createStatement()
+            statement.executeUpdate(f"DELETE FROM {table} WHERE {known} {these}")  # noqa: S608 - names of the file and of the query
+            statement.executeUpdate(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {table}{_ARRIVING}")  # noqa: S608
+            connection.commit()
+
+
+def _written(frame: DataFrame, options: Mapping[str, str], table: str, mode: str) -> None:
+    frame.write.mode(mode).format("jdbc").options(**{**options, "dbtable": table}).save()
+
+
+def _emptied(frame: DataFrame) -> DataFrame:
+    """Its columns without rows; any of them may be null in a later micro-batch, if not in this one."""
+    from pyspark.sql.types import StructField, StructType
+
+    return frame.sparkSession.createDataFrame([], StructType([StructField(each.name, each.dataType) for each in frame.schema]))
+
+
+def _as_plain(name: str, kind: DataType) -> Column:
+    """A column as databases have them: what is made of others is JSON, an interval a text."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    written = kind.simpleString()
+    if written.startswith(("struct", "array", "map")):
+        return F.to_json(column(name)).alias(name)
+    return column(name).cast("string").alias(name) if written.startswith("interval") else column(name)
+
+
+@contextmanager
+def _by_jdbc(spark: SparkSession, options: Mapping[str, str]) -> Iterator[tuple[Any, Callable[[str], str], bool]]:
+    """A connection of the driver, how it writes names, and whether the table is there; Spark finds the class for it."""
+    jvm: Any = spark._jvm
+    ours = jvm.org.apache.spark.sql.execution.datasources.jdbc
+    chosen = ours.JdbcOptionsInWrite(jvm.PythonUtils.toScalaMap(options))
+    dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(options["url"])
+    connection = dialect.createConnectionFactory(chosen).apply(-1)
+    try:
+        yield connection, dialect.quoteIdentifier, ours.JdbcUtils.tableExists(connection, chosen)
+    finally:
+        if not connection.getAutoCommit():
+            connection.rollback()  # of what was not committed; some databases close no connection before
+        connection.close()
+
+
 # ---------------------------------------------------------------- alarms
 
 
@@ -307,4 +400,4 @@ def _pieces(frame: DataFrame) -> Iterator[list[Any]]:
         yield [json.loads(row[0]) for row in some]
 
 
-_KINDS: Mapping[str, type[Outlet]] = {"postgres": Postgres, "webhook": Webhook, "command": Command}
+_KINDS: Mapping[str, type[Outlet]] = {"postgres": Postgres, "jdbc": Jdbc, "webhook": Webhook, "command": Command}
