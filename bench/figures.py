@@ -29,7 +29,8 @@ TWO_VERTICES = (
 )
 NO_FIXED_PART = "both take time in proportion to the rules here, so that few rules favour neither"
 SHORT_WINDOW = (
-    "in the quick run's window, half as long, the interval seldom has room for all events of a longer child, and the search ends early"
+    "in the quick run's window, half as long, the interval seldom has room for all events of a longer child, "
+    "and the search ends early"
 )
 SHORT_LISTS = "an interval is a few words here and joined with those it overlaps, so that a passive view's list of them is short"
 ALL_IS_ASKED_FOR = "in larger windows nearly all that can be computed is asked for, and both hold about the same"
@@ -197,7 +198,14 @@ FIGURES: dict[str, tuple[Claim, ...]] = {
     ),
     "nested": (
         *(
-            Course(f"NEEL 6 ({letter}): {what}", f"iterating takes longest for the {most}", of_neel(what), "iterative", True, SHORT_WINDOW)
+            Course(
+                f"NEEL 6 ({letter}): {what}",
+                f"iterating takes longest for the {most}",
+                of_neel(what),
+                "iterative",
+                True,
+                SHORT_WINDOW,
+            )
             for letter, what, most in (
                 ("a", "number of negated children", "most children"),
                 ("b", "length of a negated child", "longest child"),
@@ -304,7 +312,7 @@ def judged(workload: str, lines: Iterable[Line]) -> list[str]:
 
 
 def ratios(figure: Figure, lines: Sequence[Line], tasks: Which | None = None) -> list[float]:
-    """How many times as much the slow one takes, point by point, as measured: of the figure without its exceptions, or of some tasks."""
+    """How many times as much the slow one takes, point by point: of the figure without exceptions, or of some tasks."""
     asked = tasks or (lambda task: figure.tasks(task) and not figure.exceptions(task))
     taken: dict[tuple[str, int], dict[str, float]] = {}
     for line in lines:
