@@ -56,6 +56,22 @@ def test_jobs_are_called_by_what_they_do(spark: SparkSession) -> None:
     assert context.getLocalProperty("spark.job.description") is None
 
 
+def test_files_of_a_checkpoint_are_written_whole_and_leave_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """No sum stands beside a file: it would be that of the bytes before, if a kill came between the two."""
+    jvm = spark._jvm
+    assert jvm is not None
+    path = jvm.org.apache.hadoop.fs.Path
+    settings = spark._jsparkSession.sessionState().newHadoopConf()
+    managers = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+    manager = managers.create(path(tmp_path.as_uri()), settings)
+    for text in ("once", "again"):
+        out = manager.createAtomic(path((tmp_path / "0").as_uri()), True)
+        out.write(text.encode())
+        assert (tmp_path / "0").exists() == (text == "again")
+        out.close()
+        assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {"0": text}
+
+
 @pytest.mark.slow
 def test_under_spark_submit_its_arguments_hold(tmp_path: Path) -> None:
     job = tmp_path / "job.py"

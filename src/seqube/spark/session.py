@@ -34,6 +34,9 @@ Setting = bool | float | str
 # Names that are not imported before they are needed, and where they come from.
 _HOMES = {"DataFrame": "pyspark", "SparkSession": "pyspark", "Hierarchy": "seqube", "Limits": "seqube"}
 HANDED = "seqube-kernels"  # the folder of compiled loops in the working folder of an executor
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"  # writes the files of checkpoints
+_LOCAL_FILES = "spark.hadoop.fs.file.impl"
+_RENAMES = "org.apache.hadoop.fs.LocalFileSystem"  # onto a file that is there, too; Hive's, which Spark comes with, does not
 _SHORT = {  # options of spark-submit that are settings
     "--master": "spark.master",
     "--name": "spark.app.name",
@@ -84,13 +87,16 @@ def session(app_name: str = "seqube", **config: bool | float | str) -> SparkSess
         settings = {**{name: value for name, value in ours.items() if name not in chosen}, **config, **_kernels(chosen)}
     try:
         with _deaf_java():
-            return SparkSession.builder.config(map=dict(settings)).getOrCreate()
+            started = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     except (PySparkException, Py4JJavaError) as error:
         said = ", ".join(f"{name}={value}" for name, value in config.items()) or "its own settings"
         why = explain_failure(text_of(error), None)
         raise PlanError(
             f"Spark does not start with {said}: {why}\n  hint: look at what Spark said above, and at these settings"
         ) from error
+    if not remote and settings.get(_LOCAL_FILES) == _RENAMES and _MANAGER not in chosen:
+        _quicken_checkpoints(started)
+    return started
 
 
 # Settings that a session can also be given while it runs, or by another machine.
@@ -120,6 +126,7 @@ def _defaults(master: str) -> dict[str, Setting]:
         ours["spark.executorEnv.SEQUBE_CACHE"] = str(cache_folder().parent)
         # Spark's 200 partitions are meant for clusters; in one machine they are 200 small tasks, one after the other.
         ours["spark.sql.shuffle.partitions"] = str(max(4, os.cpu_count() or 4))
+        ours[_LOCAL_FILES] = _RENAMES
     return ours
 
 
@@ -152,6 +159,22 @@ def _set_up_machine(chosen: Mapping[str, Setting]) -> None:
         os.environ["JAVA_HOME"] = str(find_java().path)
     if str(chosen.get("spark.master", "local")).startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _quicken_checkpoints(spark: SparkSession) -> None:
+    """Let files of checkpoints on the disk of this machine be written without other programs.
+
+    Spark starts several for each file: 37 ms a file, and a micro-batch has five. Renaming is as atomic there, if it is asked of the
+    file system itself. No file gets a sum beside it: it would be renamed after the file, and a kill between the two would leave the
+    sum of the bytes before, by which Spark would refuse the file for ever.
+    """
+    jvm: Any = spark._jvm
+    here, settings = jvm.java.net.URI("file:///"), spark.sparkContext._jsc.hadoopConfiguration()
+    files = jvm.org.apache.hadoop.fs.FileSystem.get(here, settings)
+    if files.getClass().getName() == _RENAMES:  # unless somebody in this JVM was before us
+        files.setWriteChecksum(False)
+        manager = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        spark.conf.set(_MANAGER, manager)
 
 
 @contextmanager
