@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from packages import needed
 from seqube.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,31 +85,25 @@ def test_a_command_that_needs_an_extra_says_so_and_is_wrong_usage(tmp_path: Path
 # ---------------------------------------------------------------- as it is installed
 
 
-def packages_of_the_engine() -> set[str]:
-    """The distributions that `pip install seqube` brings, and those that these need."""
-    found: set[str] = set()
-    waiting = names(PROJECT["dependencies"])
-    while waiting:
-        name = waiting.pop()
-        found.add(name)
-        wanted = map(Requirement, distribution(name).requires or ())
-        waiting |= {each.name for each in wanted if each.marker is None or each.marker.evaluate({"extra": ""})} - found
-    return found
-
-
 def test_a_wheel_runs_outside_of_the_checkout_with_nothing_but_its_packages(tmp_path: Path) -> None:
-    """Built, unpacked beside links to what it needs, and used as it would be after `pip install seqube`."""
-    build = "import setuptools.build_meta as b; print(b.build_wheel({0!r})); print(b.build_sdist({0!r}))".format(str(tmp_path))
+    """Built of what an sdist holds, unpacked beside links to what it needs, and used as it would be after `pip install seqube`."""
+
+    def build(what: str, source: Path) -> Path:
+        code = f"import setuptools.build_meta as b; b.build_{what}({str(tmp_path)!r})"
+        subprocess.run([sys.executable, "-c", code], cwd=source, check=True, capture_output=True)
+        (made,) = tmp_path.glob({"sdist": "*.tar.gz", "wheel": "*.whl"}[what])
+        return made
+
     copy = tmp_path / "source"
     copy.mkdir()
     for name in ("src", "pyproject.toml", "README.md", "LICENSE"):
         (copy / name).symlink_to(ROOT / name)
-    subprocess.run([sys.executable, "-c", build], cwd=copy, check=True, capture_output=True)
-    (wheel,), (archive,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
-    assert archive.stat().st_size > wheel.stat().st_size / 2
+    archive = build("sdist", copy)
+    shutil.unpack_archive(archive, tmp_path / "unpacked", filter="data")
+    wheel = build("wheel", tmp_path / "unpacked" / archive.name.removesuffix(".tar.gz"))
     site = tmp_path / "site"
     subprocess.run([sys.executable, "-m", "zipfile", "-e", str(wheel), str(site)], check=True)
-    for name in packages_of_the_engine():
+    for name in needed(names(PROJECT["dependencies"])):
         for file in distribution(name).files or ():
             top = file.parts[0]
             place = Path(str(distribution(name).locate_file(top)))

@@ -30,9 +30,15 @@ def test_what_the_user_has_set_is_found(tmp_path: Path, monkeypatch: pytest.Monk
     assert users_settings() == found
     monkeypatch.setenv(
         "PYSPARK_SUBMIT_ARGS",
-        "--master spark://host:7077 --conf spark.a=9 -c 'spark.e=x y' --driver-memory=5g --verbose pyspark-shell",
+        "--master spark://h:7077 --conf spark.a=9 -c 'spark.e=x y' --driver-memory=5g --verbose --archives e.zip#e pyspark-shell",
     )
-    more = {"spark.master": "spark://host:7077", "spark.a": "9", "spark.e": "x y", "spark.driver.memory": "5g"}
+    more = {
+        "spark.master": "spark://h:7077",
+        "spark.a": "9",
+        "spark.e": "x y",
+        "spark.driver.memory": "5g",
+        "spark.archives": "e.zip#e",
+    }
     assert users_settings() == {**found, **more}
     monkeypatch.delenv("SPARK_CONF_DIR")
     monkeypatch.delenv("SPARK_HOME", raising=False)

@@ -44,6 +44,7 @@ _SHORT = {  # options of spark-submit that are settings
     "--driver-java-options": "spark.driver.extraJavaOptions",
     "--deploy-mode": "spark.submit.deployMode",
     "--remote": "spark.remote",
+    "--archives": "spark.archives",
 }
 
 
