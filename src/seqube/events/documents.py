@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,27 +42,44 @@ def parse_yaml(text: str, name: str = "the document") -> Any:
     """The content of a YAML text; `name` is what errors call it."""
     import yaml
 
-    class StrictLoader(yaml.SafeLoader):
+    try:
+        if problem := weigh(text):
+            raise SchemaError(f"{name} {problem}")
+        return yaml.load(text, _strict_loader())  # noqa: S506 - it is a safe one, and stricter
+    except yaml.YAMLError as problem:
+        raise DataError(f"{name} is not YAML: {problem}\n  hint: check indentation, colons and quotes there") from problem
+    except _TwiceError as problem:
+        raise SchemaError(f"{name}, {problem}\n  hint: put what belongs to it together in one place") from None
+    except BAD_VALUE as problem:
+        raise DataError(f"{name} holds a value that cannot be read: {problem}\n  hint: write it in quotes") from problem
+
+
+class _TwiceError(Exception):
+    """A key that stands twice in one mapping."""
+
+
+def safe_loader() -> Any:
+    """YAML's reader of plain values: in C where it was built so, which takes a tenth of the time."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@cache
+def _strict_loader() -> Any:
+    import yaml
+
+    class StrictLoader(safe_loader()):  # type: ignore[misc] - which one it is depends on the machine
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
             seen = set()
             for key, _ in node.value:
                 if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                     if (key.tag, key.value) in seen:
-                        raise SchemaError(
-                            f"{name}, line {key.start_mark.line + 1}: {key.value!r} stands twice in one mapping\n"
-                            "  hint: put what belongs to it together in one place"
-                        )
+                        raise _TwiceError(f"line {key.start_mark.line + 1}: {key.value!r} stands twice in one mapping")
                     seen.add((key.tag, key.value))
-            return super().construct_mapping(node, deep)
+            return cast(dict[Any, Any], super().construct_mapping(node, deep))
 
-    try:
-        if problem := weigh(text):
-            raise SchemaError(f"{name} {problem}")
-        return yaml.load(text, StrictLoader)  # noqa: S506 - it is a SafeLoader, and stricter
-    except yaml.YAMLError as problem:
-        raise DataError(f"{name} is not YAML: {problem}\n  hint: check indentation, colons and quotes there") from problem
-    except BAD_VALUE as problem:
-        raise DataError(f"{name} holds a value that cannot be read: {problem}\n  hint: write it in quotes") from problem
+    return StrictLoader
 
 
 def weigh(text: str) -> str | None:
@@ -71,8 +89,7 @@ def weigh(text: str) -> str | None:
     n_values = 0
     sizes: dict[str | None, int] = {}  # values under an anchor, aliases in it included
     open_: list[tuple[str | None, int]] = []
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    for event in cast(Iterator[Any], yaml.parse(text, Loader=loader)):
+    for event in cast(Iterator[Any], yaml.parse(text, Loader=safe_loader())):
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
             if any(event.anchor == anchor for anchor, _ in open_):

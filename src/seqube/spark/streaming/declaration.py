@@ -31,7 +31,7 @@ from seqube.cube import flat_query
 from seqube.engine.limits import Limits
 from seqube.errors import PlanError, Problem, QueryError, SchemaError, SequbeError, Span, did_you_mean, show_problems
 from seqube.events import Hierarchy
-from seqube.events.documents import parse_yaml
+from seqube.events.documents import parse_yaml, safe_loader
 from seqube.events.schema import UNITS
 from seqube.language import check, parse, parse_file
 from seqube.language.parameters import fill, read_parameter, refuse_unknown
@@ -149,7 +149,7 @@ class _Reader:
     def __post_init__(self) -> None:
         import yaml
 
-        self._note(yaml.compose(self.text, yaml.SafeLoader), ())
+        self._note(yaml.compose(self.text, safe_loader()), ())
 
     def _note(self, node: Any, path: tuple[str, ...]) -> None:
         """Remember where every key stands."""
