@@ -188,9 +188,11 @@ class Watcher:
         if len(lines) == 1:
             self._reject(numbers[0], str(error).partition("\n")[0])
             return
+        n_lines = self._n_lines
         for line, number in zip(lines, numbers, strict=True):
             self._n_lines = number - 1
             self.push([line])
+        self._n_lines = n_lines  # further than the last of these where lines after it were none
 
     def close(self) -> None:
         """The input has ended: write what is left."""

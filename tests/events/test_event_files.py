@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqube.errors import DataError, SchemaError
-from seqube.events import Events
+from seqube.events import Events, files
 
 TABLE = pa.table(
     {
@@ -119,6 +119,21 @@ def test_broken_lines_of_json_are_rejected_rows(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert "utf-8" in rejected[4]["reason"]
     assert len(events) + events.rejected.count == 8
+
+
+NULLS = [b"null\n%s", b"\n \t null\r\n%s", b"\xef\xbb\xbfnull\n%s", b"%s\nnull", b"%snull\n"]
+
+
+@pytest.mark.parametrize("content", NULLS, ids=range(len(NULLS)))
+@pytest.mark.parametrize("block", [48, 49, 50, 51, 52, 53, 8 << 20])
+def test_nulls_for_records_are_rejected_rows(content: bytes, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's own reader ends the process where one begins a block."""
+    monkeypatch.setattr(files, "_BLOCK", block)
+    path = tmp_path / "e.jsonl"
+    path.write_bytes(content.replace(b"%s", b'{"type": "A", "ts": 1, "x": null, "s": "null"}\n'))
+    events = Events(path)
+    assert events.table.select(["type", "ts", "s"]).to_pylist() == [{"type": "A", "ts": 1, "s": "null"}]
+    assert [row["reason"] for row in events.rejected.table.to_pylist()] == ["not a JSON record: not an object"]
 
 
 def test_json_values_of_mixed_kinds_become_texts(tmp_path: Path) -> None:

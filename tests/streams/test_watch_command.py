@@ -163,11 +163,16 @@ def test_lines_with_columns_that_come_too_late_are_rejected(monkeypatch: pytest.
     watcher = Watcher(stream, written.append, told.append, ("type", "ts"))
     watcher.push([row("A", number).encode() for number in range(4)])
     watcher.push([row("A", 4).encode()])
-    watcher.push([row("A", 5, fresh=1).encode(), row("B", 6).encode()])
+    watcher.push([row("A", 5, fresh=1).encode(), row("B", 6).encode(), b"", b"x"])
+    watcher.push([b"y"])
     watcher.close()
-    assert [text.partition(",")[0] for text in told] == ["line 6: these rows have other columns than the stream"]
+    assert [text.partition(",")[0] for text in told] == [
+        "line 9: not JSON: Expecting value: line 1 column 1 (char 0)",
+        "line 6: these rows have other columns than the stream",
+        "line 10: not JSON: Expecting value: line 1 column 1 (char 0)",
+    ]
     assert list(map(json.loads, written)) == [{"query": "n", "ts": 6, "count": 5}]
-    assert watcher.summary() == "6 events, 0 late, 1 rejected; n: 1 rows"
+    assert watcher.summary() == "6 events, 0 late, 3 rejected; n: 1 rows"
 
 
 def test_very_many_broken_lines_are_counted_and_not_told(monkeypatch: pytest.MonkeyPatch) -> None:

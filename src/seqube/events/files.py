@@ -13,6 +13,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ _COMPRESSED = {".gz", ".bz2", ".zst"}
 _KNOWN = "csv, csv.gz, json, jsonl, ndjson and parquet"
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _BLOCK = 8 << 20  # no row may be longer than a block
+_NULL_LINE = re.compile(rb"\n(?:\xef\xbb\xbf)?[ \t\r]*null")
 
 
 class Malformed(NamedTuple):
@@ -241,10 +243,27 @@ def _read_json(path: Path) -> _File:
 
     try:
         with pa.input_stream(str(path)) as stream:
-            return _File(arrow_json.read_json(stream, arrow_json.ReadOptions(block_size=_BLOCK)))
+            return _File(arrow_json.read_json(_without_nulls(stream), arrow_json.ReadOptions(block_size=_BLOCK)))
     except pa.ArrowInvalid:
         with pa.input_stream(str(path)) as stream:
             return _mend_json(stream.read())
+
+
+def _without_nulls(stream: pa.NativeFile) -> pa.NativeFile:
+    """The stream, refused where a line begins with a null: a block that does ends the process, in PyArrow 26."""
+    before = b"\n"  # what may be the beginning of such a line
+
+    def look(block: pa.Buffer) -> pa.Buffer:
+        nonlocal before
+        data = before + bytes(block)
+        if b"null" in data and _NULL_LINE.search(data):
+            raise pa.ArrowInvalid("a line is no record")
+        start = data.rfind(b"\n")
+        line = data[start:].strip() if start >= 0 else b"no beginning"
+        before = b"\n" + line if b"null".startswith(line) else b""
+        return block
+
+    return pa.TransformInputStream(stream, look)
 
 
 def _mend_json(content: bytes) -> _File:
