@@ -17,6 +17,7 @@ Invariant: drawn input k of a seed is always the same bytes.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import gc
 import hashlib
 import json
@@ -201,6 +202,7 @@ def is_followed(function: types.FunctionType) -> bool:
 
 def try_one_surface(asked: argparse.Namespace) -> None:
     """In a process of its own: what it came to is written where `--report` says, now and then and at the end."""
+    faulthandler.enable()  # who ends a process without a word says where
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
     began = time.monotonic()

@@ -88,7 +88,7 @@ def make_text(known: list[str], words: list[str], own: Any, chance: random.Rando
     if chance.random() < 0.04:
         return chance.randbytes(chance.choice([0, 1, 5, 50, 500]))
     if own is not None and chance.random() < 0.4:
-        text = yaml.dump(twist(own, chance, 3), Dumper=Lenient)
+        text = written(twist(own, chance, 3))
     else:
         text = chance.choice(known)
     for _ in range(chance.choice([0, 1, 1, 1, 2, 3, 6])):
@@ -117,7 +117,20 @@ class Lenient(yaml.SafeDumper):
     """Writes what can be written, of anything."""
 
 
-Lenient.add_multi_representer(object, lambda dumper, value: dumper.represent_str(repr(value)))
+class Quick(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """The same in C, which knows no halves of characters."""
+
+
+for dumper in (Lenient, Quick):
+    dumper.add_multi_representer(object, lambda dumper, value: dumper.represent_str(repr(value)))
+
+
+def written(document: Any) -> str:
+    """A document as YAML."""
+    try:
+        return str(yaml.dump(document, Dumper=Quick))
+    except UnicodeEncodeError:
+        return str(yaml.dump(document, Dumper=Lenient))
 
 
 def mutate(text: str, known: list[str], words: list[str], chance: random.Random) -> str:

@@ -82,24 +82,50 @@ FIELDS = ["type", "ts", "id", "x", "s", "type", "ts", "", "é", "a.b", "#number"
 N_LINES = 400
 
 
+class Judged(Watcher):
+    """Remembers which lines were refused."""
+
+    def __init__(self, stream: sq.Stream, tell: Callable[[str], None]) -> None:
+        super().__init__(stream, lambda _: None, tell, ("type", "ts"))
+        self.refused: list[int] = []
+
+    def _reject(self, number: int, reason: str) -> None:
+        self.refused.append(number - 1)
+        super()._reject(number, reason)
+
+
 def read_lines(data: bytes, file: Path) -> None:
+    """Lines as they come, each of which is judged by itself: it is taken, or refused once; what can be no event is refused."""
     lines = data.split(b"\n")
     told: list[str] = []
     stream = sq.Stream(WATCHED)
-    watcher = Watcher(stream, lambda _: None, told.append, ("type", "ts"))
+    watcher = Judged(stream, told.append)
     half = len(lines) // 2
     watcher.push(lines[:half])
     watcher.push(lines[half:])
     watcher.push([b'{"type": "A", "ts": 1000000, "id": 1, "x": 1}'])
     watcher.close()
-    stats = stream.stats
-    n_blank = sum(not line.strip() for line in lines)
-    assert stats.events + stats.late + watcher.n_rejected + n_blank == len(lines) + 1, "a line is neither taken nor told"
+    stats, refused = stream.stats, set(watcher.refused)
+    blank = {number for number, line in enumerate(lines) if not line.strip()}
+    assert len(refused) == len(watcher.refused) == watcher.n_rejected, "a line is refused twice"
+    assert not refused & blank, "nothing is refused"
+    assert stats.events + stats.late + len(refused) + len(blank) == len(lines) + 1, "a line is neither taken nor told"
+    for number, line in enumerate(lines):
+        assert number in refused or number in blank or may_be_event(line), f"line {number + 1} is taken"
     json.dumps([watcher.summary(), *told])
     if zlib.crc32(data) % 8 == 0:  # the same lines as a file
         place = file.with_suffix(".jsonl")
         place.write_bytes(data)
         sq.Events(place)
+
+
+def may_be_event(line: bytes) -> bool:
+    """An object of JSON with a type and a time: the rest depends on the lines before it."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and not isinstance(found.get("type"), dict | list | None) and found.get("ts") is not None
 
 
 def make_lines(known: list[bytes], chance: random.Random) -> bytes:
