@@ -103,6 +103,7 @@ def test_a_wheel_runs_outside_of_the_checkout_with_nothing_but_its_packages(tmp_
     wheel = build("wheel", tmp_path / "unpacked" / archive.name.removesuffix(".tar.gz"))
     site = tmp_path / "site"
     subprocess.run([sys.executable, "-m", "zipfile", "-e", str(wheel), str(site)], check=True)
+    assert (site / "seqube" / "py.typed").is_file()
     for name in needed(names(PROJECT["dependencies"])):
         for file in distribution(name).files or ():
             top = file.parts[0]

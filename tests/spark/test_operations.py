@@ -110,14 +110,17 @@ def test_drain_is_for_streams_that_end(tmp_path: Path) -> None:
             read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, **wrong))
 
 
-def test_lines_of_csv_are_decoded(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_lines_are_decoded_and_columns_made_of_them(spark: SparkSession, tmp_path: Path, form: str) -> None:
     """Those that are none are in the quarantine, as they came."""
     table = generate("hospital", 300, seed=4).select(["type", "ts", "id"])
-    lines = [f"{row['id']},{row['type']},{row['ts'].isoformat(' ')}" for row in table.to_pylist()]
+    rows = [{"id": row["id"], "kind": row["type"].lower(), "at": row["ts"].isoformat(" ")} for row in table.to_pylist()]
+    lines = [json.dumps(row) if form == "json" else ",".join(map(str, row.values())) for row in rows]
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.txt").write_text("\n".join([*lines[:200], "seven,Wash,soon", *lines[200:]]) + "\n")
-    decode = {"format": "csv", "column": "value", "schema": "id bigint, type string, ts timestamp_ntz"}
-    source = {"format": "text", "path": "in", "decode": decode}
+    decode = {"format": form, "column": "value", "schema": "id bigint, kind string, at timestamp_ntz"}
+    select = {"type": "initcap(kind)", "ts": "at + INTERVAL 0 SECONDS", "id": "id"}
+    source = {"format": "text", "path": "in", "decode": decode, "select": select}
     counts = run_once(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, source=source)), spark)
     assert (counts.read, counts.quarantined) == (301, 1)
     assert counts.matches == {"pairs": sum(expected(table, PAIRS).values())}
