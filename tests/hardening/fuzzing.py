@@ -37,6 +37,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +96,12 @@ def attempt(kind: str, data: bytes, file: Path) -> str | Fault:
         signal.signal(signal.SIGPROF, before)
 
 
-def cases(kind: str, seed: int) -> Iterator[bytes]:
+def cases(kind: str, seed: int, first: int = 0) -> Iterator[bytes]:
+    """What is drawn of a seed, from one number on."""
     surface = SURFACES[kind]
     known = surface.seeds()
-    number = 0
-    while True:
+    for number in count(first):
         yield surface.make(known, random.Random(f"{seed}/{kind}/{number}"))
-        number += 1
 
 
 @dataclass
@@ -123,17 +123,19 @@ class Tally:
         self.came[outcome] += SURFACES[self.kind].size(data) if outcome == "read" else 1
 
 
-def fuzz(kind: str, inputs: int, seed: int, seconds: float = float("inf"), watch: Callable[[Tally], None] | None = None) -> Tally:
-    """Try so many inputs of a kind, or as many as there is time for."""
+def fuzz(
+    kind: str, inputs: int, seed: int, seconds: float = float("inf"), watch: Callable[[Tally, int], None] | None = None
+) -> Tally:
+    """Try so many inputs of a kind, or as many as there is time for; before each, `watch` is told its number."""
     tally = Tally(kind)
     ends = time.monotonic() + seconds
     with scratch() as file:
         for number, data in enumerate(cases(kind, seed)):
             if tally.came.total() >= inputs or time.monotonic() > ends or len(tally.faults) > MOST_KEPT:
                 break
+            if watch is not None:
+                watch(tally, number)
             tally.take(data, file)
-            if watch is not None and number % 1_000 == 0:
-                watch(tally)
     return tally
 
 
@@ -201,34 +203,53 @@ def is_followed(function: types.FunctionType) -> bool:
 
 
 def try_one_surface(asked: argparse.Namespace) -> None:
-    """In a process of its own: what it came to is written where `--report` says, now and then and at the end."""
+    """In a process of its own: what it came to is written where `--report` says, now and then and at the end, and beside it which
+    input comes next, so that it is known what ended the process."""
     faulthandler.enable()  # who ends a process without a word says where
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
     began = time.monotonic()
 
     def report(tally: Tally) -> None:
-        faults = []
-        for fault in tally.faults.values():
-            place = CORPUS / f"{fault.kind}-{hashlib.sha256(fault.data).hexdigest()[:10]}"
-            place.write_bytes(fault.data)
-            faults.append(f"{place.name}: {fault.error}\n{fault.trace}")
+        faults = [f"{keep(fault.kind, fault.data)}: {fault.error}\n{fault.trace}" for fault in tally.faults.values()]
         megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         told = {"came": dict(tally.came), "faults": faults, "seconds": time.monotonic() - began, "megabytes": megabytes}
         Path(asked.report).write_text(json.dumps(told), "utf-8")
 
-    seconds = 60 * asked.minutes
+    seconds, told_at = 60 * asked.minutes, began
     if asked.guided:
         fuzz_guided(asked.surface, asked.inputs, asked.seed, seconds, report)
-    else:
-        report(fuzz(asked.surface, asked.inputs, asked.seed, seconds, report))
+        return
+    with next_of(asked.report).open("wb") as place:
+
+        def watch(tally: Tally, number: int) -> None:
+            nonlocal told_at
+            os.pwrite(place.fileno(), number.to_bytes(8, "big"), 0)
+            if time.monotonic() > told_at + PROGRESS / 10:
+                told_at = time.monotonic()
+                report(tally)
+
+        report(fuzz(asked.surface, asked.inputs, asked.seed, seconds, watch))
+
+
+def next_of(report: str | Path) -> Path:
+    """Where the number of the input stands that is tried."""
+    return Path(report).with_suffix(".next")
+
+
+def keep(kind: str, data: bytes) -> str:
+    """What was a fault is a test from now on."""
+    place = CORPUS / f"{kind}-{hashlib.sha256(data).hexdigest()[:10]}"
+    place.write_bytes(data)
+    return place.name
 
 
 def run_surface(kind: str, inputs: int, asked: argparse.Namespace, minutes: float) -> dict[str, Any]:
     """What a process of its own says of a surface."""
-    with tempfile.NamedTemporaryFile("r", suffix=".json") as file, tempfile.TemporaryFile("w+", errors="replace") as said:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+", errors="replace") as said:
+        file = Path(folder) / "report.json"
         command = [sys.executable, __file__, "--surface", kind, "--inputs", str(inputs), "--minutes", str(minutes)]
-        command += ["--seed", str(asked.seed), "--report", file.name, *(["--guided"] if asked.guided else [])]
+        command += ["--seed", str(asked.seed), "--report", str(file), *(["--guided"] if asked.guided else [])]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
         told: dict[str, Any] = {"came": {}, "faults": [], "seconds": 0, "megabytes": 0}
         is_running = True
@@ -236,13 +257,17 @@ def run_surface(kind: str, inputs: int, asked: argparse.Namespace, minutes: floa
             with suppress(subprocess.TimeoutExpired):
                 process.wait(PROGRESS)
                 is_running = False
-            with suppress(json.JSONDecodeError):  # there is nothing yet, or it is just being written
-                told = json.loads(Path(file.name).read_text("utf-8"))
+            with suppress(FileNotFoundError, json.JSONDecodeError):  # there is nothing yet, or it is just being written
+                told = json.loads(file.read_text("utf-8"))
             if is_running:
                 print(f"{kind:>10} {sum(told['came'].values()):>11,} of {inputs:,}, {len(told['faults'])} faults", flush=True)
         if process.returncode:
             said.seek(0)
-            told["faults"].append(f"the process of {kind} ended with {process.returncode}\n{said.read()[-3_000:]}")
+            ended = f"the process of {kind} ended with {process.returncode}"
+            if process.returncode < 0 and next_of(file).exists():
+                number = int.from_bytes(next_of(file).read_bytes(), "big")
+                ended += f" at input {number}: {keep(kind, next(cases(kind, asked.seed, number)))}"
+            told["faults"].append(f"{ended}\n{said.read()[:6_000]}")
         return told
 
 
