@@ -96,6 +96,11 @@ SlotPattern = tuple[SlotLabel, ...]
 Family = tuple[int, tuple[str, ...], int | None, bool]
 
 
+def unweighed(pattern: SlotPattern) -> SlotPattern:
+    """The pattern that counts what this one weighs."""
+    return tuple(replace(label, weight=None) if label.weight is not None else label for label in pattern)
+
+
 @dataclass(frozen=True, slots=True)
 class Counted:
     """A shareable query: its labels and its window in ticks; beside its matches, what else is measured of them.
@@ -335,11 +340,13 @@ class Frequencies:
 def find_candidates(queries: Mapping[str, Counted], frequencies: Frequencies) -> tuple[Candidate, ...]:
     """Substrings of two labels or more in two patterns or more of one family, by benefit."""
     found = []
+    unchopped: dict[frozenset[str], float] = {}  # common prefixes are shared anyway
     for (_, piece), names in _frequent(queries).items():
         sharing = {name: queries[name] for name in sorted(names)}
-        whole = {name: (query.pattern,) for name, query in sharing.items()}  # common prefixes are shared anyway
+        if names not in unchopped:
+            unchopped[names] = frequencies.counters(sharing, {name: (query.pattern,) for name, query in sharing.items()})
         chops = {name: chop(query.pattern, [piece]) for name, query in sharing.items()}
-        found.append(Candidate(piece, names, frequencies.counters(sharing, whole) - frequencies.counters(sharing, chops)))
+        found.append(Candidate(piece, names, unchopped[names] - frequencies.counters(sharing, chops)))
     return tuple(sorted(found, key=lambda candidate: (-candidate.benefit, [str(label) for label in candidate.piece])))
 
 

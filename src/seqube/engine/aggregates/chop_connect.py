@@ -43,6 +43,7 @@ from seqube.engine.aggregates.readings import (
     due_at,
     met,
     more_changes,
+    noted,
     write_change,
 )
 from seqube.engine.jit import inner_kernel, kernel
@@ -116,8 +117,8 @@ class Connected:
         held[self._pieces.starts] = True
         self._reads = self._reads._replace(held=held)
         self._is_watched = bool(self._reads.watches.any())
-        labels = [layout.filling[prefixes.order[node][0].kind] for node in self._pieces.starts]
-        self._start_labels = np.array(labels, np.int64)
+        self._is_start = np.zeros(layout.n_labels, np.bool_)
+        self._is_start[[layout.filling[prefixes.order[node][0].kind] for node in self._pieces.starts]] = True
         self._pool = self._empty(0, 2)
 
     def _empty(self, n_lanes: int, capacity: int) -> Pool:
@@ -165,7 +166,7 @@ class Connected:
         """Room for all starts that will be alive at once: rings of twice the size or more, in which each start has a new place."""
         pool, capacity = self._pool, self._pool.started.shape[2]
         live = 0 if clock.is_last else int((pool.ends[:, :, LIVE_TO] - pool.ends[:, :, LIVE_FROM]).max(initial=0))
-        most = live + max(most_alive(maps, label, clock.window) for label in self._start_labels)
+        most = live + most_alive(maps, self._is_start, clock.window)
         wanted = capacity if most < capacity else 1 << int(most + 1).bit_length()
         lanes = len(pool.ends) if n_lanes <= len(pool.ends) else max(n_lanes, 2 * len(pool.ends))
         if (lanes, wanted) == (len(pool.ends), capacity):
@@ -187,19 +188,22 @@ class Connected:
 
 
 @kernel
-def most_alive(maps: LabelMaps, label: int, window: int) -> int:
-    """The most events of a label that are in a window of a lane at once."""
+def most_alive(maps: LabelMaps, starts: Mask, window: int) -> int:
+    """The most events of one of the labels that start something that are in a window of a lane at once."""
     most = 0
-    times = np.empty(len(maps.times), np.int64)
+    alive = np.zeros(len(starts), np.int64)
     for number in range(len(maps.lanes)):
-        first, n = 0, 0
-        for m in range(maps.offsets[number], maps.offsets[number + 1]):
-            if maps.labels[m] == label:
-                times[n] = maps.times[m]
-                n += 1
-                while times[first] <= maps.times[m] - window:
-                    first += 1
-                most = max(most, n - first)
+        first, end = maps.offsets[number], maps.offsets[number + 1]
+        alive[:] = 0
+        for m in range(first, end):
+            label = maps.labels[m]
+            if not starts[label]:
+                continue
+            alive[label] += 1
+            while not starts[maps.labels[first]] or maps.times[first] <= maps.times[m] - window:
+                alive[maps.labels[first]] -= starts[maps.labels[first]]
+                first += 1
+            most = max(most, alive[label])
     return most
 
 
@@ -299,7 +303,7 @@ def connect(
     window, upto, is_watched, is_last, period = clock
     n_paths, n_starts, n_connections = len(reads.nodes), len(pieces.starts), len(pieces.nexts)
     deepest, mask = tree.paths.shape[1] - 1, pool.started.shape[2] - 1
-    hit, fresh = np.zeros(n_paths, np.bool_), np.zeros(n_paths, np.bool_)
+    hit, hits, fresh = np.zeros(n_paths, np.bool_), np.zeros(n_paths, np.int64), np.zeros(n_paths, np.bool_)
     news, bucket, coming = np.full(n_paths, zero, values.dtype), np.zeros(n_paths, np.int64), np.zeros(n_starts, np.int64)
     n = 0
     for number in range(len(maps.lanes)):
@@ -317,7 +321,7 @@ def connect(
             moment = min(moment, pool.next_reads[lane])
             if moment > upto or moment == HIGHEST:
                 break
-            gone = is_hit = False
+            gone, n_hits = False, 0
             for f in range(n_starts):
                 coming[f] = 0
                 while ends[f, LIVE_FROM] < ends[f, LIVE_TO] and pool.started[lane, f, ends[f, LIVE_FROM] & mask] <= moment - window:
@@ -349,7 +353,7 @@ def connect(
                         for c in range(ends[f, LIVE_FROM], ends[f, LIVE_TO]):
                             counters[node, c & mask] = zero
                         for e in range(reads.ends_at[node], reads.ends_at[node + 1]):
-                            hit[reads.ends[e]] = is_hit = True
+                            n_hits = noted(hit, hits, n_hits, reads.ends[e])
                 for m in range(k, upto_k):
                     label = maps.labels[m]
                     for at in range(tree.at[label], tree.at[label + 1]):
@@ -363,7 +367,7 @@ def connect(
                             path = reads.ends[e]
                             kind, c = reads.buckets[path], pieces.of_paths[path]
                             if kind < 0 and not reads.fresh[path]:
-                                hit[path] = is_hit = True
+                                n_hits = noted(hit, hits, n_hits, path)
                                 continue
                             value = zero
                             if parent == 0:
@@ -371,7 +375,7 @@ def connect(
                             else:
                                 value = carried(_read(pieces, pool, lane, c, parent, arithmetic), weight, least)
                             if kind < 0:
-                                hit[path] = is_hit = True
+                                n_hits = noted(hit, hits, n_hits, path)
                                 fresh[path] = fresh[path] or value != zero
                                 continue
                             now = weights.buckets[kind, maps.rows[m]]
@@ -391,13 +395,18 @@ def connect(
                             counters[node, c & mask] = met(counters[node, c & mask], more, least)
             if period > 0:
                 pool.next_reads[lane] = HIGHEST if is_due else min(pool.next_reads[lane], due_at(moment, period))
-            for path in range(n_paths if is_due or is_hit or (gone and is_watched) else 0):
+            looks_at_all = is_due or (gone and is_watched)
+            for number_of in range(n_paths if looks_at_all else n_hits):
+                path = number_of if looks_at_all else hits[number_of]
+                if reads.follows[path] >= 0 and not fresh[reads.follows[path]]:
+                    continue
                 if is_due or (period == 0 and (hit[path] or (gone and reads.watches[path]))):
                     value = _read(pieces, pool, lane, pieces.of_paths[path], reads.nodes[path], arithmetic)
                     if value != pool.values[lane, path] or fresh[path]:
                         n = write_change(facts, values, n, moment, path, maps.lanes[number], fresh[path], value)
                         pool.values[lane, path] = value
-                hit[path] = fresh[path] = False
+            for number_of in range(n_hits):
+                hit[hits[number_of]] = fresh[hits[number_of]] = False
             k = upto_k
         facts, values = more_changes(facts, values, n, n_paths)
         for path in range(n_paths):

@@ -32,13 +32,14 @@ from seqube.engine.aggregates.readings import (
     joined_changes,
     met,
     more_changes,
+    noted,
     write_change,
 )
 from seqube.engine.jit import inner_kernel, kernel, kernel_part
 from seqube.engine.limits import Budget
 from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST
-from seqube.plan.sharing import SlotLabel, SlotPattern, Weight
+from seqube.plan.sharing import SlotLabel, SlotPattern, Weight, unweighed
 
 # Columns of lanes: NEXT_GONE is when the first start of the back leaves, NEXT_READ when patterns are read, where there is a period.
 TOP_ROW, LAST_STEP, N_BEGUN, NEXT_GONE, NEXT_READ = range(5)
@@ -54,7 +55,7 @@ class Tree(NamedTuple):
     sizes: Ints  # of the subtree
     paths: Ints  # (nodes, depth + 1): from the empty prefix to the node
     weights: Ints  # which row of the weights a node's event has, -1: it counts as one
-    plain: Mask  # whether all events of the prefix count as one, so that nothing comes of nothing
+    counts: Ints  # the node that counts what is weighed here, -1 if there is none: where it is zero, nothing comes of nothing
     at: Ints  # where each label's nodes begin in `nodes`
     nodes: Ints
     cuts_at: Ints  # where the nodes begin in `cuts` that each label sets to zero
@@ -98,8 +99,8 @@ class Prefixes:
         cuts_at, cuts = lists(sorted(found, key=lambda i: -len(self.order[i])) for found in cutting)
         parents = np.array([self.numbers[prefix[:-1]] if prefix else -1 for prefix in self.order], np.int64)
         depths = np.array([len(prefix) for prefix in self.order], np.int64)
-        plain = np.array([all(label.weight is None for label in prefix) for prefix in self.order], np.bool_)
-        return Tree(parents, depths, sizes, paths, of_weights, plain, at, nodes, cuts_at, cuts)
+        counts = np.array([self.numbers.get(unweighed(prefix), -1) for prefix in self.order], np.int64)
+        return Tree(parents, depths, sizes, paths, of_weights, counts, at, nodes, cuts_at, cuts)
 
     def reads(self, paths: Sequence[Path], ends: Sequence[SlotPattern]) -> Reads:
         """What is read of paths, each of which ends with one of these patterns."""
@@ -107,11 +108,14 @@ class Prefixes:
         ends_at, at_nodes = lists([p for p in range(len(paths)) if nodes[p] == i] for i in range(len(self.order)))
         held = np.array([prefix in self._parents for prefix in self.order], np.bool_)
         held[[node for node, path in zip(nodes, paths, strict=True) if path.bucket < 0]] = True
+        ending = {path.pattern: number for number, path in enumerate(paths) if path.fresh and path.at_ends}
+        follows = [ending.get(unweighed(path.pattern), -1) if path.at_ends else -1 for path in paths]
         return Reads(
             nodes,
             np.array([path.watches for path in paths], np.bool_),
             np.array([path.bucket for path in paths], np.int64),
             np.array([path.fresh for path in paths], np.bool_),
+            np.array(follows, np.int64),
             ends_at,
             at_nodes,
             held,
@@ -381,7 +385,7 @@ def slide_tree(
     n_nodes, n_paths = len(tree.parents), len(numbers)
     deepest = tree.paths.shape[1] - 1
     product = np.empty((n_nodes, n_nodes), values.dtype)
-    hit, fresh = np.zeros(n_paths, np.bool_), np.zeros(n_paths, np.bool_)
+    hit, hits, fresh = np.zeros(n_paths, np.bool_), np.zeros(n_paths, np.int64), np.zeros(n_paths, np.bool_)
     news, bucket = np.full(n_paths, zero, values.dtype), np.zeros(n_paths, np.int64)
     n = 0
     for number in range(len(maps.lanes)):
@@ -397,7 +401,7 @@ def slide_tree(
             moment = min(moment, s.lanes[lane, NEXT_READ])
             if moment > upto or moment == HIGHEST:
                 break
-            gone = False
+            gone, n_hits = False, 0
             while True:
                 row = s.lanes[lane, TOP_ROW]
                 if row >= 0:
@@ -428,7 +432,7 @@ def slide_tree(
                             back[node, j] = zero
                         _push_step(s, lane, -node - 1, until, one)
                         for e in range(reads.ends_at[node], reads.ends_at[node + 1]):
-                            hit[reads.ends[e]] = True
+                            n_hits = noted(hit, hits, n_hits, reads.ends[e])
                 for m in range(k, upto_k):
                     label = maps.labels[m]
                     for at in range(tree.at[label], tree.at[label + 1]):
@@ -438,20 +442,26 @@ def slide_tree(
                         parent, weight = tree.parents[node], one
                         if parent != 0 and not begun:  # what has left since it was read is gone
                             for e in range(reads.ends_at[node], reads.ends_at[node + 1]):
-                                hit[reads.ends[e]] = reads.buckets[reads.ends[e]] < 0
+                                if reads.buckets[reads.ends[e]] < 0:
+                                    n_hits = noted(hit, hits, n_hits, reads.ends[e])
                             continue
+                        row, plain, count = s.lanes[lane, TOP_ROW], tree.counts[parent], one
+                        if parent != 0 and plain >= 0:
+                            count = _read(tree, s.entries, row, back, plain, arithmetic)
                         if tree.weights[node] >= 0:
                             weight = weights.numbers[tree.weights[node], maps.rows[m]]
                         for e in range(reads.ends_at[node], reads.ends_at[node + 1]):
                             path = reads.ends[e]
                             kind = reads.buckets[path]
                             if kind < 0 and not reads.fresh[path]:
-                                hit[path] = True
+                                n_hits = noted(hit, hits, n_hits, path)
                                 continue
-                            row = s.lanes[lane, TOP_ROW]
-                            value = carried(_read(tree, s.entries, row, back, parent, arithmetic), weight, least)
+                            value = zero
+                            if count != zero:
+                                value = count if plain == parent else _read(tree, s.entries, row, back, parent, arithmetic)
+                                value = carried(value, weight, least)
                             if kind < 0:
-                                hit[path] = True
+                                n_hits = noted(hit, hits, n_hits, path)
                                 fresh[path] = fresh[path] or value != zero
                                 continue
                             now = weights.buckets[kind, maps.rows[m]]
@@ -462,10 +472,7 @@ def slide_tree(
                                 news[path] = zero
                             bucket[path] = now
                             news[path] = met(news[path], value, least)
-                        if not reads.held[node]:
-                            continue
-                        row = s.lanes[lane, TOP_ROW]
-                        if parent != 0 and tree.plain[parent] and _read(tree, s.entries, row, back, parent, arithmetic) == zero:
+                        if count == zero or not reads.held[node]:
                             continue
                         for j in range(tree.depths[node]):
                             back[node, j] = met(back[node, j], carried(back[parent, j], weight, least), least)
@@ -475,13 +482,18 @@ def slide_tree(
                             s.lanes[lane, N_BEGUN] += 1
             if period > 0:
                 s.lanes[lane, NEXT_READ] = HIGHEST if is_due else min(s.lanes[lane, NEXT_READ], due_at(moment, period))
-            for path in range(n_paths):
+            looks_at_all = is_due or (gone and is_watched)
+            for number_of in range(n_paths if looks_at_all else n_hits):
+                path = number_of if looks_at_all else hits[number_of]
+                if reads.follows[path] >= 0 and not fresh[reads.follows[path]]:
+                    continue
                 if is_due or (period == 0 and (hit[path] or (gone and reads.watches[path]))):
                     value = _read(tree, s.entries, s.lanes[lane, TOP_ROW], back, reads.nodes[path], arithmetic)
                     if value != s.values[lane, path] or fresh[path]:
                         n = write_change(facts, values, n, moment, numbers[path], maps.lanes[number], fresh[path], value)
                         s.values[lane, path] = value
-                hit[path] = fresh[path] = False
+            for number_of in range(n_hits):
+                hit[hits[number_of]] = fresh[hits[number_of]] = False
             k = upto_k
         facts, values = more_changes(facts, values, n, n_paths)
         for path in range(n_paths):

@@ -3,7 +3,8 @@
 A pattern is read when an event fills or cancels its last slot, and, where that matters, when a start leaves the window: each time
 that gives a change, the pattern's value in a lane from that time on. Where rows are due at multiples of a period (EMIT EVERY),
 patterns are read then, in lanes where something has come or left since. Matches that count once (EMIT TOTAL and PER) are added up
-by bucket instead, as they end.
+by bucket instead, as they end. Where only those groups are told in which a match ends, and each is one lane, patterns are read
+then alone: that of a sum where its count has just grown.
 
     values      doubles, which hold every whole number below 2^53, with + and x; or 64-bit numbers, of which the smallest counts,
                 with min and max (see `tracks`, which has the order of a column's values in such numbers)
@@ -37,6 +38,7 @@ class Path:
     watches: bool  # whether it matters when a start leaves
     bucket: int  # -1: what is in the window counts; else each match counts once, in these buckets
     fresh: bool  # whether it is asked where matches end
+    at_ends: bool  # whether it is told nowhere else
 
     @property
     def pattern(self) -> SlotPattern:
@@ -50,6 +52,7 @@ class Reads(NamedTuple):
     watches: Mask
     buckets: Ints
     fresh: Mask
+    follows: Ints  # the path of the count where matches have to end for this one to be told, -1: it is told wherever it changes
     ends_at: Ints
     ends: Ints
     held: Mask  # nodes whose counts are asked for later: they have children, or are read
@@ -130,6 +133,16 @@ def due_at(moment: int, period: int) -> int:
     if period == 0 or moment > HIGHEST - period:
         return moment if period == 0 else HIGHEST
     return -(-moment // period) * period
+
+
+@kernel_part
+def noted(hit: Mask, hits: Ints, n: int, path: int) -> int:
+    """A pattern is to be read: it is noted once; and how many are."""
+    if not hit[path]:
+        hit[path] = True
+        hits[n] = path
+        n += 1
+    return n
 
 
 @inner_kernel

@@ -80,9 +80,11 @@ class DueCells:
 
 
 def _cells(groups: Ints, times: Ints, are_ordered: bool = False) -> DueCells:
-    """Each once, in order; where the times are in order, in linear time."""
-    order = by_lane(groups, int(groups.max(initial=-1)) + 1)[0] if are_ordered else np.lexsort((times, groups))
-    groups, times = groups[order], times[order]
+    """Each once, in order; where the times are in order, or all is, in linear time."""
+    later = (groups[1:] > groups[:-1]) | ((groups[1:] == groups[:-1]) & (times[1:] >= times[:-1]))
+    if not later.all():
+        order = by_lane(groups, int(groups.max(initial=-1)) + 1)[0] if are_ordered else np.lexsort((times, groups))
+        groups, times = groups[order], times[order]
     new = np.ones(len(groups), np.bool_)
     new[1:] = (groups[1:] != groups[:-1]) | (times[1:] != times[:-1])
     return DueCells(groups[new], times[new])

@@ -126,12 +126,12 @@ class LaneFamily:
         bucket = -1
         if plan.emit.counts_once:
             bucket = self._lengths.index(plan.emit.period) if plan.emit.when == "per" else 0
-        fresh = is_count and plan.report == "new"
+        is_new, is_watched = plan.report == "new", watches(plan, query)
         pieces = tuple(
             tuple(replace(label, weight=None) if label.weight in self._filled else label for label in piece)
             for piece in self._pieces[path]
         )
-        return Path(pieces, watches(plan, query), bucket, fresh)
+        return Path(pieces, is_watched, bucket, is_count and is_new, is_new and not is_watched)
 
     @property
     def n_bytes(self) -> int:
