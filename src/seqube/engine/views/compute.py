@@ -18,7 +18,7 @@ Cost: per own result, what the sub-queries cost and the combinations of their re
     Figure 5, result evaluation      | JOIN and LATE
     bound by adjacent query          | a gap that is LATE
     Paper (sliding views)            | Here
-    Figure 17, maximum interval      | `_collect_requests`
+    the first pass of B-CSV          | `_collect_requests`, and `requests`
 """
 
 from __future__ import annotations
@@ -60,7 +60,6 @@ from seqube.engine.views.program import (
     ALTERNATIVES,
     AROUND,
     AROUND_END,
-    BALANCED,
     BASES,
     BEFORE,
     BEFORE_END,
@@ -81,7 +80,6 @@ from seqube.engine.views.program import (
     KINDS,
     LAST,
     MEMBERS,
-    MODES,
     N_POSITIONS,
     NEGATED_NODE,
     NO_LIMIT,
@@ -97,7 +95,6 @@ from seqube.engine.views.program import (
     SCAN,
     SEQUENCE,
     TOP,
-    VIEW_VARIABLE,
     WHEN,
     WHEN_END,
     WIDTHS,
@@ -117,9 +114,9 @@ from seqube.engine.views.program import (
     own,
     reserve,
     stride,
-    view,
     word,
 )
+from seqube.engine.views.requests import FROM, REQUEST_WORDS, UPTO, add_request, bind_request, has_first_pass
 
 BRANCH, COVERED, EARLY, CHILD, LATE = range(BEGIN + 1, BEGIN + 6)  # what was asked for
 NEXT_RESULT, ASK_EARLY, ASK_CHILD, JOIN, ASK_LATE = range(LATE + 1, LATE + 6)  # what is done next
@@ -418,9 +415,10 @@ def _ask_to_cover(p: Ints, w: Ints, arena: Ints, f: int) -> bool:
             return False
         w[f + NEXT] += 1
         _collect_requests(p, w, arena, f)
-    at = w[f + REQUEST]
-    w[f + REQUEST] = at + 2
-    call(w, VIEW, _part(p, node, w[f + NEXT] - 1), arena[at], arena[at + 1], 0, 0, 0)
+    at, part = w[f + REQUEST], _part(p, node, w[f + NEXT] - 1)
+    w[f + REQUEST] = at + REQUEST_WORDS
+    bind_request(p, w, arena, part, at)
+    call(w, VIEW, part, arena[at + FROM], arena[at + UPTO], 0, 0, 0)
     return True
 
 
@@ -436,14 +434,11 @@ def _part(p: Ints, node: int, i: int) -> int:
 
 @kernel_part
 def _collect_requests(p: Ints, w: Ints, arena: Ints, f: int) -> None:
-    """Push the intervals [low, high) that all own results ask the next part for, joined where they overlap.
-
-    Nothing where its view is not balanced, or divided by an outer value, which only a single own result has.
-    """
+    """Push what all own results ask the next part for, where its view is balanced."""
     node = w[f + OF]
     i = w[f + NEXT] - 1
     part = _part(p, node, i)
-    if part < 0 or word(p, MODES, part) != BALANCED or word(p, KINDS, part) == SCAN or view(p, part, VIEW_VARIABLE) >= 0:
+    if part < 0 or not has_first_pass(p, part):
         return
     n_kids = word(p, KIDS_AT, node + 1) - word(p, KIDS_AT, node)
     while _bind_own(p, w, arena, f):
@@ -452,21 +447,8 @@ def _collect_requests(p: Ints, w: Ints, arena: Ints, f: int) -> None:
         else:
             sought = gap(p, word(p, GAPS_AT, node) + i - n_kids, GAP_NEGATION)
             low, high = narrow_negation(p, w, sought, w[f + LOW], w[f + HIGH])
-        if low < high:
-            _join_request(w, arena, w[f + OWN_END], low, high)
+        add_request(p, w, arena, w[f + OWN_END], part, low, high)
     w[f + RESULT] = 0
-
-
-@kernel_part
-def _join_request(w: Ints, arena: Ints, mark: int, low: int, high: int) -> None:
-    """Join an interval into the requests from `mark` on: one that it touches grows."""
-    for at in range(mark, w[TOP], 2):
-        if low <= arena[at + 1] and arena[at] <= high:
-            arena[at], arena[at + 1] = min(arena[at], low), max(arena[at + 1], high)
-            return
-    reserve(w, arena, 2)
-    arena[w[TOP]], arena[w[TOP] + 1] = low, high
-    w[TOP] += 2
 
 
 # ---------------------------------------------------------------- the join

@@ -10,9 +10,9 @@ plane of (first, last) position:
     disjoint               everything
 
 `aggressive` asks for everything from the window's begin, so it has one growing interval; `passive` asks for exactly the query
-interval; `balanced` joins the query intervals of all results of a trigger that overlap, and grows the interval that is there.
-A negated sub-query without further conditions keeps, when passive, no records but two such lists: intervals known to be empty
-(the widest) and intervals known not to be (the narrowest). A correlated equality gives a view per value.
+interval; `balanced` joins the query intervals of all results of a trigger that overlap (`requests`), and grows the interval that
+is there. A negated sub-query without further conditions keeps, when passive, no records but two such lists: intervals known to be
+empty (the widest) and intervals known not to be (the narrowest). A correlated equality gives a view per value.
 
 Records and intervals lie in one half of their memory; purging copies what begins inside the window to the other half, each time
 the views have doubled. So it costs no more than what was stored, and memory follows the window.

@@ -123,6 +123,7 @@ from seqube.engine.views.program import (
     view,
     word,
 )
+from seqube.engine.views.requests import FROM, REQUEST_WORDS, UPTO, add_request, bind_request, has_first_pass
 from seqube.engine.views.tables import Tables
 from seqube.plan.physical import Guarded, MatchPlan
 
@@ -368,21 +369,38 @@ def check_matches(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, ma
 @kernel_part
 def _check_root(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, mark: int) -> None:
     """Drop the matches from `mark` on that a negation cancels whose scope needs the whole match."""
-    if p[N_ROOT_CHECKS] == 0:
-        return
     size = stride(p, ROOT)
-    out = mark
-    for at in range(mark, w[TOP], size):
+    for c in range(p[N_ROOT_CHECKS]):
+        n = word(p, ROOT_CHECKS, c)
+        if has_first_pass(p, negation(p, n, NEGATED_NODE)):
+            _cover_root(p, w, arena, pool, intervals, mark, n)
+        out = mark
+        for at in range(mark, w[TOP], size):
+            bind_record(p, w, arena, ROOT, at)
+            if evaluate(p, w, arena, pool, intervals, SEEK, n, w[FLOOR], _horizon(p, arena, at), 0, 0, 0) == 0:
+                move_down(arena, at, out, size)
+                out += size
+        w[TOP] = out
+
+
+@kernel_part
+def _horizon(p: Ints, arena: Ints, at: int) -> int:
+    """The first position behind the window that begins with a match."""
+    return int(min(word(p, HORIZONS, arena[at + FIRST]), p[N_POSITIONS]))
+
+
+@kernel_part
+def _cover_root(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, mark: int, n: int) -> None:
+    """Make the view of what negation n negates complete for all that the matches from `mark` on will ask."""
+    node, end = negation(p, n, NEGATED_NODE), w[TOP]
+    for at in range(mark, end, stride(p, ROOT)):
         bind_record(p, w, arena, ROOT, at)
-        horizon = min(word(p, HORIZONS, arena[at + FIRST]), p[N_POSITIONS])
-        stands = True
-        for c in range(p[N_ROOT_CHECKS]):
-            if stands and evaluate(p, w, arena, pool, intervals, SEEK, word(p, ROOT_CHECKS, c), w[FLOOR], horizon, 0, 0, 0) == 1:
-                stands = False
-        if stands:
-            move_down(arena, at, out, size)
-            out += size
-    w[TOP] = out
+        low, high = narrow_negation(p, w, n, w[FLOOR], _horizon(p, arena, at))
+        add_request(p, w, arena, end, node, low, high)
+    for at in range(end, w[TOP], REQUEST_WORDS):
+        bind_request(p, w, arena, node, at)
+        evaluate(p, w, arena, pool, intervals, VIEW, node, arena[at + FROM], arena[at + UPTO], 0, 0, 0)
+    w[TOP] = end
 
 
 # ---------------------------------------------------------------- the run

@@ -120,8 +120,9 @@ class Store(NamedTuple):
 # The first words of `Store.work`: scalars that calls share, and where its other parts begin.
 (TOP, FRAME, FRAME_WORDS, RETURNED, FLOOR, POOL_TOP, HALF, INTERVAL_TOP, LIVE, PEAK, N_COMPUTED, FULL, RUNG, N_VIEWS, FRAMES, BOUND,
  SLABS, N_REGISTERS) = range(18)  # fmt: skip
-# Per view: where its intervals begin, how many there are, room for how many, 1 if they are those known not to be empty.
-SLAB_BEGIN, SLAB_COUNT, SLAB_ROOM, SLAB_IS_NARROW, SLAB_WORDS = range(5)
+# Per view: where its intervals begin, how many there are, room for how many, 1 if they are those known not to be empty; and where
+# the arena has its latest request (`requests`).
+SLAB_BEGIN, SLAB_COUNT, SLAB_ROOM, SLAB_IS_NARROW, SLAB_REQUEST, SLAB_WORDS = range(6)
 FIRST, LAST, MEMBERS = range(3)  # words of a record; a position per variable from MEMBERS on
 NOTHING, ARENA, POOL, INTERVALS, OVERTIME = range(5)  # what is full, or over
 
