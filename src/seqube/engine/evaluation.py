@@ -208,7 +208,7 @@ class Evaluation:
         if pairs:
             fill = partial(enumerate_pairs, join_pairs(pairs, slots, stacks, window, self.evaluator), tables, window)
         else:
-            fill = partial(enumerate_matches, stacks, link(stacks), tables, window)
+            fill = partial(enumerate_matches, link(stacks, window), tables, window)
         read = self._read if is_root and not node.filters and not self._plan.checks else frozenset(node.binds)
         written = np.array([not read.isdisjoint(slot.rows) for slot in slots])
         written[[0, -1]] = True  # these tell where a match begins and ends
@@ -231,7 +231,7 @@ class Evaluation:
         codes, gap_codes, n_codes = self._group_codes(node, slots, gaps)
         codes = [np.where(code < 0, n_codes, code) if len(slots) == 1 else code for code in codes]
         slots, codes = sorted_by_group(slots, codes, drop_null=len(slots) > 1)
-        stacks = stack_slots(self._batch, slots, codes, n_codes + 1)
+        stacks = stack_slots(self._batch, slots, codes, n_codes + 1, guarded=bool(gaps))
         for gap, instances, code, is_keyed in zip(node.gaps, gaps, gap_codes, keyed, strict=True):
             self._raise_barriers(stacks, gap, instances, code, slots, codes, is_keyed)
         return slots, clauses, stacks
@@ -249,13 +249,13 @@ class Evaluation:
     def _latest_instances(self, node: PlanNode, tied: Sequence[Value]) -> Instances:
         if isinstance(node, MatchSequence) and latest_tells(node, tied):
             slots, _, stacks = self._stacked(node, is_root=False)
-            links = link(stacks)
+            links = link(stacks, HIGHEST)
             top = len(slots) - 1
-            at = stacks.offsets[top] + np.arange(links.sizes[top])
+            at = links.offsets[top] + np.arange(links.sizes[top])
             # Later events have later predecessors, and none that `link` keeps has none: the last one in range starts latest.
             rows: dict[str, Ints] = {}
             for i in range(top, -1, -1):
-                rows[next(iter(slots[i].rows))] = stacks.ids[at]
+                rows[next(iter(slots[i].rows))] = links.ids[at]
                 at = links.high[at] - 1
             names = node.binds
             found = Instances(rows, rows[names[0]], rows[names[-1]])

@@ -267,8 +267,8 @@ def with_others(piece: Instances, node: MatchAlternatives) -> Instances:
     return Instances(rows, piece.first_rows, piece.last_rows)
 
 
-def stack_slots(batch: Batch, slots: list[Instances], codes: list[Ints], n_codes: int) -> Stacks:
-    """The instances of the slots, group by group, as the loops walk them."""
+def stack_slots(batch: Batch, slots: list[Instances], codes: list[Ints], n_codes: int, guarded: bool = False) -> Stacks:
+    """The instances of the slots, group by group, as the loops walk them; `guarded`: with room for what is forbidden."""
     sizes = np.array([len(slot) for slot in slots], np.int64)
     offsets = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     groups = np.empty((n_codes + 1, len(slots)), np.int64)
@@ -279,14 +279,12 @@ def stack_slots(batch: Batch, slots: list[Instances], codes: list[Ints], n_codes
     single = all(slot.first_rows is slot.last_rows for slot in slots)
     first_rows = last_rows if single else np.concatenate([slot.first_rows for slot in slots])
     ends = batch.times[last_rows]
-    starts = ends.copy() if single else batch.times[first_rows]
-    if not batch.has_one_clock:
-        firsts, lasts = batch.clocks[first_rows], batch.clocks[last_rows]
-    else:
-        firsts, lasts = starts.copy(), ends.copy()
-    size = len(starts)
-    ids = np.concatenate(
-        [slot.last_rows if slot.are_events else np.arange(len(slot)) for slot in slots]
-    )  # a slot of single events writes its rows straight out
-    barriers, limits = np.full(size, LOWEST), np.full(size, HIGHEST)
-    return Stacks(offsets, groups, starts, ends, firsts, lasts, barriers, limits, ids)
+    starts = ends if single else batch.times[first_rows]
+    lasts = ends if batch.has_one_clock else batch.clocks[last_rows]
+    firsts = lasts if single else starts if batch.has_one_clock else batch.clocks[first_rows]
+    are_events = all(slot.are_events for slot in slots)  # a slot of single events writes its rows straight out
+    ids = (
+        last_rows if are_events else np.concatenate([slot.last_rows if slot.are_events else np.arange(len(slot)) for slot in slots])
+    )
+    size = len(ends) if guarded else 0
+    return Stacks(offsets, groups, starts, ends, firsts, lasts, np.full(size, LOWEST), np.full(size, HIGHEST), ids)

@@ -27,7 +27,7 @@ from seqube.engine.instances import Instances
 from seqube.engine.jit import kernel
 from seqube.engine.partitions import KeyCodes
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns
-from seqube.engine.sequence import LOWEST, STEPS, Clauses, Stacks, holds
+from seqube.engine.sequence import HIGHEST, LOWEST, STEPS, Clauses, Stacks, holds
 from seqube.plan.pairs import Pair, indexed
 
 
@@ -82,6 +82,9 @@ class _Slot:
 
 def join_pairs(pairs: Sequence[Pair], slots: list[Instances], stacks: Stacks, window: int, evaluator: Evaluator) -> PairStacks:
     """Drop what is in no match by any pair, and index what is left."""
+    if not len(stacks.barriers):
+        size = len(stacks.ends)
+        stacks = stacks._replace(barriers=np.full(size, LOWEST), limits=np.full(size, HIGHEST))
     left_over = [_Slot(stacks, i, len(slot)) for i, slot in enumerate(slots)]
     by = indexed(tuple(pairs))
     codes_of: dict[int, tuple[Ints, int]] = {}  # of each slot in its index

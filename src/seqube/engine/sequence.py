@@ -40,7 +40,10 @@ OPS = {"=": 0, "!=": 1, "<": 2, "<=": 3, ">": 4, ">=": 5}
 
 
 class Stacks(NamedTuple):
-    """The instances of all slots behind each other; slot i begins at `offsets[i]`. Times order, clocks measure the window."""
+    """The instances of all slots behind each other; slot i begins at `offsets[i]`. Times order, clocks measure the window.
+
+    Where they are single events, starts are ends, and firsts lasts: the same arrays, which nobody writes to.
+    """
 
     offsets: Ints
     groups: Ints  # (n_groups + 1, n_slots): where each key begins in each slot
@@ -63,11 +66,20 @@ class Clauses(NamedTuple):
 
 
 class Links(NamedTuple):
-    """What linking found out. `origins` numbers an instance within its slot as it was given, before any were dropped.
+    """The instances that remain, each with its predecessors; those of slot i begin at `offsets[i]`, as before.
 
-    `plain`: starts of chains ascend and no negation stands before them, so that whatever is in reach lies in the window.
+    `origins` numbers an instance within its slot as it was given, before any were dropped. `barriers` and `limits` are empty where
+    nothing was forbidden. `plain`: starts of chains ascend and no negation stands before them, so that whatever is in reach lies in
+    the window.
     """
 
+    offsets: Ints
+    groups: Ints
+    firsts: Ints
+    lasts: Ints
+    barriers: Ints
+    limits: Ints
+    ids: Ints
     sizes: Ints  # instances of each slot that remain
     low: Ints
     high: Ints
@@ -76,59 +88,70 @@ class Links(NamedTuple):
     plain: bool
 
 
+def link(stacks: Stacks, window: int) -> Links:
+    """Find the predecessors of all instances, and leave out those at which no chain ends that lies inside the window."""
+    return link_slots(stacks, stacks.firsts is stacks.lasts, stacks.ends is stacks.lasts, len(stacks.barriers) > 0, window)
+
+
 @kernel
-def link(stacks: Stacks) -> Links:
-    offsets, groups, starts, ends, firsts = stacks.offsets, stacks.groups, stacks.starts, stacks.ends, stacks.firsts
-    n_slots = groups.shape[1]
-    n_groups = groups.shape[0] - 1
-    size = len(starts)
-    low = np.zeros(size, np.int64)
-    high = np.zeros(size, np.int64)
-    reach = np.empty(size, np.int64)
-    origins = np.empty(size, np.int64)
-    sizes = np.empty(n_slots, np.int64)
+def link_slots(stacks: Stacks, single: bool, one_clock: bool, guarded: bool, window: int) -> Links:
+    """`single`: all are single events. `one_clock`: times are clocks. `guarded`: something was forbidden."""
+    offsets, starts, ends, clocks = stacks.offsets, stacks.starts, stacks.ends, stacks.lasts
+    n_groups, n_slots, size = stacks.groups.shape[0] - 1, stacks.groups.shape[1], len(starts)
+    groups, sizes = np.empty_like(stacks.groups), np.empty(n_slots, np.int64)
+    # There is room for all; the pages of what is left out are never touched.
+    low, high, reach, origins = (
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+    )
+    lasts, ids = np.empty(size, np.int64), np.empty(size, np.int64)
+    firsts, ended = lasts if single else np.empty(size, np.int64), lasts if one_clock else np.empty(size, np.int64)
+    barriers, limits = np.empty(size if guarded else 0, np.int64), np.empty(size if guarded else 0, np.int64)
     plain = True
     for i in range(n_slots):
         write = offsets[i]
         for g in range(n_groups):
-            begin, end = offsets[i] + groups[g, i], offsets[i] + groups[g + 1, i]
             groups[g, i] = write - offsets[i]
-            best = LOWEST
+            left, right = 0, 0
             if i > 0:
                 left, right = offsets[i - 1] + groups[g, i - 1], offsets[i - 1] + groups[g + 1, i - 1]
-                pointer, floor = left, left
-            for j in range(begin, end):
+                if left == right:
+                    continue
+            best, pointer, floor = LOWEST, left, left
+            for j in range(offsets[i] + stacks.groups[g, i], offsets[i] + stacks.groups[g + 1, i]):
+                latest = stacks.firsts[j]
                 if i > 0:
                     # Starts of composite instances do not ascend with their ends, so both pointers may have to move back.
-                    while pointer < right and ends[pointer] < starts[j]:
+                    while pointer < right and ended[pointer] < starts[j]:
                         pointer += 1
-                    while pointer > left and ends[pointer - 1] >= starts[j]:
+                    while pointer > left and ended[pointer - 1] >= starts[j]:
                         pointer -= 1
-                    while floor < right and ends[floor] < stacks.barriers[j]:
-                        floor += 1
-                    while floor > left and ends[floor - 1] >= stacks.barriers[j]:
-                        floor -= 1
+                    if guarded:
+                        while floor < right and ended[floor] < stacks.barriers[j]:
+                            floor += 1
+                        while floor > left and ended[floor - 1] >= stacks.barriers[j]:
+                            floor -= 1
                     if floor >= pointer:
                         continue
-                    low[write], high[write] = floor, pointer
-                    best = max(best, reach[pointer - 1])
-                else:
-                    plain = plain and firsts[j] >= best and stacks.barriers[j] == LOWEST
-                    best = max(best, firsts[j])
-                reach[write] = best
-                origins[write] = j - offsets[i]
+                    latest = reach[pointer - 1]
+                if clocks[j] >= LOWEST + window and latest <= clocks[j] - window:
+                    continue
+                if i == 0:
+                    plain = plain and latest >= best and (not guarded or stacks.barriers[j] == LOWEST)
+                best = max(best, latest)
+                low[write], high[write], reach[write], origins[write] = floor, pointer, best, j - offsets[i]
+                lasts[write], ids[write] = clocks[j], stacks.ids[j]
+                if not single:
+                    firsts[write] = stacks.firsts[j]
+                if not one_clock:
+                    ended[write] = ends[j]
+                if guarded:
+                    barriers[write], limits[write] = stacks.barriers[j], stacks.limits[j]
                 write += 1
-        groups[n_groups, i] = write - offsets[i]
-        sizes[i] = write - offsets[i]
-        # The instances that remain move up; what was noted about them is in place already.
-        for k in range(offsets[i], write):
-            j = offsets[i] + origins[k]
-            if j != k:
-                starts[k], ends[k] = starts[j], ends[j]
-                firsts[k], stacks.lasts[k] = firsts[j], stacks.lasts[j]
-                stacks.barriers[k], stacks.limits[k] = stacks.barriers[j], stacks.limits[j]
-                stacks.ids[k] = stacks.ids[j]
-    return Links(sizes, low, high, reach, origins, plain)
+        groups[n_groups, i] = sizes[i] = write - offsets[i]
+    return Links(offsets, groups, firsts, lasts, barriers, limits, ids, sizes, low, high, reach, origins, plain)
 
 
 @kernel_part
@@ -180,13 +203,14 @@ def is_over(cursor: Ints) -> bool:
 
 
 @kernel
-def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: int, cursor: Ints, written: Mask, out: Ints) -> int:
+def enumerate_matches(links: Links, clauses: Clauses, window: int, cursor: Ints, written: Mask, out: Ints) -> int:
     """Fill `out` (n_slots, capacity) with ids of the next matches and return how many; the cursor tells when that was all.
 
     Only slots to be `written` are: the first one always, others as asked.
     """
-    offsets, groups, firsts, lasts, ids = stacks.offsets, stacks.groups, stacks.firsts, stacks.lasts, stacks.ids
+    offsets, groups, firsts, lasts, ids = links.offsets, links.groups, links.firsts, links.lasts, links.ids
     low, high, reach, origins = links.low, links.high, links.reach, links.origins
+    guarded = len(links.barriers) > 0
     n_slots, capacity = out.shape
     n_groups = groups.shape[0] - 1
     top = n_slots - 1
@@ -226,7 +250,8 @@ def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: in
                     floor[i] += 1
             if top == 0:
                 level = -1
-                if stacks.barriers[last] <= bound and firsts[last] <= stacks.limits[last] and firsts[last] > bound:
+                allowed = not guarded or (links.barriers[last] <= bound and firsts[last] <= links.limits[last])
+                if allowed and firsts[last] > bound:
                     out[0, count] = ids[last]
                     count += 1
                     if count == capacity:
@@ -253,7 +278,7 @@ def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: in
             stop[level] = high[c]
             continue
         # The first slot: its range is written out in one go.
-        limit = stacks.limits[last]
+        limit = links.limits[last] if guarded else HIGHEST
         begin = count
         c = current[0] + 1
         if links.plain and not tested and limit == HIGHEST:
@@ -263,7 +288,7 @@ def enumerate_matches(stacks: Stacks, links: Links, clauses: Clauses, window: in
             c += run
             count += run
         while c < stop[0] and count < capacity:
-            if firsts[c] > bound and stacks.barriers[c] <= bound and firsts[c] <= limit:
+            if firsts[c] > bound and (not guarded or links.barriers[c] <= bound) and firsts[c] <= limit:
                 if tested:
                     chosen[0] = origins[c]
                 if not tested or holds(clauses, 0, chosen):

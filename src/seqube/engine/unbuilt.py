@@ -40,7 +40,7 @@ from seqube.engine.operator import open_plan
 from seqube.engine.order import Skipping, order_events
 from seqube.engine.output import MatchWriter
 from seqube.engine.predicates import Evaluator, Ints, Mask
-from seqube.engine.sequence import LOWEST, Links, Stacks, link
+from seqube.engine.sequence import HIGHEST, LOWEST, Links, Stacks, link
 from seqube.events import Events
 from seqube.events.schema import UNITS
 from seqube.language.tree import Emit, Window
@@ -197,17 +197,18 @@ class _Walks:
 
     def __init__(self, plan: MatchPlan, batch: Batch, times: Ints, counts: Floats) -> None:
         assert isinstance(plan.pattern, MatchSequence)
-        self.slots, self._stacks = _Asked(plan, batch).stacked(plan.pattern)
-        self._links, self._budget, self._window = link(self._stacks), batch.budget, batch.window
+        self.slots, stacks = _Asked(plan, batch).stacked(plan.pattern)
+        self._links, self._budget, self._window = link(stacks, batch.window), batch.budget, batch.window
         self._names = frozenset(plan.variables)
         self._times, self._sums = times, np.cumsum(counts)
         width = 1 if UNITS[batch.events.unit] >= 1_000 else 1_000
         top = len(self.slots) - 1
-        lasts = self._stacks.offsets[top] + np.arange(self._links.sizes[top])
-        self._lasts = lasts[np.argsort(self._stacks.ends[lasts], kind="stable")]
-        ends = self._stacks.ends[self._lasts]
+        lasts = stacks.offsets[top] + np.arange(self._links.sizes[top])
+        ends = stacks.ends[stacks.offsets[top] + self._links.origins[lasts]]
+        by_end = np.argsort(ends, kind="stable")
+        self._lasts, ends = lasts[by_end], ends[by_end]
         self._begins, self._stops = np.searchsorted(ends, times), np.searchsorted(ends, times + width)
-        self._room = np.zeros(len(self._stacks.starts) + len(self.slots) + 1)
+        self._room = np.zeros(len(stacks.starts) + len(self.slots) + 1)
 
     def instances(self, rows: Ints) -> Instances:
         return expand(self.slots, rows, self._names, in_order=True)
@@ -235,25 +236,26 @@ class _Walks:
             begins, stops, wanted = self._begins[drawn[part]], self._stops[drawn[part]], counts[part]
             upto = done + int(wanted.sum())
             lasts = (self._lasts, begins, stops, wanted)
-            draw_back(self._stacks, self._links, self._window, lasts, lots[done:upto], is_number, self._room, out[:, done:upto])
+            draw_back(self._links, self._window, lasts, lots[done:upto], is_number, self._room, out[:, done:upto])
             done = upto
             budget.check()
         return out
 
 
 @inner_kernel
-def count_ways(stacks: Stacks, links: Links, window: int, last: int, group: int, room: Floats, spans: Ints) -> float:
+def count_ways(links: Links, window: int, last: int, group: int, room: Floats, spans: Ints) -> float:
     """In how many ways a match can end with this instance.
 
     `room[k + i]` is how many ways lead to the instances of slot i before k that the window has; `spans` are the first of these
     and the one behind the last, for every slot but the last.
     """
-    offsets, groups, low, high, reach = stacks.offsets, stacks.groups, links.low, links.high, links.reach
-    top = groups.shape[1] - 1
-    bound = stacks.lasts[last] - window if stacks.lasts[last] >= LOWEST + window else LOWEST
+    offsets, groups, low, high, reach = links.offsets, links.groups, links.low, links.high, links.reach
+    guarded, top = len(links.barriers) > 0, groups.shape[1] - 1
+    bound = links.lasts[last] - window if links.lasts[last] >= LOWEST + window else LOWEST
+    limit = links.limits[last] if guarded else HIGHEST
     if top == 0:
-        first = stacks.firsts[last]
-        return 1.0 if stacks.barriers[last] <= bound < first <= stacks.limits[last] else 0.0
+        barrier = links.barriers[last] if guarded else LOWEST
+        return 1.0 if barrier <= bound < links.firsts[last] <= limit else 0.0
     stop = high[last]
     for i in range(top - 1, -1, -1):
         begin, end = offsets[i] + groups[group, i], stop
@@ -274,8 +276,8 @@ def count_ways(stacks: Stacks, links: Links, window: int, last: int, group: int,
         room[begin + i] = total
         for k in range(begin, stop):
             if i == 0:
-                first = stacks.firsts[k]
-                if stacks.barriers[k] <= bound < first <= stacks.limits[last]:
+                barrier = links.barriers[k] if guarded else LOWEST
+                if barrier <= bound < links.firsts[k] <= limit:
                     total += 1.0
             else:
                 left = max(low[k], spans[i - 1, 0])
@@ -288,7 +290,6 @@ def count_ways(stacks: Stacks, links: Links, window: int, last: int, group: int,
 
 @kernel
 def draw_back(
-    stacks: Stacks,
     links: Links,
     window: int,
     drawn: tuple[Ints, Ints, Ints, Ints],
@@ -303,14 +304,14 @@ def draw_back(
     `drawn` are the last instances in the order of time and, for each time, the first and the end of its own, and how many matches.
     """
     lasts, begins, stops, wanted = drawn
-    groups, top = stacks.groups, stacks.groups.shape[1] - 1
+    groups, top = links.groups, links.groups.shape[1] - 1
     spans = np.empty((top + 1, 2), np.int64)
     at = 0
     for t in range(len(wanted)):
         ways = np.empty(stops[t] - begins[t])
         of_group = np.empty(stops[t] - begins[t], np.int64)
         for c in range(len(ways)):
-            place = lasts[begins[t] + c] - stacks.offsets[top]
+            place = lasts[begins[t] + c] - links.offsets[top]
             group, end = 0, groups.shape[0] - 1
             while group < end:  # the last that begins up to here
                 middle = (group + end + 1) // 2
@@ -319,7 +320,7 @@ def draw_back(
                 else:
                     end = middle - 1
             of_group[c] = group
-            ways[c] = count_ways(stacks, links, window, lasts[begins[t] + c], group, room, spans)
+            ways[c] = count_ways(links, window, lasts[begins[t] + c], group, room, spans)
         total = ways.sum()
         known = len(ways) - 1  # the one whose ways are in the room
         for m in range(at, at + wanted[t]):
@@ -331,9 +332,9 @@ def draw_back(
                 chosen -= 1
             last = lasts[begins[t] + chosen]
             if chosen != known:
-                count_ways(stacks, links, window, last, of_group[chosen], room, spans)
+                count_ways(links, window, last, of_group[chosen], room, spans)
                 known = chosen
-            out[top, m] = stacks.ids[last]
+            out[top, m] = links.ids[last]
             place = last
             for i in range(top - 1, -1, -1):
                 low, high = max(links.low[place], spans[i, 0]), links.high[place]
@@ -348,5 +349,5 @@ def draw_back(
                     low -= 1
                 left = target - room[low + i]
                 place = low
-                out[i, m] = stacks.ids[place]
+                out[i, m] = links.ids[place]
         at += wanted[t]
