@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from seqube.engine.evaluation import Evaluation
 from seqube.engine.instances import Batch
+from seqube.engine.keys import event_numbers, partition_codes
 from seqube.engine.limits import Budget
 from seqube.engine.order import Skipping, order_events, rank_events
 from seqube.engine.output import MatchWriter, read_by_return
-from seqube.engine.partitions import Partitions, partition_codes
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.slices import Slices, StreamSlice, answer_slices
@@ -60,10 +60,7 @@ def find_in_slice(plan: MatchPlan, part: StreamSlice, writer: MatchWriter, budge
 
 def number_all(plan: MatchPlan, events: Events) -> Ints | None:
     """The numbers of the events of a whole stream, each in its partition; None where they do not matter."""
-    if not plan.numbers_events:
-        return None
-    counted = Partitions(plan.partition_by)
-    return counted.number(counted.code(events))
+    return event_numbers(events, plan.partition_by) if plan.numbers_events else None
 
 
 def batch_for(plan: MatchPlan, events: Events, numbers: Ints | None, budget: Budget) -> Batch:

@@ -42,6 +42,7 @@ from seqube.engine.instances import (
     where_bound,
     with_others,
 )
+from seqube.engine.keys import KeyedSlots
 from seqube.engine.lists import grow_lists
 from seqube.engine.pairs import enumerate_pairs, join_pairs
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns, rank
@@ -100,6 +101,7 @@ class Evaluation:
         self._read = read or frozenset(plan.variables)
         self._times = batch.times
         self.evaluator = Evaluator(batch.events)
+        self._keyed = KeyedSlots(batch, self.evaluator, plan.partition_by)
         self._made: dict[PlanNode, Instances] = {}
         self._told: dict[tuple[PlanNode, tuple[Value, ...]], Instances] = {}
         self._ends = (after, upto)
@@ -195,7 +197,7 @@ class Evaluation:
     def _lists(self, node: MatchRepeat) -> Instances:
         """Every list of a repeated part."""
         rows = self._instances(node.item).last_rows
-        columns = [[*self._partition_column(self._instances(node.item))]]
+        columns = [self._batch.partition_column(rows)]
         columns[0] += [self.evaluator.array(value, {node.item.variable: rows}, len(rows)) for value in node.key]
         codes = code_columns(columns)[0][0] if columns[0] else np.zeros(len(rows), np.int64)
         return grow_lists(node, rows, codes, self._batch, self.evaluator)
@@ -227,13 +229,10 @@ class Evaluation:
             bounds = np.searchsorted(self._batch.events.times, self._ends, "right")  # rows ascend with times
             slots[-1] = slots[-1].select(np.arange(*np.searchsorted(slots[-1].last_rows, bounds)))
         gaps = [self._witnesses(gap.instance, gap.key or ()) for gap in node.gaps]
-        keyed = [gap.key is not None for gap in node.gaps]
-        codes, gap_codes, n_codes = self._group_codes(node, slots, gaps)
-        codes = [np.where(code < 0, n_codes, code) if len(slots) == 1 else code for code in codes]
-        slots, codes = sorted_by_group(slots, codes, drop_null=len(slots) > 1)
+        slots, codes, gap_codes, n_codes = self._keyed.grouped(node, slots, gaps)
         stacks = stack_slots(self._batch, slots, codes, n_codes + 1, guarded=bool(gaps))
-        for gap, instances, code, is_keyed in zip(node.gaps, gaps, gap_codes, keyed, strict=True):
-            self._raise_barriers(stacks, gap, instances, code, slots, codes, is_keyed)
+        for gap, instances, code in zip(node.gaps, gaps, gap_codes, strict=True):
+            self._raise_barriers(stacks, gap, instances, code, slots, codes, gap.key is not None)
         return slots, clauses, stacks
 
     def _witnesses(self, node: PlanNode, tied: Sequence[Value]) -> Instances:
@@ -263,7 +262,7 @@ class Evaluation:
         if isinstance(node, MatchSequence) and not node.gaps and latest_tells(node, tied, at_first=True):
             # Of those that start with an event, the one that ends earliest: each next event is the first that may follow.
             slots, _ = self._slots(node)
-            codes, _, _ = self._group_codes(node, slots, [])
+            codes, _, _ = self._keyed.codes(node, slots)
             size = len(self._times)
             followed: list[Ints] = [slots[0].last_rows[codes[0] >= 0]]
             code = codes[0][codes[0] >= 0]
@@ -278,7 +277,7 @@ class Evaluation:
             return found.select(np.argsort(found.last_rows, kind="stable"))
         if isinstance(node, MatchConjunction) and latest_tells(node, tied):
             slots, _ = self._slots(node)
-            codes, _, _ = self._group_codes(node, slots, [])
+            codes, _, _ = self._keyed.codes(node, slots)
             slots, codes = sorted_by_group(slots, codes, drop_null=True)
             offsets = np.cumsum([0, *(len(slot) for slot in slots)])
             latest = latest_combinations(offsets, np.concatenate(codes), np.concatenate([slot.last_rows for slot in slots]))
@@ -291,7 +290,7 @@ class Evaluation:
 
     def _conjunctions(self, node: MatchConjunction) -> Iterator[Instances]:
         slots, clauses = self._slots(node)
-        codes, _, n_codes = self._group_codes(node, slots, [])
+        codes, _, n_codes = self._keyed.codes(node, slots)
         slots, codes = sorted_by_group(slots, codes, drop_null=len(slots) > 1)
         stacks = stack_slots(self._batch, slots, codes, n_codes)
         tables = self._clauses(clauses, slots, max)
@@ -363,37 +362,6 @@ class Evaluation:
         self._needed = before
         return found
 
-    def _group_codes(
-        self, node: MatchSequence | MatchConjunction, slots: list[Instances], gaps: list[Instances]
-    ) -> tuple[list[Ints], list[Ints], int]:
-        """The key of every slot instance and gap instance as a code: equal codes may be joined. -1 where a key is null."""
-        key_columns = [
-            [*self._partition_column(slot), *(self.evaluator.array(column[i], slot.rows, len(slot)) for column in node.key)]
-            for i, slot in enumerate(slots)
-        ]
-        if not key_columns[0]:
-            return [np.zeros(len(slot), np.int64) for slot in slots], [np.zeros(len(gap), np.int64) for gap in gaps], 1
-        gap_columns = []
-        for gap, instances in zip(node.gaps if isinstance(node, MatchSequence) else (), gaps, strict=True):
-            if gap.key is not None:
-                values = (self.evaluator.array(value, instances.rows, len(instances)) for value in gap.key)
-                gap_columns.append([*self._partition_column(instances), *values])
-        codes, n_codes = code_columns([*key_columns, *gap_columns])
-        of_keyed = iter(codes[len(slots) :])
-        gap_codes = []
-        for gap, instances in zip(node.gaps if isinstance(node, MatchSequence) else (), gaps, strict=True):
-            gap_codes.append(next(of_keyed) if gap.key is not None else self._partition_codes(instances.last_rows))
-        return codes[: len(slots)], gap_codes, n_codes
-
-    def _partition_column(self, instances: Instances) -> list[pa.Array]:
-        if self._batch.partitions is None:
-            return []
-        return [pa.array(self._batch.partitions[instances.last_rows])]
-
-    def _partition_codes(self, rows: Ints) -> Ints:
-        partitions = self._batch.partitions
-        return np.zeros(len(rows), np.int64) if partitions is None else partitions[rows]
-
     def _raise_barriers(
         self,
         stacks: Stacks,
@@ -409,7 +377,7 @@ class Evaluation:
         number = gap.position - 1 if trailing else gap.position
         slot = slots[number]
         where = slice(stacks.offsets[number], stacks.offsets[number] + len(slot))
-        asked = slot_codes[number] if keyed else self._partition_codes(slot.last_rows)
+        asked = slot_codes[number] if keyed else self._batch.partitions_of(slot.last_rows)
         clocks, times = self._batch.clocks, self._times
         if trailing:
             # The earliest end of what starts later is the latest start of what ends earlier, with time running backwards.
@@ -552,7 +520,7 @@ class Evaluation:
         if self._batch.partitions is not None:
             anywhere = np.maximum.reduce([last_rows(column) for column in rows.values()])
             outer_columns.append(pa.array(self._batch.partitions[anywhere]))
-            inner_columns += self._partition_column(inner)
+            inner_columns += self._batch.partition_column(inner.last_rows)
         if not outer_columns:
             return np.zeros(size, np.int64), np.zeros(len(inner), np.int64)
         (asked, codes), n_codes = code_columns([outer_columns, inner_columns])

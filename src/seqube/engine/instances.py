@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
 from seqube.engine.bindings import (
     UNBOUND,
@@ -112,6 +113,14 @@ class Batch:
     def has_one_clock(self) -> bool:
         """Whether what is after what and how long something takes are told by the same numbers."""
         return self.clocks is self.times
+
+    def partitions_of(self, rows: Ints) -> Ints:
+        """The partition of each of these rows; all events are one without PARTITION BY."""
+        return np.zeros(len(rows), np.int64) if self.partitions is None else self.partitions[rows]
+
+    def partition_column(self, rows: Ints) -> list[pa.Array]:
+        """The same as a column of a key, where there are partitions."""
+        return [] if self.partitions is None else [pa.array(self.partitions[rows])]
 
     def scan(self, node: Scan, evaluator: Evaluator, among: Callable[[Ints], Mask] | None = None) -> Ints:
         """The rows of a scan: of its types, in a partition, passing its own predicates; and `among` those that are wanted."""

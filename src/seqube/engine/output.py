@@ -137,6 +137,9 @@ class MatchWriter:
 
     def empty(self) -> pa.Table:
         """The result without a row: its column names and types."""
+        if self._plan.returns and not self._plan.keeps_partial:
+            columns = {item.name or "": pa.nulls(0, kind) for item, kind in self._kinds.items()}
+            return flat(pa.table(columns)) if self._plan.is_flat else pa.table(columns)
         none = np.empty(0, np.int64)
         return self.write(Instances(nothing(self._plan.variables, list_variables(self._plan.pattern)), none, none))
 

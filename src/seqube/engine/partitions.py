@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from seqube.engine.jit import kernel, kernel_part
-from seqube.engine.predicates import Ints, code_columns, normalise, shown
+from seqube.engine.predicates import Ints, normalise, shown
 from seqube.errors import DataError
 from seqube.events import Events
 
@@ -47,11 +47,6 @@ _LAST = str(np.iinfo(np.int64).min), str(np.iinfo(np.int64).max)  # texts of one
 
 _Tags = npt.NDArray[np.int8]
 _Bytes = npt.NDArray[np.uint8]
-
-
-def partition_codes(events: Events, names: Sequence[str]) -> Ints | None:
-    """The partition of every event that is at hand, NOWHERE for none; None where there are no partitions."""
-    return code_columns([[events.column(name) for name in names]])[0][0] if names else None
 
 
 def number_events(codes: Ints | None, size: int, known: Ints = NONE_KNOWN) -> Ints:

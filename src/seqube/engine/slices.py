@@ -22,8 +22,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from seqube.engine.instances import minus, plus
+from seqube.engine.keys import whole_codes
 from seqube.engine.limits import Budget
-from seqube.engine.predicates import Ints, code_columns
+from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events import Events
 from seqube.plan.needs import Plan, needs_of
@@ -85,7 +86,7 @@ class Slices:
     def _by_key(self) -> list[Callable[[], StreamSlice]]:
         """Keys are dealt out in turn; what has none can be anywhere."""
         needs, n = needs_of(self.plan, self.events.unit), self.cut.n_slices
-        (codes,), _ = code_columns([[self.events.column(name) for name in needs.key]])
+        codes, _ = whole_codes(self.events, needs.key)
         dealt = (codes % n).astype(np.uint16 if n < 1 << 16 else np.int64)
         if needs.sent_types is None:
             rows = np.argsort(dealt, kind="stable")

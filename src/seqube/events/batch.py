@@ -25,6 +25,7 @@ import pyarrow.types as pat
 from seqube.arguments import checked, for_engine
 from seqube.errors import SchemaError, did_you_mean, warn
 from seqube.events.files import Malformed
+from seqube.events.index import Index
 from seqube.events.schema import ANY, HIDDEN_COLUMNS, TIME, TYPE, Schema, schema_of
 from seqube.events.sources import kind_of_table, load, one_chunk
 from seqube.events.statistics import Distinct, Statistics
@@ -37,6 +38,7 @@ NO_TYPE = "no type"
 ENDS = 128  # events looked at to see how close together they lie
 LOWEST_TIME = -(2**63)
 SORTED_TIMES = 64  # times of a piece that are looked at to cut evenly
+INDEX_BYTES = 64  # for each event: a code for each of some keys, and some sequences sorted by them
 SAMPLE = 65_536  # events looked at to see how many values a column has
 
 
@@ -128,6 +130,7 @@ class Events:
             table, times, codes = table.filter(pa.array(kept)), times[kept], codes[kept]
         table, times, codes = _sort(table, times, codes, threads)
         self._fill(raw if table is raw else one_chunk(table), times, codes, names, schema, rejected)
+        self.__dict__["_index"] = Index(INDEX_BYTES * max(len(self), FEWEST_ROWS))
         for note in self.notes:
             warn(note)
 
@@ -211,6 +214,18 @@ class Events:
             raise SchemaError(f"there is no column {name!r}\n  hint: {did_you_mean(name, self.schema)}")
         return self.table.column(name).chunk(0)
 
+    # ------------------------------------------------------------ what is made once
+
+    @property
+    def index(self) -> Index | None:
+        """What was worked out of these events for queries; of their pieces, which are soon gone, nothing is kept."""
+        return self.__dict__.get("_index")
+
+    @property
+    def whole(self) -> tuple[Events, int]:
+        """The events that these are a stretch of, and the row among them at which it begins; of others, themselves."""
+        return self.__dict__.get("_within", (self, 0))
+
     # ------------------------------------------------------------ by type
 
     @cached_property
@@ -261,8 +276,8 @@ class Events:
 
     def _rows_of_code(self, code: int) -> Ints:
         """Ascending numbers of the rows of a type; of a stretch, from the index of the whole."""
-        if (within := self.__dict__.get("_within")) is not None:
-            whole, start = within
+        whole, start = self.whole
+        if whole is not self:
             rows = whole._rows_of_code(code)
             low, high = np.searchsorted(rows, (start, start + len(self)))
             found: Ints = rows[low:high] - start

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from seqube.arguments import checked
 from seqube.errors import Problem, QueryError
@@ -27,6 +28,8 @@ _PIECES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|--(?P<comment>[^\n]*)""")
 _HEADER = re.compile(r"\s*name\s*:(?P<name>.*)", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"\b\d*[^\W\d]\w*\s*\.\s*[^\W\d]")  # from where a word begins: not from each of its letters
 _ALONE = "query"  # the name of one that has none
+KEPT = 256  # texts that were read last, of so many letters at most
+LONGEST_KEPT = 2_000
 
 
 @checked
@@ -42,15 +45,23 @@ def parse(text: str, schema: Mapping[str, Kind] | None = None, params: Params | 
     Window(length=300000000, unit='us')
     """
     try:
-        drafted = draft(text)
+        query, problems = (_resolved if len(text) > LONGEST_KEPT else _kept)(text)
     except QueryError as error:
         raise QueryError(in_order(_with_those_elsewhere(text, error.problems[0], schema, params)), text) from None
-    query, problems = resolve(drafted, text)
     query = fill(query, params or {})
     problems = in_order([*problems, *mismatches(spell_out(query), schema)])
     if problems:
         raise QueryError(problems, text)
     return query
+
+
+def _resolved(text: str) -> tuple[Query, tuple[Problem, ...]]:
+    """A text as a query, and what is wrong in it whatever it is asked of."""
+    query, problems = resolve(draft(text), text)
+    return query, tuple(problems)
+
+
+_kept = lru_cache(maxsize=KEPT)(_resolved)  # to read a text takes longer than most queries over few events
 
 
 def read_query(query: str | Query, schema: Mapping[str, Kind] | None = None, params: Params | None = None) -> Query:

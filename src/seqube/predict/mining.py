@@ -37,7 +37,7 @@ import numpy.typing as npt
 
 from seqube.arguments import checked
 from seqube.engine.jit import kernel
-from seqube.engine.predicates import code_columns
+from seqube.engine.keys import whole_codes
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.errors import PlanError, Problem, QueryError
 from seqube.events import Events
@@ -323,7 +323,7 @@ def cut_slices(
     symbols = ranked[events.types] if len(ranked) else np.empty(0, np.int32)
     rows = np.flatnonzero(symbols >= 0)
     if aim.partition_by and len(events):
-        (keys,), _ = code_columns([[events.column(column) for column in aim.partition_by]])
+        keys, _ = whole_codes(events, aim.partition_by)
         rows = rows[keys[rows] >= 0]
     if len(rows) == 0:
         return

@@ -32,9 +32,10 @@ from seqube.engine.aggregates.state import LiveCounts, Reporter, State
 from seqube.engine.aggregates.totals import BUCKET, merge_totals, one_array, stacked, total_keys
 from seqube.engine.bindings import Bindings
 from seqube.engine.instances import Batch, minus, plus
+from seqube.engine.keys import event_numbers, partition_codes
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.order import Settled, order_events, rank_events, refuse_resuming, refuse_steps
-from seqube.engine.partitions import NONE_KNOWN, number_events, partition_codes
+from seqube.engine.partitions import number_events
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.slices import Slices, StreamSlice, answer_slices
@@ -160,8 +161,8 @@ class Aggregator(Reporter[pa.Table]):
         """Numbers of all events in their partition; those kept of a partition are its last ones, without a hole."""
         if not self.plan.matches.numbers_events:
             return None
-        codes = partition_codes(events, self.plan.matches.partition_by)
-        return number_events(codes, len(events), NONE_KNOWN if known is None else known)
+        names = self.plan.matches.partition_by
+        return event_numbers(events, names) if known is None else number_events(partition_codes(events, names), len(events), known)
 
     def wake(self, state: State | LiveCounts) -> int | None:
         """The next multiple of EMIT EVERY, up to the first at or after the last event; with EMIT PER, when a bucket is over."""

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from seqube.engine.bindings import UNBOUND, Bindings, last_rows
-from seqube.engine.predicates import Ints, code_columns, shown, take
+from seqube.engine.keys import whole_codes
+from seqube.engine.predicates import Ints, shown, take
 from seqube.engine.sequence import HIGHEST
 from seqube.errors import PlanError
 from seqube.events import Events
@@ -86,7 +87,7 @@ def _key_digits(name: str, events: Events) -> tuple[Ints, Ints]:
     if name == TYPE:
         digits, n_codes = np.add(events.types, 1, dtype=np.int64), len(events.type_names)
     else:
-        (codes,), n_codes = code_columns([[events.column(name)]])
+        codes, n_codes = whole_codes(events, [name])
         digits = codes + 1
     rows = np.full(n_codes + 1, UNBOUND, np.int64)
     rows[digits[::-1]] = np.arange(len(digits))[::-1]

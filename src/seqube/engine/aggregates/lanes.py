@@ -21,10 +21,12 @@ from seqube.engine.aggregates.automaton import gap_rank, meets_itself, settled_r
 from seqube.engine.aggregates.groups import Groups
 from seqube.engine.aggregates.labels import by_lane
 from seqube.engine.jit import kernel
+from seqube.engine.keys import column_codes, named_columns
 from seqube.engine.predicates import Ints, code_columns
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events.batch import Codes
 from seqube.events.schema import is_of
+from seqube.language.tree import Value
 from seqube.plan.chains import EventChain
 
 Numbers = npt.NDArray[Any]  # float64 or uint64, as the ring asks
@@ -261,24 +263,27 @@ def _repeat(ranks: list[int], parts: list[Ints]) -> Ranks:
 
 def _codes(task: Task, chain: EventChain, slots: list[Ints], gaps: list[Ints]) -> tuple[list[Ints], list[Ints]]:
     """The key of every event as a lane number, -1 where it is null; of gaps without a key, the lane is not known here."""
-    partitions = task.batch.partitions
-
-    def columns(rows: Ints, variable: str, values: Any) -> list[pa.Array]:
-        first = [] if partitions is None else [pa.array(partitions[rows])]
-        return [*first, *(task.evaluator.array(value, {variable: rows}, len(rows)) for value in values)]
-
-    of_slots = [
-        columns(rows, slot.variable, (column[i] for column in chain.key))
+    batch, partitions = task.batch, task.batch.partitions
+    if not chain.key and partitions is None:
+        return [np.zeros(len(rows), np.int64) for rows in slots], [np.zeros(len(rows), np.int64) for rows in gaps]
+    tables = [
+        (rows, slot.variable, [column[i] for column in chain.key])
         for i, (rows, slot) in enumerate(zip(slots, chain.slots, strict=True))
     ]
-    if not of_slots[0]:
-        return [np.zeros(len(rows), np.int64) for rows in slots], [np.zeros(len(rows), np.int64) for rows in gaps]
-    of_gaps = [
-        columns(rows, gap.instance.variable, gap.key or ())  # type: ignore[union-attr]
+    tables += [
+        (rows, gap.instance.variable, list(gap.key or ()))  # type: ignore[union-attr]
         for rows, gap in zip(gaps, chain.absences, strict=True)
         if gap.key is not None or not chain.key
     ]
-    codes, n_codes = code_columns([*of_slots, *of_gaps])
+
+    def columns(rows: Ints, variable: str, values: list[Value]) -> list[pa.Array]:
+        return batch.partition_column(rows) + [task.evaluator.array(value, {variable: rows}, len(rows)) for value in values]
+
+    names = named_columns([values for _, _, values in tables])
+    known = None
+    if names is not None:
+        known = column_codes(batch.events, (*task.plan.matches.partition_by, *names), [rows for rows, _, _ in tables])
+    codes, n_codes = known or code_columns([columns(*table) for table in tables])
     if len(slots) == 1:
         # One event needs no equal, and without a key no event of its own key cancels it: a lane for those in each partition.
         without_key = n_codes if partitions is None else n_codes + partitions[slots[0]]

@@ -25,9 +25,9 @@ import pyarrow as pa
 from seqube.engine.evaluation import PIECE, Evaluation
 from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.jit import kernel
+from seqube.engine.keys import event_numbers, partition_codes
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.output import MatchWriter
-from seqube.engine.partitions import number_events, partition_codes
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.slices import Slices, StreamSlice
@@ -482,5 +482,5 @@ def batch_of(query: Query, events: Events) -> Batch:
     partitions = partition_codes(events, query.partition_by)
     clocks = events.times
     if query.window.counts_events:
-        clocks = number_events(partitions, len(events))
+        clocks = event_numbers(events, query.partition_by)
     return Batch(events, ticks(query.window, events.unit), clocks, partitions)

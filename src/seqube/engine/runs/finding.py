@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pyarrow as pa
 
 from seqube.engine.bindings import UNBOUND, Ints
 from seqube.engine.instances import Batch, Instances, plus
@@ -163,8 +162,5 @@ def _codes(node: MatchRun, batch: Batch, evaluator: Evaluator, found: list[Ints]
     """Codes that are equal for events of one partition and key (-1: a key is null), and how many; None where there is neither."""
     if batch.partitions is None and not node.key:
         return None, 0
-    tables = []
-    for rows in found:
-        columns = [] if batch.partitions is None else [pa.array(batch.partitions[rows])]
-        tables.append(columns + [values_of(evaluator, key, rows) for key in node.key])
+    tables = [batch.partition_column(rows) + [values_of(evaluator, key, rows) for key in node.key] for rows in found]
     return code_columns(tables)
