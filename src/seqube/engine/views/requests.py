@@ -34,7 +34,7 @@ from seqube.engine.views.program import (
     word,
 )
 
-VIEW_ASKED, EVENT, FROM, UPTO, EARLIER, REQUEST_WORDS = range(6)  # EVENT: -1 where the view is not divided; EARLIER: of its view
+VIEW_ASKED, EVENT, FROM, UPTO, OF_SAME_VIEW, REQUEST_WORDS = range(6)  # EVENT: -1 where the view is not divided
 
 
 @kernel_part
@@ -57,14 +57,14 @@ def add_request(p: Ints, w: Ints, arena: Ints, mark: int, node: int, low: int, h
         if low <= arena[at + UPTO] and arena[at + FROM] <= high:
             arena[at + FROM], arena[at + UPTO] = min(arena[at + FROM], low), max(arena[at + UPTO], high)
             return
-        at = arena[at + EARLIER]
+        at = arena[at + OF_SAME_VIEW]
     reserve(w, arena, REQUEST_WORDS)
     at = w[TOP]
     w[TOP] = at + REQUEST_WORDS
     w[latest] = at
     variable = view(p, node, VIEW_VARIABLE)
     arena[at + VIEW_ASKED], arena[at + EVENT] = u, bound(w, variable) if variable >= 0 else -1
-    arena[at + FROM], arena[at + UPTO], arena[at + EARLIER] = low, high, earlier
+    arena[at + FROM], arena[at + UPTO], arena[at + OF_SAME_VIEW] = low, high, earlier
 
 
 @kernel_part
