@@ -2,18 +2,21 @@
 
 Single queries: length 2 to 5, windows, stress (length 6 to 10, two seconds), negation, each by `two-step` (the thesis' state of the
 art, here on our own matcher, which is far quicker than the one it was measured against), `per-start` (the thesis' own counters) and
-`window-product`. "sweep" goes where matches are many and shows how the ratio to two-step grows with length and window; the thesis
-reports 16,736 at length 5. "flat" holds the length and lets the window grow.
+`window-product`; with what each takes of memory at most while it runs, where the thesis has a figure of it. "sweep" goes where
+matches are many and shows how the ratio to two-step grows with length and window; the thesis reports 16,736 at length 5. "flat"
+holds the length and lets the window grow.
 
-Workloads: Chop-Connect over the frequency of the connecting event, the length of the shared piece and the number of queries,
-against every query by itself; the optimizer's greedy choice against the exhaustive one on 12 groups of queries; 50 overlapping
-queries. 50 of every shape, with a key, are measured with the cubes.
+Workloads, with the thesis' queries, frequencies and 10,000 events: Chop-Connect over the frequency of the connecting event, the
+length of the shared piece and the number of queries that share it, by its fixed plan, against every query by itself; the greedy
+choice of what to share against the exhaustive one on 12 groups of 8 to 20 queries, and what counting by their plans takes. 50
+overlapping queries are ours; 50 of every shape, with a key, are measured with the cubes.
 
 "state" feeds a stream in batches and notes the largest state between them, in bytes.
 """
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
@@ -29,21 +32,11 @@ from bench.data import stock_trace
 from bench.measure import Measurement, compare
 from seqube.engine.aggregates.aggregation import Aggregator
 from seqube.engine.aggregates.sharing import SharedAggregator
-from seqube.events import Statistics
 from seqube.language import parse
-from seqube.plan.aggregates import plan_aggregates
+from seqube.plan.aggregates import AggregatePlan, plan_aggregates
 from seqube.plan.measured import Measurements
 from seqube.plan.optimizer import optimize
-from seqube.plan.sharing import (
-    Candidate,
-    Counted,
-    Frequencies,
-    SlotLabel,
-    exhaustive,
-    find_candidates,
-    find_conflicts,
-    greedy,
-)
+from seqube.plan.sharing import Candidate, SharingPlan, chop, exhaustive, greedy
 
 if TYPE_CHECKING:
     import altair
@@ -54,6 +47,9 @@ SEED = 0
 TICKERS = ["DELL", "IPIX", "QQQ", "AMAT", "MSFT", "CSCO", "INTC", "ORCL", "YHOO", "RIMM"]
 OTHERS = ["IBM", "FB", "AMAZ", "VMW", "GOOG", "LNKD", "NTAP", "EBAY", "SUNW", "JNPR"]
 ALL = ("two-step", "per-start", "window-product")
+N_SHARED = 10_000  # events of the thesis' streams for many queries
+SHARED = ["YHOO", "AMAZ", "MSFT", "ORCL", "RIMM", "CSCO", "INTC", "IBM", "GOOG", "LNKD", "FB", "NTAP"]  # its sub1, and how it grows
+FREQUENCIES = (0.001, 0.004, 0.007, 0.01, 0.013, 0.016, 0.019, 0.025, 0.05, 0.075, 0.1)
 LONG_S = 1.0  # what takes longer is timed once
 
 
@@ -65,9 +61,11 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
         streams["real trades"] = sq.Events(trace, type="ticker")
     for name, events in streams.items():
         for length in range(2, 6):
-            yield from single(f"length {length}, {name}", TICKERS[:length], 100, events, repetitions, about={"length": length})
+            about = {"length": length}
+            yield from single(f"length {length}, {name}", TICKERS[:length], 100, events, repetitions, about=about, weigh=True)
         for window in (100, 200, 300, 400, 500):
-            yield from single(f"window {window} ms, {name}", TICKERS[:3], window, events, repetitions, about={"window": window})
+            about = {"window": window}
+            yield from single(f"window {window} ms, {name}", TICKERS[:3], window, events, repetitions, about=about, weigh=True)
         for length in (6, 8, 10):
             about = {"length": length}
             yield from single(f"stress, length {length}, {name}", TICKERS[:length], 2_000, events, repetitions, ALL[1:], about)
@@ -81,8 +79,8 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     for window in (100, 20_000):
         about = {"window": window}
         yield from single(f"flat, every event counts, window {window} ms", TICKERS[:3], window, dense, repetitions, ALL[1:], about)
-    yield from chop_connect(n // 20, repetitions)
-    yield from optimizer()
+    yield from chop_connect(5 * repetitions)
+    yield from optimizer(repetitions)
     yield from fifty(made, repetitions)
     yield from state(made)
 
@@ -102,8 +100,10 @@ def generated(n: int, tickers: list[str] | None = None, weights: list[float] | N
 # ---------------------------------------------------------------- one query
 
 
-def text_of(pattern: list[str], window: int) -> str:
-    return f"SEQ({', '.join(pattern)}) WITHIN {window} ms AGG COUNT(*)"
+def text_of(pattern: Sequence[str], window: int) -> str:
+    """A count; a type may come twice, so every part has a name."""
+    parts = (f"{name} v{number}" for number, name in enumerate(pattern))
+    return f"SEQ({', '.join(parts)}) WITHIN {window} ms AGG COUNT(*)"
 
 
 def runner(text: str, events: sq.Events, strategy: str) -> Callable[[], pa.Table]:
@@ -129,11 +129,26 @@ def single(
     repetitions: int,
     strategies: tuple[str, ...] = ALL,
     about: Mapping[str, int] | None = None,
+    weigh: bool = False,
 ) -> Iterator[Measurement]:
     text = text_of(pattern, window)
     contenders = {name: runner(text, events, name) for name in strategies}
     for measured in compare(WORKLOAD, task, len(events), contenders, repetitions, LONG_S, digest):
-        yield replace(measured, about=dict(about or {}))
+        found: dict[str, Any] = dict(about or {})
+        if weigh:
+            found["kilobytes"] = kilobytes(contenders[measured.contender])
+            measured = replace(measured, note=f"{found['kilobytes']:,.0f} kB at most")
+        yield replace(measured, about=found)
+
+
+def kilobytes(run: Callable[[], Any]) -> float:
+    """What a run takes of memory at most, beside its events: that of arrays, which kernels get from Python."""
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()[1] / 1024
+    finally:
+        tracemalloc.stop()
 
 
 def sweep(events: sq.Events, repetitions: int, longest: int) -> Iterator[Measurement]:
@@ -148,64 +163,116 @@ def sweep(events: sq.Events, repetitions: int, longest: int) -> Iterator[Measure
 # ---------------------------------------------------------------- many queries
 
 
-def together(workload: Mapping[str, str], events: sq.Events, strategy: str) -> Callable[[], list[tuple[int, int]]]:
-    """Runs a workload by a plan for all of it, made beforehand like those of single queries."""
+def planned(workload: Mapping[str, str], events: sq.Events, strategy: str) -> tuple[SharingPlan, Mapping[str, AggregatePlan]]:
+    """A plan for all of a workload, made beforehand like those of single queries."""
     queries = {name: parse(text) for name, text in workload.items()}
-    planned = optimize(queries, None, Measurements(events.statistics, events.unit), strategy)
-    assert planned.counts is not None
-    aggregator = SharedAggregator(planned.counts, planned.aggregates)
-    return lambda: [digest(table) for table in aggregator.run(events).values()]
+    found = optimize(queries, None, Measurements(events.statistics, events.unit), strategy)
+    assert found.counts is not None
+    return found.counts, found.aggregates
 
 
-def alone(workload: Mapping[str, str], events: sq.Events, strategy: str) -> Callable[[], list[tuple[int, int]]]:
+def together(plan: tuple[SharingPlan, Mapping[str, AggregatePlan]], events: sq.Events) -> Callable[[], list[pa.Table]]:
+    counts, plans = plan
+    if not counts.shares:
+        apart = [Aggregator(plans[name]) for name in counts.queries]
+        return lambda: [aggregator.run(events) for aggregator in apart]
+    aggregator = SharedAggregator(counts, plans)
+    return lambda: list(aggregator.run(events).values())
+
+
+def alone(workload: Mapping[str, str], events: sq.Events, strategy: str) -> Callable[[], list[pa.Table]]:
     runs = [runner(text, events, strategy) for text in workload.values()]
     return lambda: [run() for run in runs]
 
 
-def chop_connect(n: int, repetitions: int) -> Iterator[Measurement]:
-    """Queries that end alike: the shared piece is as long, as frequent and as common as said."""
-    tickers = TICKERS + OTHERS
-    cases = [("connecting event", f, 7, 3) for f in (0.001, 0.025, 0.05, 0.075, 0.1)]
-    cases += [("shared length", 0.01, length, 3) for length in (2, 4, 6, 8)]
-    cases += [("queries", 0.01, 7, k) for k in (2, 4, 6, 8)]
-    for what, frequency, length, k in cases:
-        shared = tickers[:length]
-        weights = [frequency] + [(1 - frequency) / (len(tickers) - 1)] * (len(tickers) - 1)
-        events = generated(n, tickers, weights)
-        workload = {f"q{i}": text_of([tickers[length + i], *shared], 1_000) for i in range(k)}
+def digests(tables: Sequence[pa.Table]) -> list[tuple[int, int]]:
+    return list(map(digest, tables))
+
+
+def shared_piece(length: int) -> dict[str, list[str]]:
+    """The thesis' first workload: three of five queries end with the same piece, which is as long as said."""
+    piece = SHARED[:length]
+    return {
+        "q1": ["DELL", "AMAT", *piece],
+        "q2": ["IPIX", "FB", *SHARED[:4]],
+        "q3": ["QQQ", "IBM", *SHARED[2:7]],
+        "q4": ["VMW", "GOOG", *piece],
+        "q5": ["LNKD", "NTAP", *piece],
+    }
+
+
+def shared_by(k: int) -> dict[str, list[str]]:
+    """Eight queries, of which so many end with the same piece, and the others with its types in some other order."""
+    random, begins = Random(SEED), [name for name in TICKERS + OTHERS if name not in SHARED[:7]]
+    ends = [SHARED[:7] if number < k else random.sample(SHARED[:7], 7) for number in range(8)]
+    return {f"q{number}": [begins[number], begins[number + 1], *end] for number, end in enumerate(ends)}
+
+
+def chop_connect(repetitions: int) -> Iterator[Measurement]:
+    """One thing is varied, the others are as in the thesis: the piece is of 7 types, shared by 3 queries, and begins with YHOO."""
+    cases = [(f"connecting event: frequency {f:.1%}", {"frequency": f}, f, shared_piece(7), 7) for f in FREQUENCIES]
+    cases += [(f"shared length: {n}", {"length": n}, 0.005, shared_piece(n), n) for n in (4, 6, 8, 10, 12)]
+    cases += [(f"queries: {k} of 8", {"queries": k}, 0.005, shared_by(k), 7) for k in (2, 3, 4, 5, 6)]
+    for task, about, frequency, patterns, length in cases:
+        others = [name for name in TICKERS + OTHERS if name != SHARED[0]]
+        weights = [frequency] + [(1 - frequency) / len(others)] * len(others)
+        events = generated(N_SHARED, [SHARED[0], *others], weights)
+        workload = {name: text_of(pattern, 1_000) for name, pattern in patterns.items()}
+        counts, plans = planned(workload, events, "chop-connect")
         contenders = {
             "each per-start": alone(workload, events, "per-start"),
             "each window-product": alone(workload, events, "window-product"),
-            "chop-connect": together(workload, events, "chop-connect"),
-            "prefix-tree": together(workload, events, "prefix-tree"),
-            "auto": together(workload, events, "auto"),
+            "chop-connect": together((chopped(counts, SHARED[:length]), plans), events),
+            "prefix-tree": together(planned(workload, events, "prefix-tree"), events),
+            "auto": together(planned(workload, events, "auto"), events),
         }
-        task = f"chop-connect, {what}: frequency {frequency:.1%}, length {length}, {k} queries"
-        for measured in compare(WORKLOAD, task, n, contenders, repetitions):
-            yield replace(measured, about={"frequency": frequency, "length": length, "queries": k})
+        for measured in compare(WORKLOAD, f"chop-connect, {task}", len(events), contenders, repetitions, judge=digests):
+            yield replace(measured, about=about)
 
 
-def optimizer() -> Iterator[Measurement]:
-    """Twelve groups of overlapping queries; the answer says whether a choice is free of conflicts, the note what it is worth."""
-    for group in range(12):
-        random = Random(group)
-        base = [[f"T{i}" for i in random.sample(range(20), 8)] for _ in range(2)]
-        queries = {}
-        for i in range(4 + group // 3):
-            whole = random.choice(base)
-            begin = random.randrange(3)
-            names = [f"S{i}", *whole[begin : begin + random.randint(3, 5)]]
-            queries[f"q{i}"] = Counted(tuple(SlotLabel(name, frozenset({name})) for name in names), 100)
-        counts = {f"T{i}": random.randrange(20, 400) for i in range(20)} | {f"S{i}": 500 for i in range(20)}
-        candidates = find_candidates(queries, Frequencies(Statistics(10_000, 0, 10_000, counts)))
-        conflicts = find_conflicts(queries, candidates)
-        best = sum(candidates[i].benefit for i in exhaustive(candidates, conflicts))
-        near = sum(candidates[i].benefit for i in greedy(candidates, conflicts))
-        contenders = {choice.__name__: checked(choice, candidates, conflicts) for choice in (exhaustive, greedy)}
-        share = near / best if best else 1.0
-        task = f"optimizer, group {group + 1}: {len(queries)} queries, {len(candidates)} candidates"
-        for measured in compare(WORKLOAD, task, len(queries), contenders, 5):
-            yield replace(measured, note=f"greedy reaches {share:.1%} of the best benefit")
+def chopped(counts: SharingPlan, piece: Sequence[str]) -> SharingPlan:
+    """The plan that shares this piece wherever it stands, and nothing else."""
+    pieces = {}
+    for name, query in counts.queries.items():
+        pattern, names = query.pattern, [label.name for label in query.pattern]
+        at = next((i for i in range(len(names)) if names[i : i + len(piece)] == list(piece)), None)
+        pieces[name] = (pattern,) if at is None else chop(pattern, [pattern[at : at + len(piece)]])
+    return replace(counts, pieces=pieces)
+
+
+def query_group(number: int) -> tuple[dict[str, list[str]], set[str]]:
+    """8 to 20 queries, each of two or three of 8 pieces of two or three types; and the first types of the pieces."""
+    random = Random(number)
+    pieces = [random.sample(TICKERS + OTHERS, random.randint(2, 3)) for _ in range(8)]
+    queries: dict[str, list[str]] = {}
+    while len(queries) < 8 + 4 * (number // 3):
+        names = [name for piece in random.sample(pieces, random.randint(2, 3)) for name in piece]
+        if len(set(names)) == len(names):
+            queries[f"q{len(queries)}"] = names
+    return queries, {piece[0] for piece in pieces}
+
+
+def optimizer(repetitions: int) -> Iterator[Measurement]:
+    """Twelve groups of queries: how long the choice takes and what it is worth, then counting by it; connecting events are rare."""
+    for number in range(12):
+        group, rare = query_group(number)
+        weights = np.array([0.1 if name in rare else 1.0 for name in TICKERS + OTHERS])
+        events = generated(N_SHARED, TICKERS + OTHERS, list(weights / weights.sum()))
+        workload = {name: text_of(pattern, 1_000) for name, pattern in group.items()}
+        near, best = (planned(workload, events, strategy) for strategy in ("chop-connect", "exhaustive"))
+        candidates, conflicts = near[0].candidates, near[0].conflicts
+        worth = [sum(candidates[i].benefit for i in choose(candidates, conflicts)) for choose in (greedy, exhaustive)]
+        share = worth[0] / worth[1] if worth[1] else 1.0
+        name = f"group {number + 1}: {len(group)} queries"
+        choices = {choose.__name__: checked(choose, candidates, conflicts) for choose in (exhaustive, greedy)}
+        for measured in compare(WORKLOAD, f"optimizer, {name}", len(group), choices, 5 * repetitions):
+            note = f"of {len(candidates)} candidates; greedy reaches {share:.1%} of the best benefit"
+            yield replace(measured, note=note, about={"share": share})
+        if worth[0] > 0:  # else no piece is shared by either
+            contenders = {"each per-start": alone(workload, events, "per-start"), "by the greedy choice": together(near, events)}
+            if near[0].chosen != best[0].chosen:
+                contenders["by the exhaustive choice"] = together(best, events)
+            yield from compare(WORKLOAD, f"counting by a plan, {name}", len(events), contenders, repetitions, judge=digests)
 
 
 def checked(

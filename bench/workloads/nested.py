@@ -3,12 +3,13 @@
 From the paper on iterative execution: more children (q1 to q3), longer ones (q4 to q6), deeper ones (q7 to q9), and q10 by window.
 From the paper on sliding views: windows of 100, 500 and 1000 with positive and negated children, longer and more positive children,
 longer negated ones, a correlated equality of rising selectivity (with views that are divided by its values, and without), and the
-memory of the views. The figures that hold that paper's
-queries are lost in its text; these have the shapes that its words describe.
+memory of the views. The figures that hold that paper's queries are lost in its text; these have the shapes that its words describe.
+Its rival, "rewriting", takes part wherever a query has a flat form (`bench.rewriting`).
 
 As in the papers, 10,000 events are used. Windows are counted in events, since the trace is as fast at its peak as it is slow before
-the market opens. Every query returns two columns, so that building matches is measured and not the writing of wide tables; answers
-are compared by their number and by the sums of both columns.
+the market opens, and time is the order in which trades came: the papers' engines know no two events of one time. Every query
+returns two columns, so that building matches is measured and not the writing of wide tables; answers are compared by their number
+and by the sums of both columns.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import seqube as sq
 from bench.charts import finding
 from bench.data import stock_trace
 from bench.measure import Measurement, compare
+from bench.rewriting import rewritten
 from seqube.engine.instances import Batch
 from seqube.engine.views.iterative import NestedEvaluation
 from seqube.engine.views.tables import Tables
@@ -40,6 +42,7 @@ WORKLOAD = "nested"
 N_EVENTS = 10_000
 VIEWS = ("aggressive", "passive", "balanced")
 STRATEGIES = ("iterative", *VIEWS, "auto")  # the first is what the others are compared with
+REWRITING = "rewriting"
 WINDOWS = (100, 500, 1000)
 CORRELATION = "values of a correlated attribute"
 
@@ -113,7 +116,8 @@ EXPERIMENTS = (
         {
             "1": "SEQ(YHOO, AND(QQQ, AMAT), IPIX)",
             "2": "SEQ(YHOO, AND(QQQ, AMAT), MSFT, AND(ORCL, YHOO y), IPIX, MSFT.shares = IPIX.shares)",
-            "3": "SEQ(AND(RIMM, DELL), YHOO, AND(QQQ, AMAT), MSFT, AND(ORCL, CSCO), IPIX, YHOO.shares = MSFT.shares = IPIX.shares)",
+            "3": "SEQ(AND(RIMM, DELL), YHOO, AND(QQQ, AMAT), MSFT, AND(ORCL, CSCO), IPIX, "
+            "YHOO.shares = MSFT.shares = IPIX.shares, YHOO.side = MSFT.side = IPIX.side)",
         },
     ),
     by_pattern(
@@ -140,7 +144,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     trace = stock_trace()
     if trace is None:
         return
-    trace = trace.select(["ts", "ticker", "price", "shares", "side"])
+    trace = trace.select(["seq", "ticker", "price", "shares", "side"]).rename_columns({"seq": "ts"})
     table = trace.slice(0, N_EVENTS)
     events = sq.Events(table, type="ticker", time="ts")
     pace = {"repetitions": 3, "once_above_s": 0.25} if quick else {"repetitions": 5, "once_above_s": 5.0}
@@ -150,6 +154,8 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
     measured: list[Measurement] = []
     for task, about, text, stream in tasks(table, events, quick):
         runs: dict[str, Callable[[], Any]] = {name: partial(run, text, stream, name) for name in STRATEGIES}
+        if (flat := rewritten(text)) is not None:
+            runs[REWRITING] = partial(run_each, flat, stream)
         if about["experiment"] == CORRELATION:
             runs |= {f"{name}, not divided": partial(run_undivided, text, stream, name) for name in VIEWS}
         for m in compare(WORKLOAD, task, len(stream), runs, judge=summary, **pace):  # type: ignore[arg-type]
@@ -179,6 +185,10 @@ def tasks(table: pa.Table, events: sq.Events, quick: bool) -> Iterator[tuple[str
 
 def run(text: str, events: sq.Events, strategy: str) -> pa.Table:
     return sq.run(text, events, strategy=strategy).table
+
+
+def run_each(texts: Sequence[str], events: sq.Events) -> pa.Table:
+    return pa.concat_tables(run(text, events, "auto") for text in texts)
 
 
 def run_undivided(text: str, events: sq.Events, strategy: str) -> pa.Table:
@@ -278,7 +288,7 @@ def draw(measured: Sequence[Measurement]) -> altair.ConcatChart:
             chart = drawn.encode(
                 x=alt.X("value:N", sort=None, title=None, axis=alt.Axis(labelAngle=0)),
                 y=alt.Y(f"{unit}:Q", scale=alt.Scale(type="log"), stack=None),
-                color=alt.Color("strategy:N", sort=list(STRATEGIES)),
+                color=alt.Color("strategy:N", sort=[*STRATEGIES, REWRITING]),
                 tooltip=["strategy:N", "value:N", alt.Tooltip(f"{unit}:Q", format=",.3g")],
             ).properties(width=230, height=150)
             charts.append(chart)

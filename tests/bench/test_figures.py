@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bench.figures import FIGURES, judged, ratios
+from bench.claims import Choice, CostModel, Figure, Turn, begins, ratios
+from bench.figures import FIGURES, judged
 from bench.measure import as_line
 from bench.workloads.forecast import TABLE_2, Stream, most_frequent
 
@@ -50,13 +51,15 @@ def test_the_share_of_the_most_frequent_events_is_counted_and_held_against_the_t
 
 
 def test_a_figure_that_grows_has_to_grow() -> None:
+    figure = FIGURES["cube"][0]
+    assert isinstance(figure, Figure)
     lines = [
-        {"task": task, "events": 5, "contender": contender, "cpu_s": cpu_s, "wall_s": None}
+        {"task": f"{task}, as a stream", "events": 5, "contender": contender, "cpu_s": cpu_s, "wall_s": None, "about": {}}
         for task, taken in (("workload 1", 9.0), ("workload 2", 3.0))
-        for contender, cpu_s in (("top-down", 1.0), ("stack join, as published", taken))
+        for contender, cpu_s in (("top-down", 1.0), ("one matcher for each", taken))
     ]
     assert "not by more and more" in judged("cube", lines)[0]
-    assert ratios(FIGURES["cube"][0], lines) == [9.0, 3.0]
+    assert ratios(figure, lines) == [9.0, 3.0]
 
 
 @pytest.mark.parametrize(("exception", "said"), [(0.5, "The same shape"), (1.5, "at the printed exception too (1.5 times)")])
@@ -101,3 +104,52 @@ def test_a_course_rises_or_does_not(workload: str, task: str, contender: str, ta
         for number, cpu_s in enumerate(taken)
     ]
     assert any(said in sentence for sentence in judged(workload, lines))
+
+
+@pytest.mark.parametrize(
+    ("ratios_by_frequency", "said"),
+    [
+        (
+            {0.001: 2.0, 0.01: 1.2, 0.02: 0.8},
+            "The same shape: a is 0.8 to 2 times as fast as b, and the turn is between 1.0% and 2.0%.",
+        ),
+        ({0.001: 2.0, 0.002: 0.8, 0.02: 0.7}, "turn is between 0.1% and 0.2%; because."),
+        ({0.001: 2.0, 0.01: 1.2, 0.02: 1.1}, "Faster everywhere from 0.1% to 2.0%: a is 1.1 to 2 times as fast as b; because."),
+        ({0.001: 0.5, 0.01: 0.2, 0.02: 0.8}, "Faster nowhere"),
+        ({0.001: 2.0, 0.01: 0.2, 0.02: 1.8}, "No one turn"),
+        ({0.001: 2.0}, "Not measured"),
+    ],
+)
+def test_a_turn_is_found_between_two_points(ratios_by_frequency: dict[float, float], said: str) -> None:
+    lines = [
+        {"task": f"t {at}", "events": 5, "contender": name, "cpu_s": cpu_s, "wall_s": None, "about": {"frequency": at}}
+        for at, ratio in ratios_by_frequency.items()
+        for name, cpu_s in (("a", 1.0), ("b", ratio))
+    ]
+    assert said in Turn("t", "printed", begins("t "), "frequency", 0.013, "a", "b", "because").here(lines)
+
+
+def test_a_choice_is_held_against_the_best_one() -> None:
+    claim = Choice("c", "printed", begins("optimizer"), begins("counting"), "near", "best")
+    shares = [1.0, 0.8, 1.0]
+    lines = [{"task": f"optimizer {i}", "events": 5, "contender": "near", "about": {"share": s}} for i, s in enumerate(shares)]
+    lines += [
+        {"task": "counting 1", "events": 5, "contender": name, "cpu_s": cpu_s, "wall_s": None, "about": {}}
+        for name, cpu_s in (("near", 1.1), ("best", 1.0))
+    ]
+    said = claim.here(lines)
+    assert "in 2 of 3 groups the choice is worth what the best one is, in the others at least 80% of it" in said
+    assert "counting by it takes 1.1 times as long there" in said
+    assert "Not measured" in claim.here([])
+
+
+@pytest.mark.parametrize(("cpu_s", "said"), [((1.0, 2.0, 3.0), "So: of 3 pairs"), ((3.0, 2.0, 1.0), "Not everywhere: of 3 pairs")])
+def test_a_cost_model_has_to_put_plans_in_order(cpu_s: tuple[float, ...], said: str) -> None:
+    lines = [
+        {"task": "workload 1", "events": 5, "contender": str(i), "cpu_s": taken, "wall_s": None, "about": {"expected_s": i + 1.0}}
+        for i, taken in enumerate(cpu_s)
+    ]
+    claim = CostModel("m", "printed", begins("workload"), "because")
+    assert claim.here(lines).startswith(said)
+    assert "Not measured" in claim.here([])
+    assert ("in 1 of 1 workloads" in claim.here(lines)) == (cpu_s[0] == 1.0)
