@@ -13,8 +13,11 @@ from seqube.language import parse
 from seqube.language.mentions import positives
 from seqube.plan.aggregates import chain_of, plan_aggregates
 from seqube.plan.chains import EventChain
+from seqube.plan.sharing import Counted, counted
 from strategies import PARTITIONS, plain, queries, table, windows
 
+EMITS = ("ON TRIGGER", "ON TRIGGER", "TOTAL", "EVERY {}", "PER 4")  # one period for all
+MEASURED = ("x", "y", "w", "u", "c", "ts", "d")
 FUNCTIONS = ["SUM", "AVG", "MIN", "MAX", "STDDEV"]
 
 
@@ -148,3 +151,40 @@ def repeated_chains(draw: st.DrawFn, names: Sequence[str] = ("A", "B", "C")) -> 
 def applies(text: str) -> bool:
     """Whether a query can be answered without building matches."""
     return isinstance(chain_of(plan_aggregates(parse(text))), EventChain)
+
+
+def shareable(text: str) -> Counted | str:
+    plan = plan_aggregates(parse(text))
+    return counted(plan, chain_of(plan), "ms")
+
+
+@st.composite
+def families(draw: st.DrawFn, emits: Sequence[str] = EMITS, columns: Sequence[str] = MEASURED) -> dict[str, str]:
+    """Queries of every shape that is shared, most of them in common lanes: keys, groups, negations, sums, extremes, any EMIT."""
+    queries: dict[str, str] = {}
+    key = draw(st.sampled_from(["", "[id]", "[s]"]))
+    partition = draw(st.sampled_from(["", "", " PARTITION BY k"]))
+    window = draw(st.sampled_from([3, 6]))
+    every = draw(st.sampled_from([1, 3]))
+    for number in range(draw(st.integers(2, 4))):
+        names = draw(st.lists(st.sampled_from("ABC"), min_size=2 if key else 1, max_size=4))
+        parts = [f"{name} v{i}" for i, name in enumerate(names)]
+        for place in sorted(draw(st.sets(st.integers(1, len(names)), max_size=2)), reverse=True):
+            if place < len(names) or draw(st.booleans()):
+                parts.insert(place, f"!{draw(st.sampled_from('ABC'))} n{place}")
+        where = draw(st.sampled_from(["", "", f" WHERE v{len(names) - 1}.x > 0", " WHERE v0.f"]))
+        variables = [f"v{i}" for i in range(len(names))]
+        argument = st.builds("{}.{}".format, st.sampled_from(variables), st.sampled_from(columns))
+        asked = draw(
+            st.lists(st.builds("{}({})".format, st.sampled_from(["SUM", "AVG", "MIN", "MAX"]), argument), max_size=2, unique=True)
+        )
+        emit = draw(st.sampled_from(emits)).format(every)
+        group = [f"v0.{key[1:-1]}", f"v{len(names) - 1}.{key[1:-1]}"] if key else []
+        group += ["k"] if partition else []
+        by = draw(st.sampled_from(["", *(f" GROUP BY {each}" for each in group)]))
+        aggregates = ", ".join(["COUNT(*) AS n", *(f"{each} AS a{i}" for i, each in enumerate(asked))])
+        keyed = f", {key}" if key else ""
+        text = f"SEQ({', '.join(parts)}{keyed}){where}{partition}{by} WITHIN {window} AGG {aggregates} EMIT {emit}"
+        if isinstance(shareable(text), Counted):
+            queries[f"q{number}"] = text
+    return queries

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import oracle
 import seqube as sq
-from aggregate_queries import assert_same_rows
+from aggregate_queries import assert_same_rows, families, shareable
 from seqube.engine.aggregates import chop_connect, per_start, prefix_tree, two_step, window_product
 from seqube.engine.aggregates.chop_connect import Pieces
 from seqube.engine.aggregates.prefix_tree import Prefixes
@@ -99,43 +99,6 @@ def test_any_cutting_equals_whole(
         assert state.events is None or all(state.events.times > state.decided - 6)
     take(aggregator.finish(state)[1])
     assert found == {name: oracle.aggregates(parse(text), events) for name, text in workload.items()}
-
-
-def shareable(text: str) -> Counted | str:
-    plan = plan_aggregates(parse(text))
-    return counted(plan, chain_of(plan), "ms")
-
-
-@st.composite
-def families(draw: st.DrawFn) -> dict[str, str]:
-    """Queries of every shape that is shared, most of them in common lanes: keys, groups, negations, sums, extremes, any EMIT."""
-    queries: dict[str, str] = {}
-    key = draw(st.sampled_from(["", "[id]", "[s]"]))
-    partition = draw(st.sampled_from(["", "", " PARTITION BY k"]))
-    window = draw(st.sampled_from([3, 6]))
-    every = draw(st.sampled_from(["EVERY 1", "EVERY 3"]))
-    for number in range(draw(st.integers(2, 4))):
-        names = draw(st.lists(st.sampled_from("ABC"), min_size=2 if key else 1, max_size=4))
-        parts = [f"{name} v{i}" for i, name in enumerate(names)]
-        for place in sorted(draw(st.sets(st.integers(1, len(names)), max_size=2)), reverse=True):
-            if place < len(names) or draw(st.booleans()):
-                parts.insert(place, f"!{draw(st.sampled_from('ABC'))} n{place}")
-        where = draw(st.sampled_from(["", "", f" WHERE v{len(names) - 1}.x > 0", " WHERE v0.f"]))
-        variables = [f"v{i}" for i in range(len(names))]
-        argument = st.builds("{}.{}".format, st.sampled_from(variables), st.sampled_from(["x", "y", "w", "u", "c", "ts", "d"]))
-        asked = draw(
-            st.lists(st.builds("{}({})".format, st.sampled_from(["SUM", "AVG", "MIN", "MAX"]), argument), max_size=2, unique=True)
-        )
-        emit = draw(st.sampled_from(["ON TRIGGER", "ON TRIGGER", "TOTAL", every, "PER 4"]))
-        group = [f"v0.{key[1:-1]}", f"v{len(names) - 1}.{key[1:-1]}"] if key else []
-        group += ["k"] if partition else []
-        by = draw(st.sampled_from(["", *(f" GROUP BY {each}" for each in group)]))
-        aggregates = ", ".join(["COUNT(*) AS n", *(f"{each} AS a{i}" for i, each in enumerate(asked))])
-        keyed = f", {key}" if key else ""
-        text = f"SEQ({', '.join(parts)}{keyed}){where}{partition}{by} WITHIN {window} AGG {aggregates} EMIT {emit}"
-        if isinstance(shareable(text), Counted):
-            queries[f"q{number}"] = text
-    return queries
 
 
 @pytest.mark.parametrize("strategy", WAYS)

@@ -15,6 +15,7 @@ from tables import bound_rows
 
 import oracle
 import seqube as sq
+from aggregate_queries import assert_same_rows, families
 from answers import show
 from cube.workloads import workloads
 from seqube.engine.aggregates.sharing import SharedAggregator
@@ -67,6 +68,26 @@ def test_matches_of_a_workload(data: st.DataObject, tree: Any, events: list[orac
             assert bound_rows(rows) == bound_rows(sq.run(texts[name], table, hierarchy=concepts).table.to_pylist()), texts[name]
 
 
+EMITS = ["EVERY {}", "EVERY 2", "EVERY 5", "ON TRIGGER"]
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(
+    data=st.data(),
+    workload=families(EMITS, ["x", "y", "ts"]),
+    events=streams(max_time=14),
+    strategy=st.sampled_from(["auto", *names("shared counts")]),
+)
+def test_counts_of_a_workload(data: st.DataObject, workload: dict[str, str], events: list[oracle.Event], strategy: str) -> None:
+    show("\n".join(workload.values()), events, {})
+    table = as_table(events)
+    cuts, forget = data.draw(st.lists(st.integers(0, 14), max_size=4)), data.draw(st.sets(st.integers(0, 5), max_size=2))
+    for watch in watches(workload, Events(table).schema, None, strategy):
+        AT_HAND.clear()
+        for name, rows in replayed(watch, table, cuts, forget).items():
+            assert_same_rows(rows, oracle.aggregates(parse(workload[name]), events))
+
+
 @pytest.mark.parametrize("strategy", ["auto", "chase", "prefix-tree"])
 def test_what_shares_is_what_was_asked_for(strategy: str) -> None:
     texts = {
@@ -77,6 +98,9 @@ def test_what_shares_is_what_was_asked_for(strategy: str) -> None:
         "keyed": "SEQ(A a, B b, [id]) WITHIN 5",  # has another key
         "waiting": "SEQ(A a, !B b) WITHIN 5",  # is final when its window is over
         "counted": "SEQ(A a, B b) WITHIN 5 EVENTS",  # other events count
+        "skipping": "SEQ(A a, B b) SKIP PAST LAST WITHIN 5",  # what was taken is no event of the window
+        "by bucket": "SEQ(A a, B b) AGG COUNT(*) WITHIN 5 EMIT PER 10",  # so is what an open bucket holds
+        "every": "SEQ(A a, B b) AGG COUNT(*) WITHIN 5 EMIT EVERY 10",  # looks at every event, and has no company that does
     }
     table = as_table([oracle.Event("ABCB"[i % 4], i, {"id": 1}, i) for i in range(60)])
     (watch,) = watches(texts, Events(table).schema, None, strategy)
@@ -97,6 +121,12 @@ def test_what_shares_is_what_was_asked_for(strategy: str) -> None:
 
 # ---------------------------------------------------------------- queries that come and go
 
+EVERY = {
+    "every": "SEQ(A a, B b) AGG COUNT(*) WITHIN 4 EMIT EVERY 3",
+    "every longer": "SEQ(A a, B b, C c) AGG COUNT(*), SUM(b.x) WITHIN 6 EMIT EVERY 3",
+    "every other": "SEQ(A a, B b, [id]) AGG COUNT(*) GROUP BY a.id WITHIN 5 EMIT EVERY 2",
+    "seldom": "SEQ(A a, !C c, B b) AGG COUNT(*), MAX(b.x) WITHIN 2 EMIT EVERY 7",
+}
 COUNTED = {
     "counted": "SEQ(A a, B b) AGG COUNT(*) WITHIN 4",
     "longer": "SEQ(A a, B b, C c) AGG COUNT(*), SUM(b.x) WITHIN 6",
@@ -148,7 +178,7 @@ def test_queries_come_and_go_and_find_what_they_would_by_themselves(
     data: st.DataObject, tree: Any, events: list[oracle.Event], strategy: str
 ) -> None:
     """Rows come out of order and late, workers forget, queries come at any micro-batch and go at any later one."""
-    texts = COUNTED | data.draw(workloads(tree))
+    texts = COUNTED | EVERY | data.draw(workloads(tree))
     show("\n".join(texts.values()), events, tree)
     table, n = as_table(events), 5
     ends = sorted(data.draw(st.lists(st.integers(0, len(events)), min_size=n - 1, max_size=n - 1)))
@@ -167,9 +197,50 @@ def test_queries_come_and_go_and_find_what_they_would_by_themselves(
     for name, rows in stream.found.items():
         seen = range(first[name], min(gone[name], n))
         came = [batches[k].filter(pa.array(batches[k].column("ts").to_numpy() > marks[k])) for k in seen]
-        wanted = sq.run(texts[name], pa.concat_tables([table.slice(0, 0), *came]), hierarchy=stream.concepts).table.to_pylist()
+        known = pa.concat_tables([table.slice(0, 0), *came])
+        known = known.filter(pa.array(known.column("ts").to_numpy() <= marks[gone[name] - 1]))
+        wanted = sq.run(texts[name], known, hierarchy=stream.concepts).table.to_pylist()
         decided = [row for row in wanted if row["end" if "end" in row else "ts"] <= marks[gone[name] - 1]]
         assert told(texts[name], rows) == told(texts[name], decided), texts[name]
+
+
+@pytest.mark.parametrize("strategy", ["auto", "prefix-tree"])
+def test_reports_at_moments_of_their_own_have_one_state(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Late rows, workers that forget, a query that comes later and one that goes; most events are nobody's, and are not kept."""
+    monkeypatch.setattr("seqube.spark.streaming.together.TELLING_EVENTS", 20)
+    kinds = ["A", *"XXXXX", "B", *"XXXX", "C", *"XXXX"]  # eight at a time
+    rows = as_table([oracle.Event(kinds[i % 16], i // 8, {"id": i % 3, "x": i % 5}, i) for i in range(3_200)])
+    late = rows.filter(pa.array(rows.column("ts").to_numpy() % 97 == 0))
+    stream, largest = Edited(rows, None, strategy), 0
+    AT_HAND.clear()
+    for number in range(20):
+        if number % 3 == 1:
+            AT_HAND.clear()
+        mark = 20 * number - 8
+        asked = {name: (text, 5 * (name == "seldom")) for name, text in EVERY.items()}
+        asked = {name: how for name, how in asked.items() if how[1] <= number and not (name == "every" and number > 11)}
+        again = late.filter(pa.array(late.column("ts").to_numpy() <= mark))
+        stream.take(asked, pa.concat_tables([rows.slice(160 * number, 160), again]), mark)
+        (held,) = stream.held.values()
+        largest = max(largest, held.n_rows)
+    stream.take(asked, rows.slice(0, 0), 1_000)
+    assert list(stream.held) == ["#together #every"]
+    assert largest < 200  # though 160 come at once, and wait until the window has left them
+    for name, text in EVERY.items():
+        wanted = sq.run(text, rows.slice(800 * (name == "seldom"))).table
+        known = wanted if name != "every" else wanted.filter(pa.array(wanted.column("ts").to_numpy() <= 212))
+        assert told(text, stream.found[name]) == told(text, known.to_pylist()), name
+
+
+def test_a_query_in_the_place_of_all_others_begins_with_its_own_rows() -> None:
+    for before, after in (("SEQ(A a, B b) WITHIN 9", "SEQ(A a, B b) WITHIN 8"), (EVERY["every"], EVERY["seldom"])):
+        table = as_table([oracle.Event("AB"[i % 2], i, {"id": 1, "x": 1}, i) for i in range(40)])
+        stream = Edited(table, None, "auto")
+        AT_HAND.clear()
+        stream.take({"q": (before, 0)}, table.slice(0, 20), -1)
+        stream.take({"r": (after, 1)}, table.slice(20), 10)
+        stream.take({"r": (after, 1)}, table.slice(0, 0), 100)
+        assert told(after, stream.found["r"]) == told(after, sq.run(after, table.slice(20)).table.to_pylist())
 
 
 def test_a_new_query_shares_when_the_rows_before_it_are_forgotten() -> None:

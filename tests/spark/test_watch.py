@@ -272,12 +272,25 @@ def test_a_state_of_another_past_is_not_gone_on_with() -> None:
         assert bound_rows([row for row in replay.matches if row["end"] < start + 149]) == bound_rows(expected)
 
 
+@pytest.mark.parametrize("strategy", ["auto", "two-step"])
+def test_an_event_that_waits_is_not_forgotten_though_no_window_will_have_it(strategy: str) -> None:
+    """It says that the stream goes on, so that more rows of EMIT EVERY are due."""
+    text = "SEQ(A a, B b) WITHIN 5 AGG COUNT(*) EMIT EVERY 100"
+    table = as_table([oracle.Event("AB"[i % 2], ts, {"id": 1}, i) for i, ts in enumerate([1, 2, 160, 161])])
+    replay = Replay(text, table, 0, strategy=strategy)
+    for piece, watermark in ((table.slice(0, 2), 1), (table.slice(2), 150), (table.slice(0, 0), 155), (table.slice(0, 0), 1_000)):
+        replay.newest = watermark
+        replay.feed(piece)
+    assert_same_rows(replay.matches, sq.run(text, table).table.to_pylist())
+    assert [row["ts"] for row in replay.matches] == [100, 200]
+
+
 def test_state_that_has_no_marks_is_read() -> None:
     replay = Replay(KEYED, moments(100), 0)
     replay.feed(moments(100))
     assert replay.held is not None
-    *about, marks, _, _, wake = json.loads(replay.held.to_text())
-    assert (len(marks), wake) == (1, None)
+    *about, marks, _, _, wake, spans = json.loads(replay.held.to_text())
+    assert (len(marks), wake, spans) == (1, None, [])
     assert Held.from_text(json.dumps(about), None) == replace(replay.held, marks=())
     assert Held.from_text(json.dumps(about), b"state").covered == replay.held.decided  # which was written at every call
 

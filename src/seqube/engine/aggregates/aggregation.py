@@ -271,6 +271,13 @@ def by_partition(codes: Ints | None, size: int) -> tuple[Ints, Ints, Ints]:
 # ---------------------------------------------------------------- tasks
 
 
+def last_due(period: int, after: int, last: int, upto: int) -> int:
+    """The last multiple of EMIT EVERY up to a time: none is due behind the first at or after the last event."""
+    if last == LOWEST:
+        return after
+    return max(min(-(-last // period) * period, upto // period * period), after)
+
+
 @dataclass(frozen=True, slots=True)
 class Cells:
     """Groups and moments to be measured, ascending by (group, moment). A moment is a position in the task's `moments`."""
@@ -317,11 +324,8 @@ class Task:
 
     @property
     def due(self) -> int:
-        """The last multiple of EMIT EVERY up to now: the first at or after the last event, if it has come."""
-        if self.last == LOWEST:
-            return self.after
-        ended = -(-self.last // self.period) * self.period
-        return max(min(ended, ended if self.final else self.upto // self.period * self.period), self.after)
+        """The last multiple of EMIT EVERY up to now."""
+        return last_due(self.period, self.after, self.last, self.last + self.period if self.final else self.upto)
 
     @property
     def next_due(self) -> int:

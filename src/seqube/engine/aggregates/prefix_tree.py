@@ -37,7 +37,7 @@ from seqube.engine.aggregates.readings import (
 )
 from seqube.engine.jit import inner_kernel, kernel, kernel_part
 from seqube.engine.limits import Budget
-from seqube.engine.predicates import Ints, Mask
+from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
 from seqube.plan.sharing import SlotLabel, SlotPattern, Weight, unweighed
 

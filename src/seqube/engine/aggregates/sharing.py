@@ -250,28 +250,32 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
     def _restored(self, data: bytes) -> Together:
         events, _, about, beside = read_state(data)
         parts = unbundle(beside) if beside is not None else {}
-        state = self.resume(events, about["decided"], about["reported"], about["last"])
-        for name, reported in about.get("reports", {}).items():
-            state.told[name].reported = reported
+        reports = dict.fromkeys(self._sharing.queries, about["reported"]) | about.get("reports", {})
+        state = self.resume_each(events, about["decided"], reports, about["last"])
+        for name in about.get("reports", {}):
             state.told[name].totals = parts.get(_TOTALS + name)
         for name in state.alone:
             state.alone[name] = self._aggregators[name].restore(parts[name].tobytes())
         return state
 
     def resume(self, events: Events, decided: int, reported: int, last: int) -> Together:
-        return self._resumed(self.start(), events, decided, reported, last)
+        return self.resume_each(events, decided, dict.fromkeys(self._sharing.queries, reported), last)
 
-    def _resumed(self, state: Together, events: Events, decided: int, reported: int, last: int) -> Together:
+    def resume_each(self, events: Events, decided: int, reports: Mapping[str, int], last: int) -> Together:
+        """As `resume`, where up to when every row is out differs from query to query."""
+        return self._resumed(self.start(), events, decided, reports, last)
+
+    def _resumed(self, state: Together, events: Events, decided: int, reports: Mapping[str, int], last: int) -> Together:
         state.pending, state.decided = Pending(events, last), decided
-        for told in state.told.values():
-            told.reported = reported
+        for name, told in state.told.items():
+            told.reported = reports[name]
         if self._shares:
             known = state.pending.release(decided)
             for family in state.families:
                 self._count(state, family, known)
             self._keep(state, known, decided)
         else:
-            state.alone = {name: own.resume(events, decided, reported, last) for name, own in self._aggregators.items()}
+            state.alone = {name: own.resume(events, decided, reports[name], last) for name, own in self._aggregators.items()}
         return state
 
     def goes_on(self, events: Events) -> bool:
@@ -353,7 +357,8 @@ class SharedAggregator(Operator[Together, dict[str, pa.Table]]):
         began, ended = (int(events.times[0]) - 1, int(events.times[-1])) if len(events) else (LOWEST, LOWEST)
         if not is_last and (len(events) or not is_first):
             ended = max(ended, upto)  # the stream goes on, and so do rows that are due without an event
-        return self._resumed(self._start(self._filled(events)), events, after, began if is_first else after, ended)
+        reports = dict.fromkeys(self._sharing.queries, began if is_first else after)
+        return self._resumed(self._start(self._filled(events)), events, after, reports, ended)
 
     def _decide(
         self, state: Together, family: LaneFamily, events: Events, upto: int, final: bool, budget: Budget, of_slice: bool

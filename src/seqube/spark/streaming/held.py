@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from seqube.engine.sequence import LOWEST
+from seqube.engine.sequence import HIGHEST, LOWEST
 
 KEPT_MARKS = 64  # that a bucket remembers: a state that is further behind is made anew
 
@@ -28,6 +28,14 @@ class Chunk:
     epoch: int = 0  # the first that a row of it came in
 
 
+class Span(NamedTuple):
+    """When the first and the last event came that the queries of a generation have seen."""
+
+    generation: int
+    begun: int = HIGHEST
+    ended: int = LOWEST
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """What a bucket remembers between calls, beside the bytes of its chunks."""
@@ -42,11 +50,12 @@ class Held:
     marks: tuple[str, ...] = ()  # of the states that led here, this one last
     covered: int = LOWEST  # the operator's state is that of the events up to here
     weight: int = 0  # bytes that the operator's state took when it was last looked at
-    wake: int | None = None  # the watermark at which a state that outlives its events has something to say
+    wake: int | None = None  # the watermark at which the operator has something to say, where chunks do not tell
+    spans: tuple[Span, ...] = ()  # where queries go together that report EVERY so often
 
     def to_text(self) -> str:
         """Everything but the operator's state."""
-        return json.dumps([*self._about, list(self.marks), self.covered, self.weight, self.wake])
+        return json.dumps([*self._about, list(self.marks), self.covered, self.weight, self.wake, self.spans])
 
     @property
     def _about(self) -> list[Any]:
@@ -56,9 +65,10 @@ class Held:
     @staticmethod
     def from_text(text: str, engine: bytes | None) -> Held:
         chunks, following, decided, reported, last, engine_rows, *later = json.loads(text)  # no more than these before 0.2.0
-        marks, covered, weight, wake = later or ((), LOWEST if engine is None else decided, 0, None)
+        marks, covered, weight, wake, *newest = later or ((), LOWEST if engine is None else decided, 0, None)
+        spans = tuple(Span(*span) for span in (newest or [()])[0])
         known = tuple(Chunk(*chunk) for chunk in chunks)
-        return Held(known, following, decided, reported, last, engine_rows, engine, tuple(marks), covered, weight, wake)
+        return Held(known, following, decided, reported, last, engine_rows, engine, tuple(marks), covered, weight, wake, spans)
 
     def marked(self) -> Held:
         """The same, with its own mark."""

@@ -3,8 +3,13 @@
 Each query has its operator, as if it were alone; where a strategy is asked for by which queries share, those that can have one
 between them (`SharedMatcher`, which follows the stream with its plans, or `SharedAggregator`). By `auto`, counts share where that
 is expected to pay, by the events of the first bucket of a worker that has enough of them to say so. Only queries are put together
-whose operators go on in place, and that report when an event comes: those that replay their window, wait for its end or count
-events have watches of their own.
+whose state the events of their windows tell, and whose operators go on in place: `why_apart` says of the others why they have
+watches of their own.
+
+Who reports at its own moments (EMIT EVERY) looks at every event, if only to know when the stream began and how far it has come.
+Such queries go together with each other alone, so that nobody else has to keep those events; nor do they: of the events that no
+query looks for, one for each period says as much. When the first and the last event came that queries of a generation have seen,
+their *span*, tells what they have reported, and is all that is remembered of them beside the events.
 
 What is remembered are the events; whatever is made of them is made again where it is missing, or where the queries are others.
 Queries come and go: one that is new sees the rows that come from then on, and every row says in which *epoch* it came, which is the
@@ -29,23 +34,27 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from seqube.engine.aggregates.aggregation import last_due
+from seqube.engine.aggregates.sharing import SharedAggregator
 from seqube.engine.ecube.adaptation import SharedMatcher, SharedState
+from seqube.engine.instances import minus
 from seqube.engine.limits import NO_LIMITS, Limits
-from seqube.engine.operator import Operator
+from seqube.engine.operator import Operator, State
 from seqube.engine.sequence import LOWEST
 from seqube.engine.snapshots import bundle, seal, unbundle, unseal
 from seqube.engine.workload import measure
 from seqube.events import Events, Hierarchy
-from seqube.events.schema import Schema
+from seqube.events.schema import ANY, Schema
 from seqube.language.tree import Query
 from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.measured import Measurements
-from seqube.plan.needs import Needs, needs_of
+from seqube.plan.needs import Needs, Plan, needs_of
 from seqube.plan.optimizer import WorkloadPlan, share_among
 from seqube.plan.sharing import SharingPlan
 from seqube.plan.strategies import names
@@ -53,11 +62,12 @@ from seqube.spark.ingest import EPOCH, IDENTITY, KEY
 from seqube.spark.planning import UNSEEN
 from seqube.spark.rows import ShippedQuery, asking_ids
 from seqube.spark.streaming.at_hand import Live
-from seqube.spark.streaming.held import Held
+from seqube.spark.streaming.held import Held, Span
 from seqube.spark.streaming.watch import Outcome, Watch, asked_of
 from seqube.spark.transport.columns import Columns, needed_schema
 
 TOGETHER = "#together"  # what the "queries" begin with that are several
+EVERY_EVENT = "#every"  # what follows then, where they look at every event
 TELLING_EVENTS = 1_000  # events of a bucket that say something about the stream
 Generations = Mapping[str, int]
 
@@ -127,6 +137,7 @@ class Beside:
     """An operator of a query, or of several that share, and the first epoch whose rows it sees."""
 
     operator: Operator[Any, Any]
+    queries: tuple[str, ...]
     since: int = 0
 
 
@@ -145,9 +156,18 @@ class OperatorsBeside(Operator[StatesBeside, RowsByQuery]):
         return StatesBeside({name: part.operator.restore(states[name].tobytes()) for name, part in self._parts.items()})
 
     def resume(self, events: Events, decided: int, reported: int, last: int) -> StatesBeside:
-        seen = self._seen(events)
-        resumed = {name: (part.operator, seen[part.since]) for name, part in self._parts.items()}
-        return StatesBeside({name: own.resume(rows, decided, reported, last) for name, (own, rows) in resumed.items()})
+        return self.resume_each(events, decided, {name: (reported, last) for part in self._parts.values() for name in part.queries})
+
+    def resume_each(self, events: Events, decided: int, told: Mapping[str, tuple[int, int]]) -> StatesBeside:
+        """As `resume`, where up to when every row is out, and the last event that was seen, differ from query to query."""
+        seen, states = self._seen(events), {}
+        for name, part in self._parts.items():
+            reports, last = {query: told[query][0] for query in part.queries}, max(told[query][1] for query in part.queries)
+            if isinstance(part.operator, SharedAggregator):
+                states[name] = part.operator.resume_each(seen[part.since], decided, reports, last)
+            else:
+                states[name] = part.operator.resume(seen[part.since], decided, min(reports.values()), last)
+        return StatesBeside(states)
 
     def wake(self, state: StatesBeside) -> int | None:
         due = [part.operator.wake(state.parts[name]) for name, part in self._parts.items()]
@@ -204,30 +224,31 @@ class AnswersTogether:
     def operator(self) -> OperatorsBeside:
         parts: dict[str, Beside] = {}
         for first in sorted({self._since(name) for name in self.queries}):
-            parts |= {name: Beside(part, first) for name, part in self._parts(first).items()}
+            parts |= self._parts(first)
         return OperatorsBeside(parts)
 
     def _since(self, name: str) -> int:
         return self.since.get(name, 0)
 
-    def _parts(self, first: int) -> dict[str, Operator[Any, Any]]:
+    def _parts(self, first: int) -> dict[str, Beside]:
         """The operators of the queries that have seen the same."""
         own = {name: wanted for name, wanted in self.queries.items() if self._since(name) == first}
-        parts: dict[str, Operator[Any, Any]] = {}
+        parts: dict[str, Beside] = {}
         matching = {}
         if self.strategy != "independent" and self.strategy in names("shared matches"):
             matching = {name: asking_ids(self.asked[name], own[name]) for name in own if not self.asked[name].aggregates}
         if matching:
-            parts[f"#matches {first}"] = SharedMatcher(matching, self.hierarchy, self.strategy, limits=self.limits)
+            matcher = SharedMatcher(matching, self.hierarchy, self.strategy, limits=self.limits)
+            parts[f"#matches {first}"] = Beside(matcher, tuple(matching), first)
         counted = [] if self.counts is None else [name for name in self.counts.queries if name in own]
         if self.counts is not None and len(counted) > (self.strategy not in names("shared counts")):
-            from seqube.engine.aggregates.sharing import SharedAggregator
-
             plans = {name: plan for name in counted if isinstance(plan := own[name].plan, AggregatePlan)}
-            parts[f"#counts {first}"] = SharedAggregator(self.counts.only(counted), plans, self.limits)
+            aggregator = SharedAggregator(self.counts.only(counted), plans, self.limits)
+            parts[f"#counts {first}"] = Beside(aggregator, tuple(counted), first)
         else:
             counted = []
-        return parts | {name: wanted.operator for name, wanted in own.items() if name not in matching and name not in counted}
+        alone = (name for name in own if name not in matching and name not in counted)
+        return parts | {name: Beside(own[name].operator, (name,), first) for name in alone}
 
     def rows(self, found: RowsByQuery) -> RowsByQuery:
         return RowsByQuery({name: self.queries[name].rows(table) for name, table in found.items() if table.num_rows})
@@ -294,7 +315,18 @@ class WatchTogether(Watch):
         needs = [needs_of(own.plan, unit) for own in self.wanted.queries.values()]
         ends = frozenset[str]().union(*(each.ends for each in needs))
         scans = tuple(scan for each in needs for scan in each.scans)
-        return Needs(window=max(each.back for each in needs), key=needs[0].key, ends=ends, scans=scans)
+        every_event = any(each.every_event for each in needs)
+        return Needs(window=max(each.back for each in needs), key=needs[0].key, ends=ends, scans=scans, every_event=every_event)
+
+    @cached_property
+    def _periods(self) -> dict[str, int]:
+        """The ticks of EMIT EVERY, of the queries that report so."""
+        needs = {name: needs_of(own.plan, self.keeping.schema.unit) for name, own in self.wanted.queries.items()}
+        return {name: each.period for name, each in needs.items() if each.period is not None}
+
+    @property
+    def _has_periods(self) -> bool:
+        return bool(self._periods)
 
     def take(
         self, held: Held | None, blobs: Iterable[bytes], watermark: int, store: MutableMapping[int, bytes], bucket: int = 0
@@ -308,7 +340,7 @@ class WatchTogether(Watch):
         place = tuple(since.items()), counts is None
         if place not in self._arrangements:
             arranged = replace(self, wanted=replace(self.wanted, since=since, counts=counts))
-            arranged.__dict__.update(members=self.members, needs=self.needs)
+            arranged.__dict__.update(members=self.members, needs=self.needs, _periods=self._periods)
             self._arrangements[place] = arranged
         return self._arrangements[place]
 
@@ -317,12 +349,18 @@ class WatchTogether(Watch):
         return {}
 
     def _since(self, held: Held) -> Generations:
-        """The first epoch that each query has seen of what is held; nothing where it is the same for all."""
-        if self.generations is None or len(set(self.generations.values())) == 1:
+        """The first epoch that each query has seen of what is held; nothing where it is the same for all.
+
+        A query is known by its generation until it has seen all that is held, and the same last event: then by the newest such one.
+        """
+        if self.generations is None:
             return {}
         first = min((chunk.epoch for chunk in held.chunks), default=self.epoch)
-        since = {name: max(generation, first) for name, generation in self.generations.items()}
-        return since if len(set(since.values())) > 1 else {}
+        ended = {span.generation: span.ended for span in held.spans}
+        newest = max(ended.values(), default=LOWEST)
+        alike = {each for each in self.generations.values() if each <= first and ended.get(each, LOWEST) == newest}
+        since = {name: max(alike) if each in alike else each for name, each in self.generations.items()}
+        return since if len(set(since.values())) > 1 or max(since.values()) > first else {}
 
     def _counts(self, held: Held, store: MutableMapping[int, bytes]) -> SharingPlan | None:
         """What is counted together; if the events say that, by the first that are there."""
@@ -343,13 +381,65 @@ class WatchTogether(Watch):
     def _kept(self, table: pa.Table) -> pa.Table:
         if self.generations is not None:
             table = table.append_column(EPOCH, pa.array(np.full(len(table), self.epoch, np.int32)))
-        return super()._kept(table)
+        table = super()._kept(table)
+        return self._thinned(table) if self._periods and ANY not in self.needs.types else table
+
+    def _thinned(self, table: pa.Table) -> pa.Table:
+        """Of the events that no query looks for, the first of every period: no later one in it makes another row due."""
+        names = table.column(self.keeping.schema.type_column).cast(pa.string())
+        wanted = np.asarray(pc.is_in(names, pa.array(sorted(self.needs.types), pa.string())))
+        others = np.flatnonzero(~wanted)
+        times = self.keeping.times(table)[others]
+        order = np.argsort(times, kind="stable")
+        for period in set(self._periods.values()):
+            _, firsts = np.unique(-(-times[order] // period), return_index=True)
+            wanted[others[order[firsts]]] = True
+        return table if wanted.all() else table.filter(pa.array(wanted))
 
     def _go_on(self, live: Live, held: Held, upto: int, store: MutableMapping[int, bytes]) -> tuple[Held, Live, pa.Table | None]:
-        before = _state(live).n_switches
+        before, spans = _state(live).n_switches, self._spans(held, upto, store)
         held, live, rows = super()._go_on(live, held, upto, store)
+        last = max((span.ended for span in spans), default=LOWEST)
+        held = replace(held, spans=spans, last=last, wake=self.operator.wake(live.state))
         switches = _state(live).n_switches - before
         return held, replace(live, switches=switches, plan=_state(live).plan if switches else None), rows
+
+    # ------------------------------------------------------------ reports at moments of their own
+
+    def _generation(self, name: str) -> int:
+        return 0 if self.generations is None else self.generations[name]
+
+    def _spans(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> tuple[Span, ...]:
+        """What the queries of each generation have seen, with the events that are due now."""
+        known = {span.generation: span for span in held.spans}
+        spans = {each: known.get(each, Span(each)) for each in sorted(set(map(self._generation, self._periods)))}
+        for rows, numbers in self._between(held, held.decided, upto, store) if spans else ():
+            times = rows.times[numbers]
+            epochs = np.zeros(len(times)) if self.generations is None else rows.table.column(EPOCH).to_numpy()[numbers]
+            for generation, span in spans.items():
+                if len(seen := times[epochs >= generation]):
+                    times_of = int(seen.min()), int(seen.max())
+                    spans[generation] = Span(generation, min(span.begun, times_of[0]), max(span.ended, times_of[1]))
+        return tuple(spans.values())
+
+    def _told(self, held: Held) -> dict[str, tuple[int, int]]:
+        """Up to when every row of each query is out, and when the last event came that it has seen."""
+        spans = {span.generation: span for span in held.spans}
+        told = dict.fromkeys(self.wanted.queries, (held.decided, LOWEST))
+        for name, period in self._periods.items():
+            span = spans.get(self._generation(name), Span(0))
+            has_begun = span.ended > LOWEST
+            told[name] = last_due(period, span.begun - 1, span.ended, held.decided) if has_begun else LOWEST, span.ended
+        return told
+
+    def _resumed(self, held: Held, events: Events) -> State:
+        assert isinstance(self.operator, OperatorsBeside)
+        return self.operator.resume_each(events, held.decided, self._told(held))
+
+    def _floor(self, held: Held) -> int:
+        told = self._told(held)
+        waits = [(told[name][0] // period + 1) * period - 1 for name, period in self._periods.items() if told[name][0] > LOWEST]
+        return int(minus(np.array([min([held.decided, *waits])]), self.needs.back)[0])
 
 
 def _state(live: Live) -> StatesBeside:
@@ -377,15 +467,15 @@ class SharedWorkload:
         """
         if generations is None:
             nothing = no_events(schema)
-            alike = keyed_alike({name: own for name, own in shipped.items() if may_go_together(own, nothing)}, schema.unit)
-            groups = {key: group for key, group in alike.items() if len(group) > 1}
+            alike = companies({name: own for name, own in shipped.items() if may_go_together(own, nothing)}, schema.unit)
+            groups = {company: group for company, group in alike.items() if len(group) > 1}
         else:
-            groups = keyed_alike({name: shipped[name] for name in generations}, schema.unit)
+            groups = companies({name: shipped[name] for name in generations}, schema.unit)
         found = {}
-        for key, group in groups.items():
-            name = " ".join((TOGETHER, *key))
+        for company, group in groups.items():
+            name = " ".join((TOGETHER, *([EVERY_EVENT] if company.every_event else []), *company.key))
             own = None if generations is None else {query: generations[query] for query in group}
-            found[name] = self._watch(name, key, {query: shipped[query] for query in group}, schema, limits, own)
+            found[name] = self._watch(name, company.key, {query: shipped[query] for query in group}, schema, limits, own)
         return found
 
     def _watch(
@@ -412,18 +502,45 @@ def no_events(schema: Schema) -> Events:
     return Events(schema.columns.empty_table(), type=schema.type_column, time=schema.time_column, unit=schema.unit)
 
 
-def may_go_together(wanted: ShippedQuery, nothing: Events) -> bool:
-    """Whether a query can be watched beside others: it goes on in place, and says what it has to say when an event comes."""
-    needs = needs_of(wanted.plan, nothing.unit)
-    waits = needs.ahead or needs.period is not None or needs.outlives_events or needs.by_order or needs.every_event
-    return not waits and replace(wanted, with_ids=False).operator.goes_on(nothing)  # ids change nothing of that
+class Company(NamedTuple):
+    """What queries have in common that go together."""
+
+    key: tuple[str, ...]
+    every_event: bool  # others would have to keep events for them that they do not look at
 
 
-def keyed_alike(queries: Mapping[str, ShippedQuery], unit: str) -> dict[tuple[str, ...], list[str]]:
-    found: dict[tuple[str, ...], list[str]] = {}
+def company_of(plan: Plan, unit: str) -> Company:
+    needs = needs_of(plan, unit)
+    return Company(needs.key, needs.every_event)
+
+
+def companies(queries: Mapping[str, ShippedQuery], unit: str) -> dict[Company, list[str]]:
+    found: dict[Company, list[str]] = {}
     for name, wanted in queries.items():
-        found.setdefault(needs_of(wanted.plan, unit).key, []).append(name)
+        found.setdefault(company_of(wanted.plan, unit), []).append(name)
     return found
+
+
+def why_apart(wanted: ShippedQuery, nothing: Events) -> str | None:
+    """Why a query has a watch of its own; None where it can be watched beside others."""
+    needs = needs_of(wanted.plan, nothing.unit)
+    if needs.by_position:
+        return "its window counts EVENTS, and how many there were is remembered beside them"
+    if needs.bucket is not None:
+        return "what an open bucket of EMIT PER holds is remembered when its events are forgotten"
+    if needs.skips:
+        return "what SKIP has taken is remembered when its events are forgotten"
+    if needs.by_order:
+        return "which of two events of one time comes first can matter, and is remembered beside them"
+    if needs.ahead:
+        return "its matches are final when their window is over, and events that others have forgotten are kept until then"
+    if not replace(wanted, with_ids=False).operator.goes_on(nothing):  # ids change nothing of that
+        return "its window is evaluated again"
+    return None
+
+
+def may_go_together(wanted: ShippedQuery, nothing: Events) -> bool:
+    return why_apart(wanted, nothing) is None
 
 
 def going_together(shipped: Mapping[str, ShippedQuery], schema: Schema) -> set[str]:
@@ -433,5 +550,5 @@ def going_together(shipped: Mapping[str, ShippedQuery], schema: Schema) -> set[s
     others only where there are some.
     """
     nothing = no_events(schema)
-    alike = keyed_alike({name: own for name, own in shipped.items() if may_go_together(own, nothing)}, schema.unit)
+    alike = companies({name: own for name, own in shipped.items() if may_go_together(own, nothing)}, schema.unit)
     return {name for group in alike.values() for name in group if len(group) > 1 or not shipped[name].has_counters}

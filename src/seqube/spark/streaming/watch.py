@@ -233,8 +233,7 @@ class Watch:
         live = AT_HAND.take_live(place, held, self.schema, self.working)
         if live is None and held.engine is None and not self.needs.outlives_events:
             events = self._events(self._between(held, LOWEST, held.decided, store))
-            reported = held.decided if self.needs.period is None else held.reported
-            return Live(self.operator.resume(events, held.decided, reported, held.last), self.schema, self.working)
+            return Live(self._resumed(held, events), self.schema, self.working)
         if live is None:
             engine = None if held.engine is None else adapted(held.engine, self._as_events)
             live = Live(self.operator.start() if engine is None else self.operator.restore(engine), self.schema, self.working)
@@ -244,6 +243,12 @@ class Watch:
         # What is found was out before, and had its limits then.
         unlimited = AT_HAND.operator(self.working, self.schema, self.wanted.unlimited)
         return replace(live, state=unlimited.step(live.state, events, held.decided + 1)[0])
+
+    def _resumed(self, held: Held, events: Events) -> State:
+        """The operator's state, made of the events that are held."""
+        reported = held.decided if self.needs.period is None else held.reported
+        state: State = self.operator.resume(events, held.decided, reported, held.last)
+        return state
 
     def _go_on(self, live: Live, held: Held, upto: int, store: MutableMapping[int, bytes]) -> tuple[Held, Live, pa.Table | None]:
         events = self._events(self._between(held, held.decided, upto, store))
@@ -376,7 +381,7 @@ class Watch:
             return LOWEST  # which those are, the operator knows
         upto = held.decided
         if self.needs.period is not None and held.reported > LOWEST:
-            upto = (held.reported // self.needs.period + 1) * self.needs.period - 1
+            upto = min(upto, (held.reported // self.needs.period + 1) * self.needs.period - 1)
         return int(minus(np.array([upto]), self.needs.back)[0])
 
     def _append(self, held: Held, table: pa.Table, store: MutableMapping[int, bytes]) -> Held:
@@ -414,11 +419,16 @@ class Watch:
         narrow = pa.DictionaryArray.from_arrays(codes.indices.cast(pa.int8()), codes.dictionary)
         return table.set_column(place, table.schema.names[place], narrow)
 
+    @property
+    def _has_periods(self) -> bool:
+        """Whether what the window has left behind can matter to a row that is due by the clock."""
+        return self.needs.period is not None
+
     def _wake(self, held: Held, store: MutableMapping[int, bytes]) -> int | None:
         """When a waiting event is due, a match or a report that waits is final, and when all chunks can go."""
         wakes = [self._next(held, store, held.decided), None if held.wake is None else held.wake - 1]
         if not self.needs.outlives_events and (held.chunks or held.engine is not None):
-            if self.needs.period is None:
+            if not self._has_periods:
                 newest = max([held.covered, *(chunk.newest for chunk in held.chunks)])
                 wakes.append(int(plus(np.array([newest]), self.needs.back)[0]))
             if self.needs.ahead:

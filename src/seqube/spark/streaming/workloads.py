@@ -46,13 +46,13 @@ from seqube.events import Hierarchy
 from seqube.events.schema import TIME, Schema
 from seqube.language import Query, check, parse
 from seqube.language.tree import Attribute, Output
-from seqube.plan.needs import Plan, needs_of
+from seqube.plan.needs import Plan
 from seqube.plan.optimizer import plan_query
 from seqube.plan.physical import MatchPlan
 from seqube.spark.planning import plan_stream
 from seqube.spark.rows import MATCH_ID, refuse_in_streams, ship_query
 from seqube.spark.streaming.placing import refuse_totals
-from seqube.spark.streaming.together import SharedWorkload, may_go_together, no_events
+from seqube.spark.streaming.together import SharedWorkload, company_of, may_go_together, no_events
 from seqube.spark.streaming.watch import Watch, watch_query
 from seqube.spark.transport.columns import mix
 
@@ -218,8 +218,8 @@ def _parsed(query: str | Query) -> Query:
 
 def _has_company(name: str, texts: Mapping[str, str]) -> bool:
     """Whether a new query goes together with others: as `going_together` has it, as far as that is known without any columns."""
-    keys = {other: needs_of(plan_query(parse(text)), "ms").key for other, text in texts.items()}
-    return not parse(texts[name]).aggregates or list(keys.values()).count(keys[name]) > 1
+    found = {other: company_of(plan_query(parse(text)), "ms") for other, text in texts.items()}
+    return not parse(texts[name]).aggregates or list(found.values()).count(found[name]) > 1
 
 
 def _check_streams(query: Query, schema: Schema) -> None:
