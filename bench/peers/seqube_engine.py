@@ -1,4 +1,7 @@
-"""Seqube itself, behind the face of a peer: events made once, the query parsed, planned and run each time."""
+"""Seqube itself, behind the face of a peer: events made once, the query planned and run each time.
+
+The text of the query is read in the first run: one that was read lately is not read again, whoever asks.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +22,13 @@ from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.engine.slices import Slices, StreamSlice, answer_slices
 from seqube.engine.thinning import thinned
-from seqube.engine.views.iterative import NestedEvaluation
 from seqube.events import Events
 from seqube.plan.needs import needs_of
 from seqube.plan.physical import MatchPlan
 from seqube.plan.slices import cut_of
+
+if TYPE_CHECKING:
+    from seqube.engine.views.iterative import NestedEvaluation
 
 
 def find_everywhere(plan: MatchPlan, events: Events, budget: Budget, threads: int = 1) -> Iterator[pa.Table]:
@@ -73,5 +76,7 @@ def batch_for(plan: MatchPlan, events: Events, numbers: Ints | None, budget: Bud
 
 def evaluation_of(plan: MatchPlan, batch: Batch, after: int = LOWEST, upto: int = HIGHEST) -> Evaluation | NestedEvaluation:
     if plan.is_nested:
+        from seqube.engine.views.iterative import NestedEvaluation  # which most queries need nothing of
+
         return NestedEvaluation(plan, batch, after, upto)
     return Evaluation(plan, batch, after, upto, read_by_return(plan))

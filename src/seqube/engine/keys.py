@@ -24,7 +24,7 @@ from seqube.events.schema import ANY
 from seqube.language.tree import Attribute, Value
 from seqube.plan.physical import MatchConjunction, MatchSequence, Scan
 
-FEW = 8  # of so many codes for each event asked about most belong to none: such events are coded by themselves
+SPARSE = 8  # of so many codes for each event asked about most belong to none: such events are coded by themselves
 
 
 def whole_codes(events: Events, names: Sequence[str]) -> tuple[Ints, int]:
@@ -71,7 +71,7 @@ def column_codes(events: Events, names: Sequence[str], tables: Sequence[Ints]) -
     if whole.index is None or not whole.index.is_worth(("codes", *names), n_rows, len(whole)):
         return None
     codes, n_codes = whole_codes(events, names)
-    return ([codes.take(rows, mode="clip") for rows in tables], n_codes) if n_codes <= FEW * n_rows else None
+    return ([codes.take(rows, mode="clip") for rows in tables], n_codes) if n_codes <= SPARSE * n_rows else None
 
 
 class Grouped(NamedTuple):

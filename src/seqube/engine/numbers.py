@@ -33,7 +33,7 @@ MIXED = pa.struct([("whole", pa.int64()), ("real", pa.float64())])  # per row on
 DIGITS = 76  # of the widest decimals there are
 
 _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
-_EXACT = 1 << 53  # doubles hold every whole number up to this
+EXACT = 1 << 53  # doubles hold every whole number up to this
 _SPLIT = 2048  # a multiple of this, up to 2^64, is a double
 _WHOLE = pa.decimal128(20, 0)  # holds every whole number of 64 bits
 _CHECKED: dict[str, Callable[[Any, Any], Any]] = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
@@ -91,9 +91,9 @@ def _is_small(column: Any) -> bool:
     if not pat.is_int64(column.type):
         return True
     if isinstance(column, pa.Scalar):
-        return column.as_py() is None or abs(column.as_py()) <= _EXACT
+        return column.as_py() is None or abs(column.as_py()) <= EXACT
     low, high = (value.as_py() for value in pc.min_max(column).values())
-    return low is None or (low >= -_EXACT and high <= _EXACT)
+    return low is None or (low >= -EXACT and high <= EXACT)
 
 
 def _ranked(columns: Sequence[Any]) -> list[Any]:

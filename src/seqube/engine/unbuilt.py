@@ -30,12 +30,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from seqube.engine.aggregates.lanes import EXACT
-from seqube.engine.at_hand import batch_for, evaluation_of, number_all
+from seqube.engine.at_hand import batch_for, evaluation_of, find_everywhere, number_all
 from seqube.engine.evaluation import Evaluation
 from seqube.engine.instances import Batch, Instances, expand
 from seqube.engine.jit import inner_kernel, kernel
 from seqube.engine.limits import Budget, Limits
+from seqube.engine.numbers import EXACT
 from seqube.engine.operator import open_plan
 from seqube.engine.order import Skipping, order_events
 from seqube.engine.output import MatchWriter
@@ -104,7 +104,7 @@ class Unbuilt:
         return batch_for(self.plan, self.events, number_all(self.plan, self.events), self.limits.budget())
 
     def _rows(self) -> Iterator[pa.Table]:
-        return open_plan(self.plan, self.limits).pieces(self.events, self.limits.budget(), self.threads)
+        return find_everywhere(self.plan, self.events, self.limits.budget(), self.threads)
 
     def _counts(self, plan: MatchPlan, emit: Emit) -> pa.Table | None:
         """How many matches there are, as an aggregate; None where they would have to be built for that."""

@@ -11,6 +11,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from seqube.engine.at_hand import find_everywhere
 from seqube.engine.limits import Limits
 from seqube.engine.operator import open_plan
 from seqube.engine.results import Result, begin_result, whole_result
@@ -49,8 +50,9 @@ def run_workload(workload: WorkloadPlan, events: Events, limits: Limits, threads
         if name in tables:
             results[name] = whole_result(tables[name], *about)
         else:
+            find = partial(find_everywhere, plan) if isinstance(plan, MatchPlan) else open_plan(plan, limits).pieces
             unbuilt = Unbuilt(plan, events, limits, threads) if isinstance(plan, MatchPlan) else None
-            results[name] = begin_result(partial(open_plan(plan, limits).pieces, events, threads=threads), *about, unbuilt)
+            results[name] = begin_result(partial(find, events, threads=threads), *about, unbuilt)
         results[name].native = events.native
         results[name].groups = None if isinstance(plan, MatchPlan) else plan.group_names
     return results

@@ -224,7 +224,8 @@ class Events:
     @property
     def whole(self) -> tuple[Events, int]:
         """The events that these are a stretch of, and the row among them at which it begins; of others, themselves."""
-        return self.__dict__.get("_within", (self, 0))
+        within: tuple[Events, int] = self.__dict__.get("_within", (self, 0))
+        return within
 
     # ------------------------------------------------------------ by type
 
@@ -253,12 +254,20 @@ class Events:
         wanted = {names} if isinstance(names, str) else set(names)
         if ANY in wanted:
             return np.arange(len(self))
-        codes = [self._codes[name] for name in wanted if name in self._codes]
-        groups = [self._rows_of_code(code) for code in codes]
-        if not groups:
+        codes = sorted(self._codes[name] for name in wanted if name in self._codes)
+        if not codes:
             return np.empty(0, np.int64)
-        if len(groups) == 1:
-            return groups[0]
+        if len(codes) == 1:
+            return self._rows_of_code(codes[0])
+        whole, start = self.whole
+        if whole.index is None:
+            return self._rows_of_codes(codes)
+        (rows,) = whole.index.find(("rows", *codes), lambda: (whole._rows_of_codes(codes),))
+        return rows if whole is self else self._cut(rows, start)
+
+    def _rows_of_codes(self, codes: list[int]) -> Ints:
+        """Ascending numbers of the rows of some types."""
+        groups = [self._rows_of_code(code) for code in codes]
         if sum(map(len, groups)) < len(self) // 4:
             return np.sort(np.concatenate(groups), kind="stable")  # merges the ascending groups
         chosen = np.zeros(len(self.type_names), np.bool_)
@@ -278,12 +287,15 @@ class Events:
         """Ascending numbers of the rows of a type; of a stretch, from the index of the whole."""
         whole, start = self.whole
         if whole is not self:
-            rows = whole._rows_of_code(code)
-            low, high = np.searchsorted(rows, (start, start + len(self)))
-            found: Ints = rows[low:high] - start
-            return found
+            return self._cut(whole._rows_of_code(code), start)
         rows, starts = self._by_type
         return rows[starts[code] : starts[code + 1]]
+
+    def _cut(self, rows: Ints, start: int) -> Ints:
+        """Of ascending rows of the whole, those of a stretch that begins there."""
+        low, high = np.searchsorted(rows, (start, start + len(self)))
+        found: Ints = rows[low:high] - start
+        return found
 
     @for_engine
     def tied(self, name: str, keys: Sequence[str] = ()) -> float:

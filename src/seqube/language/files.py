@@ -49,9 +49,8 @@ def parse(text: str, schema: Mapping[str, Kind] | None = None, params: Params | 
     except QueryError as error:
         raise QueryError(in_order(_with_those_elsewhere(text, error.problems[0], schema, params)), text) from None
     query = fill(query, params or {})
-    problems = in_order([*problems, *mismatches(spell_out(query), schema)])
-    if problems:
-        raise QueryError(problems, text)
+    if wrong := in_order([*problems, *mismatches(spell_out(query), schema)]):
+        raise QueryError(wrong, text)
     return query
 
 

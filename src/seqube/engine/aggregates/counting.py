@@ -23,11 +23,12 @@ from seqube.engine.aggregates.aggregation import Answer, Cells, Floats, Task, di
 from seqube.engine.aggregates.automaton import Automaton, automaton, gap_rank, needs_layer, slot_rank, tied_rank
 from seqube.engine.aggregates.columns import SumOverEvents, sum_over_events
 from seqube.engine.aggregates.grouped_product import count_groups
-from seqube.engine.aggregates.lanes import EXACT, Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
+from seqube.engine.aggregates.lanes import Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
 from seqube.engine.aggregates.measured import PRIMES, Measured, count_too_long, from_residues, whole_numbers
 from seqube.engine.aggregates.measures import Collected, Count, Extreme, Sum, means
 from seqube.engine.aggregates.window_product import slide
 from seqube.engine.jit import kernel
+from seqube.engine.numbers import EXACT
 from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.language.tree import Attribute, Value

@@ -26,8 +26,9 @@ import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import Answer, Cells, Floats, Task
 from seqube.engine.aggregates.automaton import slot_rank
-from seqube.engine.aggregates.lanes import EXACT, Maps, make_lanes
+from seqube.engine.aggregates.lanes import Maps, make_lanes
 from seqube.engine.jit import kernel
+from seqube.engine.numbers import EXACT
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
 from seqube.plan.aggregates import MATCHES, free_slots

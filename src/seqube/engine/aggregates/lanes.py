@@ -32,7 +32,6 @@ from seqube.plan.chains import EventChain
 Numbers = npt.NDArray[Any]  # float64 or uint64, as the ring asks
 Ranks = npt.NDArray[np.int16]
 
-EXACT = float(1 << 53)  # doubles hold every whole number below this
 LARGEST = 1 << 24  # events in all lanes; beyond this, matches are built instead
 
 
@@ -165,9 +164,10 @@ def _single(task: Task, chain: EventChain) -> Lanes:
     table = np.full((len(ranks_of), max(width, 1)), -1, np.int16)
     for code, known in enumerate(ranks_of):
         table[code, : len(known)] = known
-    stop = int(np.searchsorted(events.times, task.upto, "right"))
+    chosen = events.rows_of(frozenset[str]().union(*(scan.types for _, scan in places)))
+    chosen = chosen[: np.searchsorted(chosen, np.searchsorted(events.times, task.upto, "right"))]
     after = task.after if _only_ends(task, chain) else LOWEST
-    times, ranks, untils, rows = gather(events.times, events.types, table, masks, task.batch.window, stop, after)
+    times, ranks, untils, rows = gather(events.times, events.types, only_read(chosen), table, masks, task.batch.window, after)
     ties = told_ties(chain, np.zeros(len(times), np.int64), times, ranks)
     if ties is not None:
         which, ranks = ties
@@ -207,17 +207,23 @@ def told_ties(chain: EventChain, lanes: Ints, times: Ints, ranks: Ranks | Ints) 
     return which, told.astype(np.int16)
 
 
+def only_read(rows: Ints) -> Ints:
+    """Rows as those of a type are, so that a kernel is compiled once for all."""
+    rows.flags.writeable = False
+    return rows
+
+
 @kernel
 def gather(
     times: Ints,
     types: Codes,
+    chosen: Ints,
     table: Ranks,
     masks: npt.NDArray[np.bool_],
     window: int,
-    stop: int,
     after: int,
 ) -> tuple[Ints, Ranks, Ints, Ints]:
-    """The maps of one lane: every event with the ranks of its type, by (time, rank)."""
+    """The maps of one lane: every event that is chosen, with the ranks of its type, by (time, rank)."""
     width, n_ranks = table.shape[1], masks.shape[0]
     masked = masks.shape[1] > 0
     used = np.zeros(table.shape[0], np.int64)
@@ -225,18 +231,19 @@ def gather(
         for i in range(width):
             used[code] += table[code, i] >= 0
     size = 0
-    for row in range(stop):
+    for row in chosen:
         size += used[types[row]]
     out_times, out_untils, out_rows = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
     out_ranks = np.empty(size, np.int16)
-    n, row = 0, 0
-    while row < stop:
+    n, begin = 0, 0
+    while begin < len(chosen):
+        row = chosen[begin]
         time = times[row]
-        end = row + 1
-        while end < stop and times[end] == time:
+        end = begin + 1
+        while end < len(chosen) and times[chosen[end]] == time:
             end += 1
         until = time + window if time <= HIGHEST - window else HIGHEST
-        if end == row + 1:
+        if end == begin + 1:
             code = types[row]
             for i in range(used[code]):
                 rank = table[code, i]
@@ -247,13 +254,14 @@ def gather(
             for rank in range(n_ranks):
                 if rank == 1 and time <= after:
                     continue
-                for tied in range(row, end):
+                for place in range(begin, end):
+                    tied = chosen[place]
                     code = types[tied]
                     for i in range(used[code]):
                         if table[code, i] == rank and (not masked or masks[rank, tied]):
                             out_times[n], out_ranks[n], out_untils[n], out_rows[n] = time, rank, until, tied
                             n += 1
-        row = end
+        begin = end
     return out_times[:n], out_ranks[:n], out_untils[:n], out_rows[:n]
 
 

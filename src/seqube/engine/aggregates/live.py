@@ -33,7 +33,7 @@ from seqube.engine.aggregates.counters import (
     WITHIN_BATCH,
     How,
 )
-from seqube.engine.aggregates.lanes import Ranks, gather, told_ties
+from seqube.engine.aggregates.lanes import Ranks, gather, only_read, told_ties
 from seqube.engine.aggregates.ledger import FEWEST, Ledger
 from seqube.engine.aggregates.progress import ALL_TAKEN, DUE_AT, NO_MORE_ROOM, OF_GROUP, Arrived, Sampled, go_on, leave, pass_time
 from seqube.engine.aggregates.state import LiveCounts, Pending
@@ -231,7 +231,8 @@ class Course:
             for place, scan, _ in self._places:
                 if place == rank:
                     masks[rank, self._rows(scan, events, evaluator)] = True
-        _, small, _, rows = gather(events.times, events.types, table, masks, 1, len(events), LOWEST)
+        chosen = np.flatnonzero((table[:, 0] >= 0)[events.types])
+        _, small, _, rows = gather(events.times, events.types, only_read(chosen), table, masks, 1, LOWEST)
         return self._in_lanes(state, events, small.astype(np.int64), rows, self._common)
 
     def _in_lanes(

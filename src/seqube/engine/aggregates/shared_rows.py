@@ -30,7 +30,7 @@ from seqube.engine.aggregates.aggregation import (
 )
 from seqube.engine.aggregates.counting import Changes, combine
 from seqube.engine.aggregates.labels import by_lane
-from seqube.engine.aggregates.lanes import EXACT, Numbers, Ring
+from seqube.engine.aggregates.lanes import Numbers, Ring
 from seqube.engine.aggregates.live import group_columns, told_apart
 from seqube.engine.aggregates.measured import Measured
 from seqube.engine.aggregates.measures import unless_empty
@@ -39,6 +39,7 @@ from seqube.engine.aggregates.state import State
 from seqube.engine.aggregates.totals import total_keys
 from seqube.engine.aggregates.tracks import is_wide, value_of_bits
 from seqube.engine.jit import kernel
+from seqube.engine.numbers import EXACT
 from seqube.engine.partitions import KeyCodes
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
