@@ -69,7 +69,9 @@ def safe_loader() -> Any:
 def _strict_loader() -> Any:
     import yaml
 
-    class StrictLoader(safe_loader()):  # type: ignore[misc] - which one it is depends on the machine
+    base: Any = safe_loader()  # which one it is depends on the machine
+
+    class StrictLoader(base):  # type: ignore[misc]
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
             seen = set()
             for key, _ in node.value:
