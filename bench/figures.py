@@ -39,7 +39,7 @@ LITTLE_IS_SHARED = (
     "in workloads 5 and 6 the finer query has an eighth of the coarser one's results and less, so that little is taken over, and "
     "the rest is looked for in several parts"
 )
-STEPS = "a step of 500 events finds its matches in a tenth of its time, and what it takes to begin and end a step is not shared"
+STEPS = "what a step of 500 events costs is to begin and end it, and to write its results as rows; neither is shared"
 NOT_INDEPENDENT = "sizes that were not sampled are those of events that come independently of each other, which trades do not"
 ALIKE = "where Chase's plan is hardly cheaper than the other one, both take the same time"
 OTHER_RECORDS = (
