@@ -129,7 +129,7 @@ def _fits(value: Any, kind: Any) -> bool:
     if origin in (Union, types.UnionType):
         return any(_fits(value, each) for each in inner)
     if origin is Literal:
-        return any(value is each or value == each for each in inner)
+        return any(value is each or (isinstance(value, type(each)) and value == each) for each in inner)
     if kind is int or kind is float:
         allowed = (numbers.Integral,) if kind is int else (numbers.Real, Decimal)
         is_one = isinstance(value, allowed) and not isinstance(value, bool)

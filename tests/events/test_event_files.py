@@ -211,6 +211,13 @@ def test_no_line_of_csv_vanishes(tmp_path_factory: pytest.TempPathFactory, lines
 # ---------------------------------------------------------------- broken files
 
 
+def test_folders_that_cannot_be_looked_through_and_names_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "leads-nowhere").symlink_to("x" * 300)
+    for wrong in (str(tmp_path), "x" * 300, "x\0.csv"):
+        with pytest.raises(DataError, match=r"cannot be looked through|there is no file"):
+            Events(wrong)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -130,6 +130,28 @@ def test_lines_are_decoded_and_columns_made_of_them(spark: SparkSession, tmp_pat
     assert kept["_corrupt_record"] == "seven,Wash,soon"
 
 
+@pytest.mark.slow  # in the everyday run: decoding and `select` over files, above
+def test_columns_are_made_of_what_any_source_gives(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's own source of numbered rows, so many of them in a micro-batch."""
+    options = {"rowsPerBatch": 300, "numPartitions": 2, "startTimestamp": 0, "advanceMillisPerBatch": 300_000}
+    kind, moment = (
+        "IF(value % 2 = 0, 'Recycle', 'Wash')",
+        "CAST(timestamp + make_dt_interval(0, 0, 0, value % 300) AS TIMESTAMP_NTZ)",
+    )
+    source = {"format": "rate-micro-batch", "options": options, "select": {"type": kind, "ts": moment, "id": "value % 7"}}
+    counts = run_stream(read_declaration(write_pipeline(tmp_path, {"pairs": PAIRS}, source=source, drain=True)))
+    assert counts.read >= 300
+    values = range(counts.read)
+    table = pa.table(
+        {
+            "type": ["Wash" if value % 2 else "Recycle" for value in values],
+            "ts": pa.array([1_000_000 * value for value in values], pa.timestamp("us")),
+            "id": [value % 7 for value in values],
+        }
+    )
+    assert results(tmp_path, "pairs") == expected(table, PAIRS)
+
+
 def test_avro_is_refused_by_the_name_of_its_package(spark: SparkSession, tmp_path: Path) -> None:
     """Spark has the words for it, and the rest is a jar."""
     (tmp_path / "in").mkdir()

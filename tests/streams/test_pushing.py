@@ -240,6 +240,13 @@ def test_a_first_push_that_queries_cannot_use_is_refused_and_another_may_begin()
 # ---------------------------------------------------------------- late and rejected
 
 
+@pytest.mark.parametrize("rows", [[{}], [{}, {}], [{}, "x"], [{}, {"\ud800": 1}]])
+def test_rows_without_names_are_rejected_also_where_no_name_is_known(rows: list[Any]) -> None:
+    stream = sq.Stream(PAIRS)
+    stream.push(rows)
+    assert (stream.stats.rejected, len(stream.rejected.table)) == (len(rows), len(rows))
+
+
 def test_rows_that_are_no_events_are_rejected_with_reasons() -> None:
     stream = sq.Stream(PAIRS)
     stream.push([row("A", 1), {"type": "B"}, {"ts": 2}, 7, row("B", "soon"), row("B", 2, id="one")])

@@ -21,6 +21,8 @@ from seqube.errors import DataError, SchemaError
 
 MOST_LEVELS = 200
 MAX_VALUES = 1_000_000
+MOST_DIGITS = 1_000  # of a number; Python writes no longer ones than some thousands, and reads some of them
+_NUMBER = re.compile(r"[-+]?[0-9][0-9a-fA-FxXoO_:.]*")
 
 # What YAML readers let through where a scalar is not what its tag or look says: 2001-99-99, !!float x, 9 * 5,000.
 BAD_VALUE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -103,6 +105,8 @@ def weigh(text: str) -> str | None:
             if isinstance(event, yaml.ScalarEvent):
                 if re.search("[\ud800-\udfff]", event.value):
                     return f"holds half of a character (a lone surrogate), in line {line}\n  hint: remove it"
+                if len(event.value) > MOST_DIGITS and _NUMBER.fullmatch(event.value):
+                    return f"holds a number of more than {MOST_DIGITS:,} digits, in line {line}\n  hint: shorten it"
                 if anchor is not None:
                     sizes[anchor] = 1
             else:

@@ -48,7 +48,7 @@ class _File(NamedTuple):
 
 def read_files(paths: Sequence[str | os.PathLike[str]], text_column: str) -> tuple[pa.Table, Malformed | None]:
     """The rows of all files that these paths stand for, in order. CSV has no types: `text_column` is not guessed to be numbers."""
-    found = [entry for given in paths for entry in _expand(os.fspath(given))]
+    found = [entry for given in paths for entry in _found(os.fspath(given))]
     files = [_read(path, text_column) for path, _ in found]
     files = _add_keys(files, [keys for _, keys in found])
     malformed = _number_on(files)
@@ -93,6 +93,13 @@ def _number_on(files: Sequence[_File]) -> Malformed | None:
 
 
 # ---------------------------------------------------------------- finding
+
+
+def _found(given: str) -> list[tuple[Path, dict[str, str]]]:
+    try:
+        return _expand(given)
+    except (OSError, ValueError) as problem:  # a ValueError: a zero byte in the path
+        raise DataError(f"{given!r} cannot be looked through: {problem}\n  hint: name the files themselves") from problem
 
 
 def _expand(given: str) -> list[tuple[Path, dict[str, str]]]:

@@ -43,6 +43,8 @@ def read_rows(
                     names[name] = None
                 else:
                     wrong[number] = f"the name {name!r} is no text"
+    if not names:  # and no column that could hold as many nulls
+        wrong = dict.fromkeys(range(len(rows)), NO_OBJECT) | wrong
     sound = [row for number, row in enumerate(rows) if number not in wrong] if wrong else rows
     numbers = [number for number in range(len(rows)) if number not in wrong] if wrong else range(len(rows))
     columns: dict[str, pa.Array] = {}

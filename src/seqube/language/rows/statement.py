@@ -4,7 +4,7 @@ Each of them, with the table it stands behind, becomes a *step*, and a name in i
 A step says which table it is over, as SQL that sees the same names as the step did: with the common table expressions around it,
 which sqlglot knows. Places in clauses are places in the whole statement.
 
-Cost: linear in the text, and a parse of the statement where it has common table expressions.
+Cost: for each step, linear in the text, and a parse of the statement where it has common table expressions; so steps are limited.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from seqube.errors import Problem, QueryError
@@ -27,6 +28,7 @@ _BEFORE_TABLES = frozenset({"FROM", "JOIN", "LATERAL"})
 _VIEW = re.compile(r"\s*create\s+(or\s+replace\s+)?((global\s+)?temp(orary)?\s+)?view\b", re.IGNORECASE)
 _OPTIONS = ("type", "time", "unit")
 _STEP = "seqube_step_"
+MOST_STEPS = 100
 
 
 def all_of(table: str, columns: str = "*") -> str:
@@ -94,6 +96,9 @@ class _Splitter:
         found = (_Piece(str(piece.lastgroup), piece[0], piece.start(), piece.end()) for piece in _PIECES.finditer(text))
         self.pieces = [piece for piece in found if piece.kind not in ("space", "comment")]
         self.steps: list[SqlStep] = []
+        clauses = [piece for piece, after in pairwise(self.pieces) if after.says("(") and piece.says("MATCH_RECOGNIZE", "SEQUBE")]
+        if len(clauses) > MOST_STEPS:
+            raise self.fail(f"there are more than {MOST_STEPS} clauses of ours", clauses[MOST_STEPS], "write several statements")
 
     def split(self, dialect: str, explained: bool) -> Statement:
         rest = self._rendered(self.begin, len(self.text.rstrip().rstrip(";")))
