@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import seqube as sq
 from seqube.engine import keys
-from seqube.events.index import Index
+from seqube.events.index import ENTRY_BYTES, Index
 
 QUERIES = (
     "SEQ(A a, B b, [id]) WITHIN {} ms",
@@ -133,7 +133,8 @@ def test_what_is_in_the_index_is_only_read() -> None:
 
 
 def test_the_longest_unasked_makes_way() -> None:
-    index, made = Index(40), []
+    room = 2 * ENTRY_BYTES + 40  # for two arrays of two numbers
+    index, made = Index(room), []
 
     def ask(what: str) -> None:
         def make() -> tuple[keys.Ints]:
@@ -147,7 +148,7 @@ def test_the_longest_unasked_makes_way() -> None:
     for what in "cabdb":
         ask(what)
     assert "".join(made) == "abcbd"
-    assert index.n_bytes <= 40
+    assert index.n_bytes <= room
 
 
 def test_what_is_larger_than_the_room_is_handed_out_and_kept_alone() -> None:
@@ -155,7 +156,7 @@ def test_what_is_larger_than_the_room_is_handed_out_and_kept_alone() -> None:
     index.find("small", lambda: (np.arange(1),))
     (large,) = index.find("large", lambda: (np.arange(100),))
     assert len(large) == 100
-    assert index.n_bytes == large.nbytes
+    assert index.n_bytes == ENTRY_BYTES + large.nbytes
 
 
 def test_threads_wait_for_what_one_of_them_makes() -> None:
@@ -178,3 +179,11 @@ def test_threads_share_the_index_of_events() -> None:
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda query: sq.run(query, events).table, queries * 3))
     assert all(found.equals(table) for found, table in zip(together, alone * 3, strict=True))
+
+
+def test_what_made_way_is_worth_as_much_as_at_first() -> None:
+    index = Index(2 * ENTRY_BYTES)
+    assert [index.is_worth("codes", 4, 10) for _ in range(3)] == [False, False, True]
+    for what in ("codes", "more"):
+        index.find(what, lambda: (np.arange(100),))
+    assert [index.is_worth("codes", 4, 10) for _ in range(3)] == [False, False, True]

@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 Arrays = tuple[npt.NDArray[np.int64], ...]
 
+ENTRY_BYTES = 1 << 10  # that the least of them takes, whatever is in it
+
 
 class Index:
     """Tuples of arrays, by what they are."""
@@ -25,12 +27,7 @@ class Index:
         self._found: dict[Hashable, Arrays] = {}  # the longest unasked first
         self._wanted: dict[Hashable, int] = {}
         self._lock = RLock()
-
-    @property
-    def n_bytes(self) -> int:
-        """How much room is taken."""
-        with self._lock:
-            return sum(array.nbytes for arrays in self._found.values() for array in arrays)
+        self.n_bytes = 0  # that are taken
 
     def find(self, what: Hashable, make: Callable[[], Arrays]) -> Arrays:
         """The arrays that are called so, made if they are not there."""
@@ -40,9 +37,11 @@ class Index:
                 arrays = make()
                 for array in arrays:
                     array.flags.writeable = False
+                self._wanted.pop(what, None)
+                self.n_bytes += _size_of(arrays)
             self._found[what] = arrays
             while self.n_bytes > self._room and len(self._found) > 1:
-                del self._found[next(iter(self._found))]
+                self.n_bytes -= _size_of(self._found.pop(next(iter(self._found))))
             return arrays
 
     def is_worth(self, what: Hashable, n_rows: int, all_rows: int) -> bool:
@@ -54,3 +53,7 @@ class Index:
 
     def __reduce__(self) -> tuple[type[Index], tuple[int]]:
         return Index, (self._room,)  # whoever gets a copy makes his own
+
+
+def _size_of(arrays: Arrays) -> int:
+    return ENTRY_BYTES + sum(array.nbytes for array in arrays)
