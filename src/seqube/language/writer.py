@@ -177,7 +177,7 @@ def _call(node: tree.Call) -> tuple[int, str]:
     """A function as it is written, and how tightly that binds."""
     name, arguments = node.function, [write_value(argument, _CONDITION) for argument in node.arguments]
     match name:
-        case "LIKE" | "ILIKE" | "RLIKE" | "IS DISTINCT FROM":
+        case "LIKE" | "ILIKE" | "RLIKE" | "IS DISTINCT FROM" if len(arguments) == 2:  # else it is refused, and named as it came
             left, right = map(write_value, node.arguments)  # a condition on either side stands in parentheses
             return _CONDITION, f"{left} {name} {right}"
         case "CASE":
