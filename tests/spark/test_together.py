@@ -279,6 +279,26 @@ def test_counts_share_as_the_events_say(monkeypatch: pytest.MonkeyPatch) -> None
             assert told(text, stream.found[name]) == told(text, sq.run(text, table).table.to_pylist())
 
 
+@pytest.mark.parametrize("strategy", ["auto", "prefix-tree"])
+def test_windows_and_periods_are_lengths_of_time(strategy: str) -> None:
+    """Whatever the ticks of the stream are."""
+    patterns = {"short": "A a, B b", "long": "A a, B b, C c"}
+    texts = {
+        f"{name}, {emit}": f"SEQ({pattern}) AGG COUNT(*) WITHIN 5 s EMIT {emit}"
+        for name, pattern in patterns.items()
+        for emit in ("ON TRIGGER", "EVERY 3 s")
+    }
+    moments = pa.array(np.arange(60) * 1_000_000, pa.timestamp("us"))
+    table = pa.table({"type": ["ABC"[i % 3] for i in range(60)], "ts": moments})
+    stream = Edited(table, None, strategy)
+    AT_HAND.clear()
+    for start in range(0, 80, 20):
+        stream.take({name: (text, 0) for name, text in texts.items()}, table.slice(start, 20), start * 1_000_000 - 1)
+    stream.take({name: (text, 0) for name, text in texts.items()}, table.slice(0, 0), 100_000_000)
+    for name, text in texts.items():
+        assert told(text, stream.found[name]) == told(text, sq.run(text, table).table.to_pylist()), name
+
+
 def test_operators_side_by_side_are_written_and_read() -> None:
     texts = {
         "all": "SEQ(A a, B b) WITHIN 5",

@@ -489,7 +489,7 @@ class SharedWorkload:
     ) -> WatchTogether:
         answers = AnswersTogether(shipped, {each: self.queries[each] for each in shipped}, self.strategy, self.hierarchy, limits)
         if self.strategy != "independent" and self.strategy in names("shared counts"):
-            answers = replace(answers, counts=answers.counting(UNSEEN))
+            answers = replace(answers, counts=answers.counting(replace(UNSEEN, unit=schema.unit)))
         with_ids = any(own.with_ids for own in shipped.values())
         hidden = {KEY: bool(key), IDENTITY: with_ids, EPOCH: generations is not None}
         needed = needed_schema([own.plan for own in shipped.values()], schema)
