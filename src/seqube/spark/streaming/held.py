@@ -28,7 +28,7 @@ class Chunk:
     epoch: int = 0  # the first that a row of it came in
 
 
-class Span(NamedTuple):
+class SeenSpan(NamedTuple):
     """When the first and the last event came that the queries of a generation have seen."""
 
     generation: int
@@ -51,7 +51,7 @@ class Held:
     covered: int = LOWEST  # the operator's state is that of the events up to here
     weight: int = 0  # bytes that the operator's state took when it was last looked at
     wake: int | None = None  # the watermark at which the operator has something to say, where chunks do not tell
-    spans: tuple[Span, ...] = ()  # where queries go together that report EVERY so often
+    spans: tuple[SeenSpan, ...] = ()  # where queries go together that report EVERY so often
 
     def to_text(self) -> str:
         """Everything but the operator's state."""
@@ -66,7 +66,7 @@ class Held:
     def from_text(text: str, engine: bytes | None) -> Held:
         chunks, following, decided, reported, last, engine_rows, *later = json.loads(text)  # no more than these before 0.2.0
         marks, covered, weight, wake, *newest = later or ((), LOWEST if engine is None else decided, 0, None)
-        spans = tuple(Span(*span) for span in (newest or [()])[0])
+        spans = tuple(SeenSpan(*span) for span in (newest or [()])[0])
         known = tuple(Chunk(*chunk) for chunk in chunks)
         return Held(known, following, decided, reported, last, engine_rows, engine, tuple(marks), covered, weight, wake, spans)
 

@@ -62,7 +62,7 @@ from seqube.spark.ingest import EPOCH, IDENTITY, KEY
 from seqube.spark.planning import UNSEEN
 from seqube.spark.rows import ShippedQuery, asking_ids
 from seqube.spark.streaming.at_hand import Live
-from seqube.spark.streaming.held import Held, Span
+from seqube.spark.streaming.held import Held, SeenSpan
 from seqube.spark.streaming.watch import Outcome, Watch, asked_of
 from seqube.spark.transport.columns import Columns, needed_schema
 
@@ -409,17 +409,17 @@ class WatchTogether(Watch):
     def _generation(self, name: str) -> int:
         return 0 if self.generations is None else self.generations[name]
 
-    def _spans(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> tuple[Span, ...]:
+    def _spans(self, held: Held, upto: int, store: MutableMapping[int, bytes]) -> tuple[SeenSpan, ...]:
         """What the queries of each generation have seen, with the events that are due now."""
         known = {span.generation: span for span in held.spans}
-        spans = {each: known.get(each, Span(each)) for each in sorted(set(map(self._generation, self._periods)))}
+        spans = {each: known.get(each, SeenSpan(each)) for each in sorted(set(map(self._generation, self._periods)))}
         for rows, numbers in self._between(held, held.decided, upto, store) if spans else ():
             times = rows.times[numbers]
             epochs = np.zeros(len(times)) if self.generations is None else rows.table.column(EPOCH).to_numpy()[numbers]
             for generation, span in spans.items():
                 if len(seen := times[epochs >= generation]):
                     times_of = int(seen.min()), int(seen.max())
-                    spans[generation] = Span(generation, min(span.begun, times_of[0]), max(span.ended, times_of[1]))
+                    spans[generation] = SeenSpan(generation, min(span.begun, times_of[0]), max(span.ended, times_of[1]))
         return tuple(spans.values())
 
     def _told(self, held: Held) -> dict[str, tuple[int, int]]:
@@ -427,7 +427,7 @@ class WatchTogether(Watch):
         spans = {span.generation: span for span in held.spans}
         told = dict.fromkeys(self.wanted.queries, (held.decided, LOWEST))
         for name, period in self._periods.items():
-            span = spans.get(self._generation(name), Span(0))
+            span = spans.get(self._generation(name), SeenSpan(0))
             has_begun = span.ended > LOWEST
             told[name] = last_due(period, span.begun - 1, span.ended, held.decided) if has_begun else LOWEST, span.ended
         return told
