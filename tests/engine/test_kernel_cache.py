@@ -178,9 +178,9 @@ def test_two_processes_that_write_at_once_never_lead_to_each_others_code(tmp_pat
 
 def test_numba_caches_as_our_kernels_need_it() -> None:
     from seqube.engine.jit import KernelCache
-    from seqube.engine.sequence import link
+    from seqube.engine.sequence import link_slots
 
-    kept = getattr(link, "_cache", None)
+    kept = getattr(link_slots, "_cache", None)
     assert isinstance(kept, KernelCache), "Numba keeps a dispatcher's cache elsewhere than in `_cache`: see seqube.engine.jit"
     assert Path(kept.cache_path).is_relative_to(cache_folder()), "Numba asks no longer our locator for the folder of a kernel"
 
