@@ -1,6 +1,7 @@
-"""Measure, and write the report: `python -m bench [--full] [--no-peers] [--peer NAME] [--task NAME] [--no-report] [WORKLOAD ...]`.
+"""Measure, and write the report: `python -m bench [--full] [--resume] [--peer NAME] [--task NAME] [--no-report] [WORKLOAD ...]`.
 
-Every workload writes its JSON lines to build/bench; the report is made from all that lie there.
+Every workload writes its JSON lines to build/bench; the report is made from all that lie there. A run that was ended before it was
+done left a draft there, task by task, which `--resume` goes on with: a long run may be made in pieces.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rich.console import Console
 from rich.table import Table
 
 import bench.workloads
-from bench.measure import Measurement, about_this_run, as_line
+from bench.measure import Measurement, about_this_run, as_line, from_line, remember
 from bench.peers import peer_names
 
 OUT = Path("build/bench")
@@ -47,6 +48,7 @@ def main() -> None:
         "--peer", action="append", choices=peer_names(), help="only this one of the peers, beside Seqube", dest="chosen"
     )
     parser.add_argument("--task", action="append", help="only this task of a workload on Spark: slices, stream, ...", dest="tasks")
+    parser.add_argument("--resume", action="store_true", help="go on with a run of this commit that was ended before it was done")
     parser.add_argument("--no-report", action="store_true", help="measure only")
     parser.add_argument("--out", type=Path, default=OUT, help="the folder for JSON lines")
     options = parser.parse_args()
@@ -57,7 +59,7 @@ def main() -> None:
     console = Console()
     wanted = [name for name in options.workloads or known if name != "peers" or not options.no_peers]
     chosen = {"peers": options.chosen, "spark": options.tasks}
-    failed = [name for name in wanted if not run(name, not options.full, options.out, console, chosen.get(name))]
+    failed = [name for name in wanted if not run(name, not options.full, options.out, console, chosen.get(name), options.resume)]
     if not options.no_report:
         from bench.report import write_report
 
@@ -66,7 +68,7 @@ def main() -> None:
         sys.exit(f"not measured to the end: {', '.join(failed)}")
 
 
-def run(name: str, quick: bool, out: Path, console: Console, chosen: Sequence[str] | None = None) -> bool:
+def run(name: str, quick: bool, out: Path, console: Console, chosen: Sequence[str] | None = None, resume: bool = False) -> bool:
     """One workload, printed and written as it goes; one that breaks off does not stop the others."""
     began = time.perf_counter()
     command = f"python -m bench {'--quick' if quick else '--full'} {name}"
@@ -74,23 +76,49 @@ def run(name: str, quick: bool, out: Path, console: Console, chosen: Sequence[st
     command += "".join(f" --{'peer' if name == 'peers' else 'task'} {each}" for each in chosen or ())
     measured_as = "-".join((name, *(() if quick else ("full",)), *only.get("chosen", ())))
     draft = out / f"{measured_as}.jsonl.draft"
+    about = about_this_run(command)
+    done, pieces = already_measured(draft, about["commit"]) if resume else ([], [])
+    remember(done)
+    if pieces:
+        about |= {"pieces": [*pieces, {"at": about["at"], "load": about["load"]}]}
+    lines = [json.dumps(about)]
     with draft.open("w", encoding="utf-8") as file:
-        print(json.dumps(about_this_run(command)), file=file)
+        file.writelines(line + "\n" for line in (*lines, *map(as_line, done)))
+        file.flush()
         try:
-            for task, measured in _by_task(name, quick, **only):
-                file.writelines(as_line(measurement) + "\n" for measurement in measured)
-                file.flush()
-                show(console, f"{name}: {task}", measured)
+            measured = importlib.import_module(f"bench.workloads.{name}").measurements(quick, **only)
+            for task, group in _by_task(_kept(measured, file)):
+                lines += map(as_line, group)
+                show(console, f"{name}: {task}", group)
         except Exception:  # noqa: BLE001 - a broken workload is reported, and the others are measured
             traceback.print_exc()
             return False
-    draft.replace(out / f"{measured_as}.jsonl")
+    (out / f"{measured_as}.jsonl").write_text("\n".join((*lines, "")), encoding="utf-8")
+    draft.unlink()
     console.print(f"{name} took {time.perf_counter() - began:.0f} s\n")
     return True
 
 
-def _by_task(name: str, quick: bool, **only: Any) -> Iterator[tuple[str, list[Measurement]]]:
-    measured: Iterator[Measurement] = importlib.import_module(f"bench.workloads.{name}").measurements(quick, **only)
+def already_measured(draft: Path, commit: str) -> tuple[list[Measurement], list[dict[str, Any]]]:
+    """What a draft has, and when its pieces were measured; nothing where there is none, or it is of another commit."""
+    if not draft.exists():
+        return [], []
+    about, *lines = [json.loads(line) for line in draft.read_text(encoding="utf-8").splitlines()]
+    if about["commit"] != commit:
+        return [], []
+    latest = {(line["task"], line["events"], line["contender"]): line for line in lines}
+    return list(map(from_line, latest.values())), about.get("pieces", [{"at": about["at"], "load": about["load"]}])
+
+
+def _kept(measured: Iterable[Measurement], file: IO[str]) -> Iterator[Measurement]:
+    """What is measured, written down at once."""
+    for measurement in measured:
+        file.write(as_line(measurement) + "\n")
+        file.flush()
+        yield measurement
+
+
+def _by_task(measured: Iterable[Measurement]) -> Iterator[tuple[str, list[Measurement]]]:
     for (task, events), group in groupby(measured, key=lambda m: (m.task, m.events)):
         yield f"{task}, {events:,} events" if events else task, list(group)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from bench.measure import Measurement
+from bench.measure import from_line
 
 Line = dict[str, Any]
 
@@ -21,7 +20,7 @@ _PAGE = """<!doctype html>
 
 
 def write_charts(runs: dict[str, list[Line]], docs: Path) -> dict[str, list[tuple[str, str]]]:
-    """A PNG for each plot, and all of them in charts.html; by workload, the title and file of each."""
+    """A PNG for each plot, and all of them in charts.html; by run, the title and file of each."""
     try:
         import vl_convert
     except ImportError:
@@ -29,12 +28,14 @@ def write_charts(runs: dict[str, list[Line]], docs: Path) -> dict[str, list[tupl
         return {}
     written: dict[str, list[tuple[str, str]]] = {}
     specs: dict[str, tuple[str, Any]] = {}
-    for workload, lines in runs.items():
+    for run, lines in runs.items():
+        workload, _, size = run.partition("-")
         for name, title, chart in draw(workload, lines):
+            name, title = (f"{name}-{size}", f"{title} ({size})") if size else (name, title)
             spec = chart.to_dict()
             (docs / f"{name}.png").write_bytes(vl_convert.vegalite_to_png(spec, scale=1.5))
             specs[name] = title, spec
-            written.setdefault(workload, []).append((title, f"{name}.png"))
+            written.setdefault(run, []).append((title, f"{name}.png"))
     if specs:
         script = "".join(f"vegaEmbed('#{name}', {json.dumps(spec)});\n" for name, (_, spec) in specs.items())
         places = "".join(f'<h2>{title}</h2><div id="{name}"></div>' for name, (title, _) in specs.items())
@@ -56,9 +57,7 @@ def draw(workload: str, lines: list[Line]) -> list[tuple[str, str, Any]]:
     module = importlib.import_module(f"bench.workloads.{workload}")
     if not lines or not hasattr(module, "draw"):
         return []
-    names = {field.name for field in fields(Measurement)}
-    measured = [Measurement(**{name: value for name, value in line.items() if name in names}) for line in lines]
-    return [(workload, workload.capitalize(), module.draw(measured))]
+    return [(workload, workload.capitalize(), module.draw([from_line(line) for line in lines]))]
 
 
 def _numbers() -> Any:

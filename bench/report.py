@@ -60,7 +60,7 @@ def write_report(folder: Path = OUT, docs: Path = DOCS) -> Path:
     (docs / "measured").mkdir(parents=True, exist_ok=True)
     for run in runs.values():
         (docs / "measured" / f"{run.name}.jsonl").write_text((folder / f"{run.name}.jsonl").read_text(encoding="utf-8"))
-    whole = {name: run.lines for name, run in runs.items() if "-" not in name}  # the quick runs are drawn
+    whole = {name: run.lines for name, run in runs.items() if name.partition("-")[2] in ("", "full")}  # not those of one part
     charts = write_charts(whole, docs)
     simulated = ["- [A cluster, simulated](cluster.md)"] if (docs / "cluster.md").exists() else []  # by `bench.cluster`
     pages = {"index": [*first_page(runs), *simulated, ""]}
@@ -129,9 +129,14 @@ def provenance(run: Run) -> list[str]:
         f"on {about['cores']} cores of {about['processor']}, {about['memory_gb']} GB, {about['system']},",
         f"Python {about['python']}, {versions}.",
     ]
-    if about["load"] > 0.5 * about["cores"]:
+    pieces = about.get("pieces", [])
+    if pieces:
+        page += [f"In {len(pieces)} pieces, the first of {pieces[0]['at'][11:16]} UTC and the last of {pieces[-1]['at'][11:16]}."]
+    load = max(piece["load"] for piece in (about, *pieces))
+    if load > 0.5 * about["cores"]:
+        began = "one of them" if pieces else "this run"
         page += [
-            f"**The machine was busy with other work (load {about['load']} on {about['cores']} cores when this run began)**:",
+            f"**The machine was busy with other work (load {load} on {about['cores']} cores when {began} began)**:",
             "wall times are too long and uneven; ratios by CPU time are the ones to look at.",
         ]
     page += about.get("remarks", [])

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from bench.__main__ import already_measured, run
 from bench.measure import Measurement, about_this_run, as_line, compare, spread
 from bench.peers import Answer, tasks
 from bench.peers.process import PeerError, Process
@@ -15,6 +19,7 @@ from bench.report import write_report
 from bench.workloads.peers import Pace, _keep, agreed, contest, stock20
 from bench.workloads.scaling import model
 from bench.workloads.spark import wanted_of_streams
+from rich.console import Console
 
 from bench import guard
 
@@ -182,3 +187,56 @@ def test_what_is_asked_of_micro_batches_stands_beside_what_they_did(tmp_path: Pa
     page = (tmp_path / "docs" / "spark-full-stream.md").read_text(encoding="utf-8")
     assert "| micro-batches of 50,000, the median, with a window of 200 micro-batches: less than 400 ms |" in page
     assert not list(wanted_of_streams([]))
+
+
+def test_a_run_that_was_ended_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[str] = []
+    ended = ["b"]  # the task in which the run is ended, once
+
+    def one(task: str) -> int:
+        if task in ended:
+            ended.remove(task)
+            sys.exit("stopped")
+        timed.append(task)
+        return len(task)
+
+    def measurements(quick: bool) -> Iterator[Measurement]:
+        for task in "abc":
+            for measured in compare("pieces", task, 10, {"x": lambda task=task: one(task)}, repetitions=1):
+                yield replace(measured, note=f"{task} of {3 if quick else 4}")
+
+    monkeypatch.setitem(sys.modules, "bench.workloads.pieces", SimpleNamespace(measurements=measurements))
+    console = Console(quiet=True)
+    with pytest.raises(SystemExit):
+        run("pieces", False, tmp_path, console)
+    assert not (tmp_path / "pieces-full.jsonl").exists()
+    timed.clear()
+    assert run("pieces", False, tmp_path, console, resume=True)
+    assert timed == ["b", "b", "c", "c"]  # a warm-up and a repetition each
+    about, *lines = map(json.loads, (tmp_path / "pieces-full.jsonl").read_text().splitlines())
+    assert [(line["task"], line["note"]) for line in lines] == [("a", "a of 4"), ("b", "b of 4"), ("c", "c of 4")]
+    assert len(about["pieces"]) == 2
+    assert run("pieces", False, tmp_path, console, resume=True)  # it was done, so this is a run of its own
+    assert timed[4:] == [*"aabbcc"]
+    about, *_ = map(json.loads, (tmp_path / "pieces-full.jsonl").read_text().splitlines())
+    assert "pieces" not in about
+
+
+def test_a_draft_of_another_commit_is_not_gone_on_with(tmp_path: Path) -> None:
+    draft = tmp_path / "pieces-full.jsonl.draft"
+    assert already_measured(draft, "abc") == ([], [])
+    draft.write_text(json.dumps({"commit": "abc", "at": "now", "load": 0.5}) + "\n" + line("Seqube", 0.2))
+    measured, pieces = already_measured(draft, "abc")
+    assert [(one.contender, one.wall_s) for one in measured] == [("Seqube", 0.2)]
+    assert pieces == [{"at": "now", "load": 0.5}]
+    assert already_measured(draft, "abd") == ([], [])
+
+
+def test_a_page_says_of_how_many_pieces_it_is(tmp_path: Path) -> None:
+    about = {**about_this_run("a test"), "cores": 2, "load": 0.1}
+    about["pieces"] = [{"at": "2026-11-19T04:05:06+00:00", "load": 1.5}, {"at": "2026-11-19T04:35:06+00:00", "load": 0.1}]
+    (tmp_path / "matching-full.jsonl").write_text("\n".join([json.dumps(about), line("Seqube", 0.2)]))
+    write_report(tmp_path, tmp_path / "docs")
+    page = (tmp_path / "docs" / "matching-full.md").read_text()
+    assert "In 2 pieces, the first of 04:05 UTC and the last of 04:35." in page
+    assert "(load 1.5 on 2 cores when one of them began)" in page
