@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,8 @@ def test_what_takes_long_is_run_once_and_judged_outside_its_time() -> None:
     assert [m.repetitions for m in measured] == [1, 1]
     assert runs == ["fast", "slow"]
     assert all(m.cpu_s is not None and m.spread_s is None for m in measured)
+    (waits,) = compare("w", "t", 10, {"waits": lambda: time.sleep(0.03)}, repetitions=2, once_above_s=0.02)
+    assert waits.repetitions == 2
 
 
 def test_a_run_in_which_a_kernel_was_compiled_never_counts() -> None:
