@@ -88,16 +88,19 @@ def _read_on_spark(settings: Settings, asked: RunRequest) -> tuple[EventFrame, i
         return source, *source.tally()
 
 
-def _take(frame: Any, place: Path | None, limit: int | None, shown: int | None) -> tuple[int, pa.Table]:
+def _take(frame: Any, name: str, place: Path | None, limit: int | None, shown: int | None) -> tuple[int, pa.Table]:
     """How many rows there are, and those to look at: none where they are written to a place, else as many as are shown."""
+    from seqube.spark.session import described, step_of
     from seqube.spark.sinks import Sink
 
     kept = frame.persist()
-    n_rows = kept.count()
+    with described(frame.sparkSession, step_of([name], "match")):
+        n_rows = kept.count()
     chosen = kept if limit is None else kept.limit(limit)
-    if place is not None:
-        Sink(str(place.resolve()), place.suffix[1:]).write(chosen)
-    table = chosen.limit(0 if place is not None else n_rows if shown is None else shown).toArrow()
+    with described(frame.sparkSession, step_of([name], "fetch rows" if place is None else "write rows")):
+        if place is not None:
+            Sink(str(place.resolve()), place.suffix[1:]).write(chosen)
+        table = chosen.limit(0 if place is not None else n_rows if shown is None else shown).toArrow()
     kept.unpersist()
     return n_rows, table
 
@@ -118,7 +121,7 @@ def find_on_spark(
         planned = planning.plan_batch(queries, source, asked.concepts, asked.strategy)
         found = batch.find(planned, source, limits=limits)
         for name in queries:
-            totals[name], tables[name] = _take(found[name], places.get(name), asked.limit, None)
+            totals[name], tables[name] = _take(found[name], name, places.get(name), asked.limit, None)
         found.unpersist()
         if places and reasons:
             Sink(str(places[REJECTED].resolve()), places[REJECTED].suffix[1:]).write(source.rejected())
@@ -132,5 +135,5 @@ def predict_on_spark(settings: Settings, asked: RunRequest, rules: Rules, place:
     source, n_events, reasons, _ = _read_on_spark(settings, asked)
     with err.status(f"Predicting over {n_events:,} events"), spark_errors(asked.events):
         frame = forecasting.forecast(rules, source, asked.concepts, asked.strategy, limits=LIMITS)
-        n_predictions, shown = _take(frame, place, asked.limit, PRINTED_ROWS if asked.limit is None else None)
+        n_predictions, shown = _take(frame, "forecast", place, asked.limit, PRINTED_ROWS if asked.limit is None else None)
     return FoundRows(n_events, reasons, {"predictions": n_predictions}, {"predictions": shown}, {}, {})

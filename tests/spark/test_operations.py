@@ -14,7 +14,10 @@ from pipelines import FREE, PAIRS, WAITS, add_file, expected, results, write_pip
 
 import seqube as sq
 import seqube.spark as sqs
+from seqube.engine.limits import LIMITS
+from seqube.finding import RunRequest, find_on_spark
 from seqube.generate import generate
+from seqube.language.files import read_query
 from seqube.spark.streaming import pipeline
 from seqube.spark.streaming.declaration import read_declaration
 from seqube.spark.streaming.pipeline import run_once, run_stream
@@ -35,6 +38,19 @@ def names_of_jobs(spark: SparkSession) -> set[str]:
     jobs = spark._jsparkSession.sparkContext().statusStore().jobsList(None)
     names = [jobs.apply(number).description() for number in range(jobs.size())]
     return {name.get() for name in names if name.isDefined()}
+
+
+def test_jobs_of_a_batch_are_called_by_its_queries_and_steps(spark: SparkSession, tmp_path: Path) -> None:
+    table = generate("hospital", 300, seed=4)
+    pq.write_table(table, tmp_path / "day.parquet")
+    asked = RunRequest(str(tmp_path / "day.parquet"), "type", "ts", "ms", None, "auto", None)
+    queries = {"tidy": read_query(PAIRS), "near": read_query(FREE)}
+    found = find_on_spark({}, asked, queries, LIMITS, {})
+    assert found.totals == {name: sum(expected(table, text).values()) for name, text in (("tidy", PAIRS), ("near", FREE))}
+    assert sqs.mine(spark.createDataFrame(table), "5 min", 5, 0.5, max_events=2)
+    steps = {f"{name}: {step}" for name in queries for step in ("count rows to spread them", "match", "fetch rows")}
+    steps |= {"count events", "mine: count events of each type", "mine: count episodes"}
+    assert {f"seqube: {step}" for step in steps} <= names_of_jobs(spark)
 
 
 @pytest.mark.parametrize("once", [True, False])

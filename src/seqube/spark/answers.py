@@ -29,6 +29,7 @@ from seqube.plan.sharing import SharingPlan
 from seqube.spark.ingest import column
 from seqube.spark.routing import SparkTask
 from seqube.spark.rows import ShippedQuery
+from seqube.spark.session import described, step_of
 from seqube.spark.transport.blobs import PIECE_ROWS, read_blobs, write_blob
 from seqube.spark.transport.columns import Columns
 
@@ -175,6 +176,8 @@ def read_answers(answers: DataFrame, name: str, columns: Columns, wanted: Shippe
 def collect_answers(answers: DataFrame, columns: Columns, workload: ShippedWorkload) -> dict[str, pa.Table]:
     """The rows of all queries here, by one job."""
     found: dict[str, list[tuple[int, bytes]]] = {name: [] for name in workload.queries}
-    for row in answers.collect():
+    with described(answers.sparkSession, step_of(workload.queries, "match")):
+        rows = answers.collect()
+    for row in rows:
         found[row["query"]].append((row["task"], bytes(row["blob"])))
     return {name: finish_answers(pairs, columns, workload.queries[name]) for name, pairs in found.items()}

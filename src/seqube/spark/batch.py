@@ -46,6 +46,7 @@ from seqube.spark.ingest import IDENTITY, INPUT_ORDER, REASON, EventFrame
 from seqube.spark.planning import BatchPlan
 from seqube.spark.routing import Layout, SparkTask, lay_out
 from seqube.spark.rows import ShippedQuery, ship_query
+from seqube.spark.session import described, step_of
 from seqube.spark.transport.blobs import gather_batches, read_blobs, write_blob
 from seqube.spark.transport.columns import Columns, needed_schema
 from seqube.spark.transport.folding import Fold, Texts, Work
@@ -301,7 +302,8 @@ class Job:
             self._match(self.pack_all(route, columns, together), columns, shipped, found)
         for group in self.groups:
             if group.numbers_rows:
-                numbered, tasks = self._pack_numbered(route(self.source.frame), columns, group)
+                with described(self.source.frame.sparkSession, step_of(group.plans, "count rows to spread them")):
+                    numbered, tasks = self._pack_numbered(route(self.source.frame), columns, group)
                 arriving = replace(columns, hidden=(*(name for name in columns.hidden if name != INPUT_ORDER), NUMBER))
                 self._match((numbered, {group.number: tasks}), arriving, shipped, found)
         return found
@@ -343,7 +345,8 @@ class Job:
         layouts: dict[str, Layout] = {}
         n_tasks = 0
         for group in groups:
-            layout = self._lay_out(frame, route, group, n_tasks)
+            with described(frame.sparkSession, step_of(group.plans, "count rows to spread them")):
+                layout = self._lay_out(frame, route, group, n_tasks)
             layouts[group.column] = layout
             n_tasks += len(layout.tasks)
         packed = self._pack(frame, columns, layouts)

@@ -41,6 +41,7 @@ from seqube.spark.batch import Group, Job
 from seqube.spark.ingest import REASON, EventFrame
 from seqube.spark.planning import BatchPlan
 from seqube.spark.routing import SparkTask
+from seqube.spark.session import described
 from seqube.spark.transport.blobs import read_blobs, write_blob
 from seqube.spark.transport.columns import Columns, conform
 
@@ -248,7 +249,9 @@ def _count_types(source: EventFrame) -> tuple[dict[str, int], int]:
 
     name = ingest.column(source.type_column).cast("string").alias("name")
     counted = source.frame.where(F.isnull(ingest.column(REASON))).groupBy(name)
-    rows = counted.agg(F.count(F.lit(1)).alias("n"), F.max(ingest.clock(source)).alias("newest")).collect()
+    told = counted.agg(F.count(F.lit(1)).alias("n"), F.max(ingest.clock(source)).alias("newest"))
+    with described(source.frame.sparkSession, "seqube: mine: count events of each type"):
+        rows = told.collect()
     return {row["name"]: row["n"] for row in rows}, max((row["newest"] for row in rows), default=0)
 
 
@@ -303,7 +306,9 @@ class SliceCounter:
 
     def _add_up(self, count: Callable[[Slice], tuple[Ints, ...]], *shapes: tuple[int, ...]) -> list[Ints]:
         horizon, n_symbols = self.horizon, self.n_symbols
-        found = self.slices.mapInArrow(lambda batches: count_slices(batches, horizon, n_symbols, count), COUNTS).toArrow()
+        told = self.slices.mapInArrow(lambda batches: count_slices(batches, horizon, n_symbols, count), COUNTS)
+        with described(self.slices.sparkSession, "seqube: mine: count episodes"):
+            found = told.toArrow()
         numbers, places, counts = (column.to_numpy() for column in found.columns)
         sums = []
         for number, shape in enumerate(shapes):

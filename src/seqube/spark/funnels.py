@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqube.events.schema import UNITS
 from seqube.funnels import Funnel, FunnelQueries, funnel_table, step_rows
+from seqube.spark.session import described
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -40,9 +41,9 @@ def tell_funnel(asked: FunnelQueries, frames: Sequence[DataFrame], unit: str) ->
         there = F.col(REACHED_STEP) >= n
         told.append(F.coalesce(F.sum(there.cast("long")), F.lit(0)).alias(f"count{n}"))
         told.append(F.percentile(F.when(there, _seconds(runs, n, unit)), 0.5).alias(f"median{n}"))
-    groups: list[Any] = sorted(
-        furthest.groupBy(*beside).agg(*told).collect(), key=lambda row: (bool(beside) and row[0] is None, str(row[0]))
-    )
+    with described(runs.sparkSession, "seqube: funnel: count keys"):
+        counted: list[Any] = furthest.groupBy(*beside).agg(*told).collect()
+    groups = sorted(counted, key=lambda row: (bool(beside) and row[0] is None, str(row[0])))
     rows_told = []
     for row in groups:
         counts, medians = [row[f"count{n}"] for n in numbers], [row[f"median{n}"] for n in numbers]

@@ -36,6 +36,7 @@ from seqube.plan.measured import Measurements
 from seqube.plan.needs import Plan, needs_of, together
 from seqube.plan.optimizer import ALONE, optimize
 from seqube.spark.moments import names_zone, read_text, ticks_of_plain
+from seqube.spark.session import described
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -138,7 +139,8 @@ class EventFrame:
         from pyspark.sql import functions as F  # noqa: N812
 
         faults = self.frame.where(self.faulty & F.isnotnull(column(REASON)))
-        counted = faults.groupBy(column(REASON).alias("reason")).count().collect()
+        with described(self.frame.sparkSession, "seqube: count rows that are no events"):
+            counted = faults.groupBy(column(REASON).alias("reason")).count().collect()
         return {row["reason"]: row["count"] for row in counted}
 
     def survey(self, looked_up: Iterable[str]) -> Survey:
@@ -152,11 +154,9 @@ class EventFrame:
         values = [F.approx_count_distinct(column(self.schema.column_of(name))) for name in names]
         sampled = self.frame.where(F.isnotnull(column(REASON)) | (bucket((TIME, *names), SURVEYED, self) == 0))
         type_name = F.when(F.isnull(column(REASON)), column(self.type_column).cast("string"))
-        rows = (
-            sampled.groupBy(column(REASON), type_name)
-            .agg(F.count(F.lit(1)), F.min(clock(self)), F.max(clock(self)), *values)
-            .collect()
-        )
+        told = sampled.groupBy(column(REASON), type_name).agg(F.count(F.lit(1)), F.min(clock(self)), F.max(clock(self)), *values)
+        with described(self.frame.sparkSession, "seqube: look at a sample of the events"):
+            rows = told.collect()
         rejected: dict[str, int] = {}
         for reason, _, n, *_ in rows:
             if reason is not None:
@@ -174,7 +174,9 @@ class EventFrame:
         from pyspark.sql import functions as F  # noqa: N812
 
         names = F.slice(F.collect_set(column(self.type_column).cast("string")), 1, SOME_TYPES)
-        counted = self.frame.groupBy(column(REASON)).agg(F.count(F.lit(1)).alias("n"), names.alias("types")).collect()
+        told = self.frame.groupBy(column(REASON)).agg(F.count(F.lit(1)).alias("n"), names.alias("types"))
+        with described(self.frame.sparkSession, "seqube: count events"):
+            counted = told.collect()
         found = {row[REASON]: (row["n"], row["types"]) for row in counted}
         n_events, types = found.pop(None, (0, []))
         return n_events, {reason: n for reason, (n, _) in found.items()}, types
@@ -237,7 +239,8 @@ def read_source(
 def _names_zone(frame: DataFrame, time: str) -> bool:
     known = _ZONED.setdefault(frame, {})
     if time not in known:
-        known[time] = names_zone(frame, column(time))
+        with described(frame.sparkSession, f"seqube: look for zones in {time}"):
+            known[time] = names_zone(frame, column(time))
     return known[time]
 
 

@@ -27,7 +27,7 @@ from seqube.plan.rows import RowPlan, compared_texts, explain_rows
 from seqube.spark.answers import by_task
 from seqube.spark.batch import TASK_BLOBS, blob_for, in_worker
 from seqube.spark.ingest import IDENTITY, MOST_CODED, arrow_columns, column, is_plain_string, session_zone
-from seqube.spark.session import session
+from seqube.spark.session import described, session
 from seqube.spark.transport.blobs import gather_batches, read_blobs
 from seqube.spark.transport.columns import conform
 from seqube.spark.transport.folding import CODED, Fold, Texts
@@ -91,7 +91,8 @@ class _Warehouse:
         return find_rows(self._plan(step, frame), frame, self._limits)
 
     def _plan(self, step: SqlStep, frame: DataFrame) -> RowPlan:
-        queried = [[row[0] for row in self._rows(sql).collect()] for sql in step.queried(self._statement)]
+        with described(self._spark, "seqube: ask sub-queries"):
+            queried = [[row[0] for row in self._rows(sql).collect()] for sql in step.queried(self._statement)]
         return plan_step(step, arrow_columns(frame.schema, self._zone), queried)
 
     def _explained(self) -> DataFrame:

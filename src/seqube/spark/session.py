@@ -18,10 +18,11 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from seqube.arguments import Answered, Given, checked
@@ -270,6 +271,12 @@ def described(spark: SparkSession, text: str) -> Iterator[None]:
         yield
     finally:
         context.setJobDescription(before)
+
+
+def step_of(queries: Iterable[str], step: str) -> str:
+    """What the jobs of a step of a batch are called: by its queries, the first of them where they are many."""
+    named = shorten(", ".join(name for name in queries if name), 100, placeholder=" ...")
+    return ": ".join(part for part in ("seqube", named, step) if part)
 
 
 @contextmanager
