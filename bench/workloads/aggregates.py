@@ -311,8 +311,10 @@ def asked(workload: Mapping[str, str], events: sq.Events, strategy: str) -> Call
 
 
 def draw(measured: Sequence[Measurement]) -> altair.ConcatChart:
-    """CPU time against what was varied, as in the thesis; and the sweep as times two-step, beside the published number."""
+    """CPU time and memory against what was varied, as in the thesis; the sweep as times two-step, beside the published number."""
     points: list[dict[str, Any]] = []
+    held: list[dict[str, Any]] = []
+    groups: list[dict[str, Any]] = []
     two_step = {m.task: m.cpu_s for m in measured if m.contender == "two-step"}
     for m in measured:
         name, _, rest = m.task.partition(", ")
@@ -326,6 +328,7 @@ def draw(measured: Sequence[Measurement]) -> altair.ConcatChart:
                 points.append({"panel": "times two-step, by window in ms", "x": m.about["window"], **point})
         elif what in ("length", "window"):
             points.append({"panel": f"{what}, {rest}: CPU ns per event", "x": m.about[what], **point})
+            held.append({**point, "panel": f"{what}, {rest}: kB at most", "x": m.about[what], "y": m.about["kilobytes"]})
         elif what == "stress":
             points.append({"panel": f"stress, {rest.partition(', ')[2]}: CPU ns per event", "x": m.about["length"], **point})
         elif what == "flat":
@@ -336,9 +339,14 @@ def draw(measured: Sequence[Measurement]) -> altair.ConcatChart:
             varied = rest.partition(":")[0]
             key = {"connecting event": "frequency", "shared length": "length", "queries": "queries"}[varied]
             points.append({"panel": f"sharing, by {varied}: CPU ns per event", "x": m.about[key], **point})
+        elif what in ("optimizer", "counting"):
+            group = int(rest.partition(":")[0].removeprefix("group "))
+            of = "the choice: CPU us, by group" if what == "optimizer" else "counting by the choice: CPU ns per event, by group"
+            groups.append({"panel": of, "x": group, **point, "y": 1e6 * m.cpu_s if what == "optimizer" else point["y"]})
     published = {"panel": "times two-step, by window in ms", "contender": f"published, length 5: {PUBLISHED:,}", "y": PUBLISHED}
-    points += [{**published, "x": x} for x in (100, 1_200)]
-    return panels(points)
+    windows = [point["x"] for point in points if point["panel"] == published["panel"]]
+    points += [{**published, "x": x} for x in sorted({*windows[:1], *windows[-1:]})]
+    return panels([*points, *held, *sorted(groups, key=lambda point: str(point["panel"]), reverse=True)])
 
 
 # ---------------------------------------------------------------- state
