@@ -49,6 +49,7 @@ def main() -> None:
     )
     parser.add_argument("--task", action="append", help="only this task of a workload on Spark: slices, stream, ...", dest="tasks")
     parser.add_argument("--resume", action="store_true", help="go on with a run of this commit that was ended before it was done")
+    parser.add_argument("--remark", help="what a reader of the page should know of this run, a sentence")
     parser.add_argument("--no-report", action="store_true", help="measure only")
     parser.add_argument("--out", type=Path, default=OUT, help="the folder for JSON lines")
     options = parser.parse_args()
@@ -79,6 +80,8 @@ def run(name: str, quick: bool, out: Path, console: Console, chosen: Sequence[st
     about = about_this_run(command)
     done, pieces = already_measured(draft, about["commit"]) if resume else ([], [])
     remember(done)
+    if remark:
+        about |= {"remarks": [remark]}
     if pieces:
         about |= {"pieces": [*pieces, {"at": about["at"], "load": about["load"]}]}
     lines = [json.dumps(about)]

@@ -214,11 +214,12 @@ def test_a_run_that_was_ended_is_gone_on_with(tmp_path: Path, monkeypatch: pytes
         run("pieces", False, tmp_path, console)
     assert not (tmp_path / "pieces-full.jsonl").exists()
     timed.clear()
-    assert run("pieces", False, tmp_path, console, resume=True)
+    assert run("pieces", False, tmp_path, console, resume=True, remark="In the rain.")
     assert timed == ["b", "b", "c", "c"]  # a warm-up and a repetition each
     about, *lines = map(json.loads, (tmp_path / "pieces-full.jsonl").read_text().splitlines())
     assert [(line["task"], line["note"]) for line in lines] == [("a", "a of 4"), ("b", "b of 4"), ("c", "c of 4")]
     assert len(about["pieces"]) == 2
+    assert about["remarks"] == ["In the rain."]
     assert run("pieces", False, tmp_path, console, resume=True)  # it was done, so this is a run of its own
     assert timed[4:] == [*"aabbcc"]
     about, *_ = map(json.loads, (tmp_path / "pieces-full.jsonl").read_text().splitlines())
