@@ -69,7 +69,15 @@ def main() -> None:
         sys.exit(f"not measured to the end: {', '.join(failed)}")
 
 
-def run(name: str, quick: bool, out: Path, console: Console, chosen: Sequence[str] | None = None, resume: bool = False) -> bool:
+def run(
+    name: str,
+    quick: bool,
+    out: Path,
+    console: Console,
+    chosen: Sequence[str] | None = None,
+    resume: bool = False,
+    remark: str | None = None,
+) -> bool:
     """One workload, printed and written as it goes; one that breaks off does not stop the others."""
     began = time.perf_counter()
     command = f"python -m bench {'--quick' if quick else '--full'} {name}"
