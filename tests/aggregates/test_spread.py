@@ -73,6 +73,7 @@ def test_a_group_of_small_numbers_beside_one_of_large_ones(strategy: str) -> Non
     assert rows == {"s": pytest.approx(stdev(small), rel=1e-15), "l": pytest.approx(stdev(map(Fraction, large)), rel=1e-15)}
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")  # of infinities, too
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_fewer_than_two_values_and_infinite_ones_are_null(strategy: str) -> None:
     assert spread([], pa.int64(), strategy) == (None, None)

@@ -394,6 +394,7 @@ class _Measures:
             sums.append(self._whole(self._sizes[argument] * term.column.largest, numbers, signed=True))
         return found.total(counts, sums)
 
+    @np.errstate(invalid="ignore")  # infinities of both signs add up to no number, as they should
     def _sum(self, column: Measured, variable: str, sizes: Floats) -> pa.Array:
         if column.is_whole:
             return whole_numbers(self._whole(sizes * column.largest, {variable: column.modulo}, signed=True))

@@ -374,6 +374,7 @@ class _Tree:
         self._join = join
         self._nodes: npt.NDArray[np.float64] = np.full(2 * self._width, 0.0 if join is np.add else np.inf)
 
+    @np.errstate(invalid="ignore")  # infinities of both signs add up to no number, as they should
     def add(self, begin: Ints, end: Ints, values: Any) -> None:
         low, high = begin + self._width, end + self._width
         values = np.asarray(values, np.float64)
@@ -385,6 +386,7 @@ class _Tree:
             open_ = low < high
             low, high, values = low[open_], high[open_], values[open_]
 
+    @np.errstate(invalid="ignore")
     def leaves(self) -> npt.NDArray[np.float64]:
         level = 1
         while level < self._width:
