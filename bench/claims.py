@@ -69,14 +69,18 @@ class Figure:
         found = ratios(self, lines)
         if not found:
             return f"Not measured: {FULL_RUN}."
-        n_held = sum(ratio > 1 for ratio in found)
         said = (
             f"{self.quick} is {between(found)} times as fast as {self.slow}"
             if self.measured is seconds
             else f"{self.slow} holds {between(found)} times what {self.quick} does"
         )
-        if n_held < len(found):
-            return f"Not so at {len(found) - n_held} of {len(found)} points: {said}; {self.why_not}."
+        noise = NOISE if self.measured is seconds else 1.0
+        n_not = sum(ratio <= 1 for ratio in found)
+        if any(ratio <= 1 and ratio * noise <= 1 for ratio in found):
+            return f"Not so at {n_not} of {len(found)} points: {said}; {self.why_not}."
+        if n_not:
+            alike = f"at {n_not} of {len(found)} points" if n_not < len(found) else "at every point"
+            return f"Not told apart {alike}: {said}; {self.why_not}."
         if wrong := [ratio for ratio in ratios(self, lines, self.exceptions) if ratio > 1]:
             return f"So, and at the printed exception too ({wrong[0]:.3g} times): {said}; {self.why_no_exception}."
         if self.grows and len(found) > 1 and found[-1] < found[0]:
@@ -146,16 +150,18 @@ class Turn:
         found = {at: of[self.slow] / of[self.quick] for at, of in sorted(points.items()) if {self.slow, self.quick} <= of.keys()}
         if len(found) < 2:
             return f"Not measured: {FULL_RUN}."
-        gained = [at for at, ratio in found.items() if ratio > 1]
+        gained = [at for at, ratio in found.items() if ratio > NOISE]
+        lost = [at for at, ratio in found.items() if ratio < 1 / NOISE]
         said = f"{self.quick} is {between(list(found.values()))} times as fast as {self.slow}"
-        if not gained or len(gained) == len(found):
-            where = "everywhere" if gained else "nowhere"
-            return f"Faster {where} from {min(found):.1%} to {max(found):.1%}: {said}; {self.why_not}."
-        behind = [at for at in found if at > max(gained)]
-        if min(gained) > min(found) or not behind or any(found[at] <= 1 for at in found if at < max(gained)):
+        if not gained or not lost:
+            where = "Slower nowhere" if gained else "Faster nowhere"
+            return f"{where} from {min(found):.1%} to {max(found):.1%}: {said}; {self.why_not}."
+        if max(gained) > min(lost):
             return f"No one turn: {said}, faster at {', '.join(f'{at:.1%}' for at in gained)}; {self.why_not}."
-        said += f", and the turn is between {max(gained):.1%} and {min(behind):.1%}"
-        return f"The same shape: {said}" + ("." if max(gained) <= self.at <= min(behind) else f"; {self.why_not}.")
+        said += f", and the turn is between {max(gained):.1%} and {min(lost):.1%}"
+        alike = len(found) - len(gained) - len(lost)
+        said += f", with {alike} points where they are not told apart" * (alike > 0)
+        return f"The same shape: {said}" + ("." if max(gained) <= self.at <= min(lost) else f"; {self.why_not}.")
 
 
 @dataclass(frozen=True)

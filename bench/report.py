@@ -73,22 +73,12 @@ def write_report(folder: Path = OUT, docs: Path = DOCS) -> Path:
             case _:
                 body = workload_page(run)
         plots = [line for title, file in charts.get(run.name, []) for line in (f"![{title}]({file})", "")]
-        remarks = REMARKS.get(run.name.partition("-")[0], [])
-        pages[run.name] = [f"# {title_of(run.name)}", "", *provenance(run), *remarks, *plots, *body, ""]
+        pages[run.name] = [f"# {title_of(run.name)}", "", *provenance(run), *plots, *body, ""]
     for name, lines in pages.items():
         (docs / f"{name}.md").write_text("\n".join(lines), encoding="utf-8")
     return docs / "index.md"
 
 
-REMARKS = {  # what a reader of a page should know before its numbers
-    "cube": [
-        "Over matches, our speed-ups have another shape than the paper's: there they grow with the length of patterns, here they",
-        "shrink. A shared match is still a row that has to be written, longer patterns have more of them, and finding one costs us",
-        "no more than writing it: output bounds us. Where nothing is written but counts, what is shared shows: `counts alone` is",
-        "the same workload so.",
-        "",
-    ]
-}
 TITLES = {
     "peers": "Seqube and its peers",
     "scaling": "How cost grows, and what that says about a cluster",

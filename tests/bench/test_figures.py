@@ -27,6 +27,8 @@ def measured(*seconds: tuple[float, float]) -> list[dict[str, Any]]:
     [
         (measured((1, 2), (1, 3)), "The same shape: cbs-tree is 2 to 3 times as fast as tofel."),
         (measured((1, 2), (2, 1)), "Not so at 1 of 2 points: cbs-tree is 0.5 to 2 times as fast as tofel"),
+        (measured((1, 2), (1, 0.95)), "Not told apart at 1 of 2 points: cbs-tree is 0.95 to 2 times as fast as tofel"),
+        (measured((1, 1), (1, 0.95)), "Not told apart at every point: cbs-tree is 0.95 to 1 times as fast as tofel"),
         ([], "Not measured"),
     ],
 )
@@ -114,9 +116,13 @@ def test_a_course_rises_or_does_not(workload: str, task: str, contender: str, ta
             "The same shape: a is 0.8 to 2 times as fast as b, and the turn is between 1.0% and 2.0%.",
         ),
         ({0.001: 2.0, 0.002: 0.8, 0.02: 0.7}, "turn is between 0.1% and 0.2%; because."),
-        ({0.001: 2.0, 0.01: 1.2, 0.02: 1.1}, "Faster everywhere from 0.1% to 2.0%: a is 1.1 to 2 times as fast as b; because."),
+        ({0.001: 2.0, 0.01: 1.2, 0.02: 1.1}, "Slower nowhere from 0.1% to 2.0%: a is 1.1 to 2 times as fast as b; because."),
         ({0.001: 0.5, 0.01: 0.2, 0.02: 0.8}, "Faster nowhere"),
         ({0.001: 2.0, 0.01: 0.2, 0.02: 1.8}, "No one turn"),
+        (
+            {0.001: 2.0, 0.01: 0.95, 0.013: 1.04, 0.02: 0.8},
+            "and the turn is between 0.1% and 2.0%, with 2 points where they are not told apart.",
+        ),
         ({0.001: 2.0}, "Not measured"),
     ],
 )
