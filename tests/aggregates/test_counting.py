@@ -48,6 +48,27 @@ def assert_counted(strategy: str, data: st.DataObject, text: str, events: list[o
     assert_same_rows(feed(aggregator, stream, data.draw(cuts(len(events)))).to_pylist(), wanted)
 
 
+@given(data=st.data(), events=streams(max_size=24, max_time=16), types=st.lists(st.sampled_from("ABC"), min_size=1, max_size=4))
+def test_plain_sequences(data: st.DataObject, events: list[oracle.Event], types: list[str]) -> None:
+    """Their maps are undone when events leave the window."""
+    key = data.draw(st.sampled_from(["", ", [id]"])) if len(types) > 1 else ""
+    by = data.draw(st.sampled_from(["", "", " GROUP BY v0.x", " PARTITION BY s GROUP BY s"]))
+    parted, _, grouped = by.rpartition(" GROUP BY ")
+    text = f"SEQ({', '.join(f'{name} v{i}' for i, name in enumerate(types))}{key}){parted} WITHIN {data.draw(st.integers(1, 9))}"
+    text += f" AGG COUNT(*) AS n{by and f' GROUP BY {grouped}'} EMIT {data.draw(st.sampled_from(['TOTAL', 'PER 3']))}"
+    assert_counted("window-product", data, text, events)
+
+
+@pytest.mark.parametrize(("rounds", "inside"), [(40, 40), (600, 90), (700, 700), (1_500, 1_500), (3_000, 2_000), (7_000, 7_000)])
+@pytest.mark.parametrize("emit", ["TOTAL", "PER 1 s"])
+def test_counts_of_any_size(emit: str, rounds: int, inside: int) -> None:
+    """Of so many rounds of six events, with windows of some of these: below 2^53, in 64 bits, and beyond."""
+    events = Events(pa.table({"type": [*"ABCDEF"] * rounds, "ts": np.arange(6 * rounds)}))
+    text = f"SEQ(A a, B b, C c, D d, E e, F f) WITHIN {6 * inside} ms AGG COUNT(*) AS n EMIT {emit}"
+    found = sq.run(text, events, strategy="window-product").table.column("n").to_pylist()
+    assert sum(map(int, found)) == sum(math.comb(min(end, inside) + 4, 5) for end in range(1, rounds + 1))
+
+
 def test_two_negations_at_one_place() -> None:
     """A12 passes the predicate of one of them only; the other one still cancels."""
     text = "SEQ(A v0, !A v1, !A v2) WHERE v1.x > 0 WITHIN 3 AGG COUNT(*) AS n"

@@ -1,9 +1,10 @@
 """A stream at hand in slices, answered by several threads, their rows in the order of the slices.
 
-`plan/slices.py` says how a stream is cut; here are the rows that each slice sees and what it owns, and the threads. Each answers a
-slice at a time: kernels, and whatever NumPy and Arrow do with whole columns, leave the others alone. Slices are begun in order, and
-their pieces handed on in order. A slice whose turn has not come finds a few rows ahead and waits, so that what is held does not
-depend on how many rows there are; unless all rows will be kept anyway (`Budget.keeps_all`).
+`plan/slices.py` says how a stream is cut; here are the rows that each slice sees and what it owns, and the threads. Whoever asks
+for the rows is one of them: others have to be begun and woken, which takes long beside a small slice. Each answers a slice at a
+time: kernels, and whatever NumPy and Arrow do with whole columns, leave the others alone. Slices are begun in order, and their
+pieces handed on in order. A slice whose turn has not come finds a few rows ahead and waits, so that what is held does not depend on
+how many rows there are; unless all rows will be kept anyway (`Budget.keeps_all`).
 
 Cost: that of the slices, and of what each looks at beside its own.
 Invariant: the pieces are those of one thread, in the same order; nobody works on when nobody asks for more.
@@ -136,7 +137,7 @@ def answer_slices(
         return
     stopped, left = Event(), deque(slices)
     works: deque[_Work[Portion]] = deque()
-    pool = ThreadPoolExecutor(min(threads, len(slices)), "seqube")
+    pool = ThreadPoolExecutor(min(threads, len(slices)) - 1, "seqube")
     try:
         while left or works:
             while left and len(works) <= threads:  # one more than can be worked on, so that whoever is done goes on with it
@@ -147,6 +148,8 @@ def answer_slices(
                     work.future = pool.submit(work.go_on)
             first = works[0]
             assert first.future is not None
+            while not first.future.done() and (unbegun := next((work for work in works if _taken(work.future)), None)) is not None:
+                unbegun.future = _done(unbegun.go_on)
             first.future.result()
             found = list(first.found)
             first.found.clear()
@@ -163,6 +166,21 @@ def answer_slices(
 def _begun(begin: Callable[[], Iterator[Portion]]) -> Iterator[Portion]:
     """The pieces of a slice, which is made by whoever asks for the first."""
     yield from begin()
+
+
+def _taken(future: Future[None] | None) -> bool:
+    """Whether nobody had begun with it, and nobody will."""
+    return future is not None and future.cancel()
+
+
+def _done(work: Callable[[], None]) -> Future[None]:
+    """What this thread did itself."""
+    future: Future[None] = Future()
+    try:
+        future.set_result(work())
+    except Exception as error:  # noqa: BLE001 - it is raised when its turn comes
+        future.set_exception(error)
+    return future
 
 
 def _check(future: Future[Any] | None) -> None:

@@ -67,6 +67,11 @@ class EventChain:
         return bool(self.times)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether every event is one that each match has once, and nothing cancels a match."""
+        return not self.absences and all(self.times_of(i).is_one for i in range(len(self.slots)))
+
+    @property
     def n_states(self) -> int:
         """About how many counters it has."""
         return sum(self.times_of(i).n_states for i in range(len(self.slots)))

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seqube.events.statistics import Statistics
-from seqube.plan.aggregates import AggregatePlan
+from seqube.plan.aggregates import MATCHES, AggregatePlan, chain_of
 from seqube.plan.needs import Needs, Plan, needs_of
 from seqube.plan.physical import MatchSequence, Scan
 from seqube.threads import n_pieces
 
 SLICE_EVENTS = 1 << 15  # events that matter in a slice: fewer cost more to set up than they save
-SLICE_WORK = 1 << 17  # events and matches in a slice of a sequence of single events, which takes little time for each
+SLICE_WORK = 1 << 17  # events and matches in a slice of a sequence of single events, found or counted: little time for each
 LEAST_WINDOWS = 4  # a slice is at least so many times as long as what it looks at beside its own
 
 
@@ -76,6 +76,8 @@ def _worth(plan: Plan, needs: Needs, statistics: Statistics) -> int:
     """How many slices have enough to do each."""
     n_events, pattern = statistics.count(needs.types), plan.matches.pattern
     most = n_events // SLICE_EVENTS
+    if isinstance(plan, AggregatePlan) and _is_plain_count(plan):
+        return n_events // SLICE_WORK
     if isinstance(plan, AggregatePlan) or not isinstance(pattern, MatchSequence):
         return most
     parts = [part for part in pattern.slots if isinstance(part, Scan)]
@@ -88,6 +90,14 @@ def _worth(plan: Plan, needs: Needs, statistics: Statistics) -> int:
     for number, part in enumerate(parts[1:], 1):
         n_matches *= statistics.count(part.types) * share / number
     return int(min(most, (n_events + n_matches) / SLICE_WORK))
+
+
+def _is_plain_count(plan: AggregatePlan) -> bool:
+    """Whether nothing but matches is counted, each once, and in little time for each event."""
+    if plan.strategy != "window-product" or not plan.emit.counts_once or plan.group_by or plan.measures != (MATCHES,):
+        return False
+    chain = chain_of(plan)
+    return not isinstance(chain, str) and chain.is_plain and not (chain.key or plan.matches.partition_by)
 
 
 def n_stretches(statistics: Statistics, around: int, threads: int) -> int:

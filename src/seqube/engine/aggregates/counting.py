@@ -26,6 +26,7 @@ from seqube.engine.aggregates.grouped_product import count_groups
 from seqube.engine.aggregates.lanes import Lanes, Maps, Numbers, Ring, Samples, make_lanes, plus
 from seqube.engine.aggregates.measured import PRIMES, Measured, count_too_long, from_residues, whole_numbers
 from seqube.engine.aggregates.measures import Collected, Count, Extreme, Sum, means
+from seqube.engine.aggregates.undoing_product import Words, count_and_undo
 from seqube.engine.aggregates.window_product import slide
 from seqube.engine.jit import kernel
 from seqube.engine.numbers import EXACT
@@ -118,14 +119,18 @@ class _Counter(ABC):
         size = len(self.samples.times)
         kind = np.array(ring.zero).dtype
         values, fresh = np.full(size, ring.zero, kind), np.full(size if news else 0, ring.zero, kind)
-        total = self.task.plan.emit.counts_once
-        span = (LOWEST, HIGHEST) if total and self.task.batch.counts_events else (self.task.after, self.task.upto)
-        own = total and self.chain.has_trailing
+        span, own = self.span, self.task.plan.emit.counts_once and self.chain.has_trailing
         maps = self.automaton(None if weighed is None else weighed.variable)
         weights, leading = self._weights(weighed, ring), gap_rank(len(self.chain.slots), 0)
         with self.task.batch.budget.bell() as bell:
             self._run(self.lanes.maps, weights, self.samples, ring, maps, leading, span, own, bell, values, fresh)
         return values, fresh
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Which ends are new: those in (after, upto]."""
+        total = self.task.plan.emit.counts_once
+        return (LOWEST, HIGHEST) if total and self.task.batch.counts_events else (self.task.after, self.task.upto)
 
     def _weights(self, weighed: RowWeights | None, ring: Ring) -> Numbers | None:
         """One for every map, but for those of the slots of these variables."""
@@ -171,8 +176,27 @@ class _Once(_Counter):
         kept = self._firsts[self._keep]
         return Cells(groups[kept], moments[kept]), sums[self._keep]
 
+    @cached_property
+    def _words(self) -> tuple[Words, float] | None:
+        """The counts modulo 2^64 by maps that are undone, and what they are at most together; None where they cannot be."""
+        if self._run is not slide or self.task.batch.counts_events or not self.chain.is_plain:
+            return None
+        counts, bounds = np.zeros(len(self.samples.times), np.uint64), np.zeros(len(self.samples.times))
+        with self.task.batch.budget.bell() as bell:
+            count_and_undo(self.lanes.maps, self.samples, len(self.chain.slots), self.span, bell, counts, bounds)
+        return counts, float(bounds.sum())
+
+    def _news(self, weighed: RowWeights | None, ring: Ring) -> Numbers:
+        if weighed is None and self._words is not None:
+            counts, bound = self._words
+            if ring is WORDS:
+                return counts
+            if ring is DOUBLES and bound < EXACT:
+                return counts.astype(np.float64)
+        return self.run(weighed, ring, news=True)[1]
+
     def _sums(self, weighed: RowWeights | None, ring: Ring) -> Numbers:
-        news = self.run(weighed, ring, news=True)[1][self._order]
+        news = self._news(weighed, ring)[self._order]
         if not len(news):
             return news
         if ring.tropical is not None:
