@@ -60,7 +60,8 @@ def main() -> None:
     console = Console()
     wanted = [name for name in options.workloads or known if name != "peers" or not options.no_peers]
     chosen = {"peers": options.chosen, "spark": options.tasks}
-    failed = [name for name in wanted if not run(name, not options.full, options.out, console, chosen.get(name), options.resume)]
+    how = (not options.full, options.out, console)
+    failed = [name for name in wanted if not run(name, *how, chosen.get(name), options.resume, options.remark)]
     if not options.no_report:
         from bench.report import write_report
 

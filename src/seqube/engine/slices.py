@@ -177,9 +177,11 @@ def _done(work: Callable[[], None]) -> Future[None]:
     """What this thread did itself."""
     future: Future[None] = Future()
     try:
-        future.set_result(work())
+        work()
     except Exception as error:  # noqa: BLE001 - it is raised when its turn comes
         future.set_exception(error)
+    else:
+        future.set_result(None)
     return future
 
 
