@@ -1,7 +1,7 @@
 """Measure, and write the report: `python -m bench [--full] [--resume] [--peer NAME] [--task NAME] [--no-report] [WORKLOAD ...]`.
 
-Every workload writes its JSON lines to build/bench; the report is made from all that lie there. A run that was ended before it was
-done left a draft there, task by task, which `--resume` goes on with: a long run may be made in pieces.
+Every workload writes its JSON lines to build/bench; the report is made from them and from those it was made from before. A run that
+was ended before it was done left a draft there, task by task, which `--resume` goes on with: a long run may be made in pieces.
 """
 
 from __future__ import annotations

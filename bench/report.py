@@ -1,12 +1,14 @@
 """Pages and plots from measurements: `python -m bench.report` reads build/bench/*.jsonl and writes docs/benchmarks.
 
 Ratios come first, absolute numbers after them, and whoever beats us is named before those we beat. Nothing here is typed by hand
-but the reasons in `REASONS`; the measurements themselves are copied beside the pages (`measured/`), so that they can be made again.
+but the reasons in `REASONS`; the measurements themselves are copied beside the pages (`measured/`), so that every page is made
+again, whichever workloads were measured last.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -49,17 +51,18 @@ def read_runs(folder: Path) -> dict[str, Run]:
     runs = {}
     for path in sorted(folder.glob("*.jsonl")):
         about, *lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        if lines:  # a workload without its data measures nothing
+        if lines and path.stem.partition("-")[0] in TITLES:  # without its data a workload measures nothing
             runs[path.stem] = Run(path.stem, about, lines)
     return runs
 
 
 def write_report(folder: Path = OUT, docs: Path = DOCS) -> Path:
-    """Every page that the measurements in a folder allow; returns the first page."""
-    runs = read_runs(folder)
-    (docs / "measured").mkdir(parents=True, exist_ok=True)
-    for run in runs.values():
-        (docs / "measured" / f"{run.name}.jsonl").write_text((folder / f"{run.name}.jsonl").read_text(encoding="utf-8"))
+    """Every page that the measurements in a folder, and those that pages were made of before, allow; returns the first page."""
+    kept = docs / "measured"
+    kept.mkdir(parents=True, exist_ok=True)
+    for name in read_runs(folder):
+        shutil.copyfile(folder / f"{name}.jsonl", kept / f"{name}.jsonl")
+    runs = read_runs(kept)
     whole = {name: run.lines for name, run in runs.items() if name.partition("-")[2] in ("", "full")}  # not those of one part
     charts = write_charts(whole, docs)
     simulated = ["- [A cluster, simulated](cluster.md)"] if (docs / "cluster.md").exists() else []  # by `bench.cluster`

@@ -236,6 +236,14 @@ def test_a_draft_of_another_commit_is_not_gone_on_with(tmp_path: Path) -> None:
     assert already_measured(draft, "abd") == ([], [])
 
 
+def test_pages_of_other_workloads_stay_where_one_is_measured(tmp_path: Path) -> None:
+    for folder, name in (("one", "matching"), ("other", "runs-full")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{name}.jsonl").write_text("\n".join([json.dumps(about_this_run("a test")), line("Seqube", 0.2)]))
+        first = write_report(tmp_path / folder, tmp_path / "docs")
+    assert all(f"({name}.md)" in first.read_text() for name in ("matching", "runs-full"))
+
+
 def test_a_page_says_of_how_many_pieces_it_is(tmp_path: Path) -> None:
     about = {**about_this_run("a test"), "cores": 2, "load": 0.1}
     about["pieces"] = [{"at": "2026-11-19T04:05:06+00:00", "load": 1.5}, {"at": "2026-11-19T04:35:06+00:00", "load": 0.1}]
