@@ -7,6 +7,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 from tables import bound_rows
@@ -25,10 +26,11 @@ from seqube.plan.measured import Measurements
 from seqube.plan.needs import needs_of
 from seqube.plan.optimizer import optimize
 from seqube.plan.strategies import names
-from seqube.spark.answers import ShippedWorkload, answer, finish_answers
+from seqube.spark.answers import AnswerColumns, ShippedWorkload, answer, finish_answers
 from seqube.spark.batch import blob_for
 from seqube.spark.routing import SparkTask
 from seqube.spark.rows import ship_query
+from seqube.spark.transport.blobs import write_blob
 from seqube.spark.transport.columns import Columns
 from strategies import hierarchies, streams
 from strategies import spark_table as as_table
@@ -49,10 +51,21 @@ def by_slices(texts: dict[str, str], events: Events, tree: Any, strategy: str, c
         high = plus(np.array([upto]), max(n.ahead for n in needs))[0]
         inside = np.flatnonzero((events.times > low) & (events.times <= high) if after > LOWEST else events.times <= high)
         blobs.append(blob_for(number, events.table.take(inside)))
+    # Rows travel in lists or, here where the cuts are of an even number, all as blobs.
+    into = AnswerColumns.of(workload, events.unit) if len(cuts) % 2 else AnswerColumns(workload.tags)
+    names = {tag: name for name, tag in into.tags.items()}
     found: dict[str, list[tuple[int, bytes]]] = {name: [] for name in texts}
-    for batch in answer(blobs[::-1], columns, tasks, workload):
-        found[batch.column(0)[0].as_py()].append((batch.column(1)[0].as_py(), batch.column(2)[0].as_py()))
+    for batch in answer(blobs[::-1], columns, tasks, workload, into):
+        assert batch.schema == into.schema
+        (row,) = batch.to_pylist()
+        name = names[row["query"]]
+        found[name].append((row["task"], row["blob"] or listed(batch.column(into.listed(name))[0], shipped[name].schema)))
     return {name: finish_answers(pairs, columns, shipped[name]).to_pylist() for name, pairs in found.items()}
+
+
+def listed(rows: pa.ListScalar, schema: pa.Schema) -> bytes:
+    """What a list of rows would be as a blob; its columns have no names."""
+    return write_blob(pa.Table.from_arrays(rows.values.flatten(), schema=schema))
 
 
 @given(data=st.data(), tree=hierarchies(), events=streams(max_time=12), strategy=st.sampled_from(names("shared matches")))

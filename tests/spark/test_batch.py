@@ -95,6 +95,21 @@ def test_related_queries_share(frame: DataFrame, tools: pa.Table, strategy: str,
         found.unpersist()
 
 
+def test_rows_of_more_kinds_than_have_a_column(frame: DataFrame, tools: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Totals have the types of the rows that are listed, and yet have to be added up."""
+    monkeypatch.setattr("seqube.spark.answers.MOST_KINDS", 1)
+    pair = "SEQ(Recycle r, Wash w, [id]) WITHIN 30 min RETURN r.id AS a, {} AS b"
+    queries = {str(number): pair.format(f"w.id + {number}") for number in range(3)}
+    queries |= {"as text": pair.format("w.type"), "whole": "SEQ(Recycle r, Wash w, [id]) WITHIN 30 min"}
+    queries |= {"total": "SEQ(Recycle r, Wash w) AGG COUNT(*) AS n, SUM(r.id) AS s WITHIN 3 min EMIT TOTAL"}
+    queries |= {"free": "SEQ(Recycle r, Wash w) WITHIN 1 min RETURN r.id AS n, w.id AS s"}
+    found, expected = sqs.run(queries, frame, slices=3), sq.run(queries, tools)
+    for name in queries:
+        assert rows_of(found[name].toArrow()) == rows_of(expected[name].table), name
+        assert len(expected[name]) > 0, name
+    found.unpersist()
+
+
 @pytest.mark.slow  # in the everyday run: the same without Spark, in test_answers
 def test_totals_of_slices_are_counted_together(frame: DataFrame, tools: pa.Table) -> None:
     total = {name: f"{text} EMIT TOTAL" for name, text in RELATED.items() if name.startswith("counted")}

@@ -33,8 +33,8 @@ from seqube.plan.aggregates import AggregatePlan
 from seqube.plan.needs import Plan, needs_of
 from seqube.spark import ingest
 from seqube.spark.answers import (
-    ANSWERS,
     NUMBER,
+    AnswerColumns,
     ShippedWorkload,
     answer,
     answer_alone,
@@ -481,16 +481,22 @@ class Job:
         found: WorkloadFrames,
     ) -> None:
         """The rows of a group of queries: of one by itself as they are found, of several from what is found for all of them."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
         workload = ShippedWorkload(queries, limits=self.limits)
         if not group.numbers_rows:
             workload = ShippedWorkload.of(self.planned.among(queries), queries, self.limits)
-        answers = blobs.mapInArrow(in_worker(lambda batches: answer(batches, columns, tasks, workload)), ANSWERS)
-        if len(queries) > 1:
-            answers = found.keep(answers)
-        found.collects.append(lambda: collect_answers(answers, columns, workload))
+
+        def answers(into: AnswerColumns) -> DataFrame:
+            work = in_worker(lambda batches: answer(batches, columns, tasks, workload, into))
+            return blobs.mapInArrow(work, from_arrow_schema(into.schema))
+
+        found.collects.append(lambda: collect_answers(answers(AnswerColumns(workload.tags)), columns, workload))
+        into = AnswerColumns.of(workload, columns.schema.unit)
+        of_all = answers(into) if len(queries) == 1 else found.keep(answers(into))
         for name, wanted in queries.items():
             if len(queries) > 1 or needs_of(wanted.plan, columns.schema.unit).adds_up:
-                frame = read_answers(answers, name, columns, wanted)
+                frame = read_answers(of_all, into, name, columns, wanted)
             else:
                 frame = _matched(blobs, columns, tasks, wanted)
             found.frames[name] = _thinned(frame, wanted)
