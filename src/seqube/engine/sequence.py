@@ -310,6 +310,23 @@ def enumerate_matches(links: Links, clauses: Clauses, window: int, cursor: Ints,
 
 
 @kernel
+def by_code(codes: Ints, n_codes: int) -> tuple[Ints, Ints]:
+    """Places by code, those of a code in their order, without those of none (-1); and where each code begins."""
+    offsets = np.zeros(n_codes + 1, np.int64)
+    for code in codes:
+        if code >= 0:
+            offsets[code + 1] += 1
+    for code in range(n_codes):
+        offsets[code + 1] += offsets[code]
+    order, filled = np.empty(offsets[n_codes], np.int64), offsets[:n_codes].copy()
+    for i in range(len(codes)):
+        if codes[i] >= 0:
+            order[filled[codes[i]]] = i
+            filled[codes[i]] += 1
+    return order, offsets
+
+
+@kernel
 def latest_starts(groups: Ints, ends: Ints, starts: Ints, query_groups: Ints, query_times: Ints) -> Ints:
     """For every question (key, t): the latest start of an instance of that key that ends before t; LOWEST where there is none.
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from seqube.engine.jit import kernel
 from seqube.engine.partitions import KeyCodes
 from seqube.engine.predicates import Evaluator, Ints, Mask
+from seqube.engine.sequence import by_code
 from seqube.events import Events
 from seqube.events.batch import Codes
 from seqube.events.schema import is_of
@@ -77,7 +78,7 @@ class LabelLayout:
         keyed = events.rows_of(self._types)
         self.lane_of = np.full(len(events), -1, np.int64)
         self.lane_of[keyed] = self.keys.code([events.column(name).take(pa.array(keyed)) for name in self.keys.names])
-        order, offsets = by_lane(self.lane_of[rows], self.n_lanes)
+        order, offsets = by_code(self.lane_of[rows], self.n_lanes)
         lanes = np.flatnonzero(np.diff(offsets))
         rows = rows[order]
         return LabelMaps(lanes, np.append(offsets[lanes], offsets[-1]), events.times[rows], labels[order], rows)
@@ -123,23 +124,6 @@ def bear_labels(types: Codes, table: Ints, masks: npt.NDArray[np.bool_]) -> tupl
                 rows[n], labels[n] = row, label
                 n += 1
     return rows[:n], labels[:n]
-
-
-@kernel
-def by_lane(lanes: Ints, n_lanes: int) -> tuple[Ints, Ints]:
-    """Places by lane, each lane's in their order, without those in no lane; and where each lane begins."""
-    offsets = np.zeros(n_lanes + 1, np.int64)
-    for lane in lanes:
-        if lane >= 0:
-            offsets[lane + 1] += 1
-    for lane in range(n_lanes):
-        offsets[lane + 1] += offsets[lane]
-    order, filled = np.empty(offsets[n_lanes], np.int64), offsets[:n_lanes].copy()
-    for i in range(len(lanes)):
-        if lanes[i] >= 0:
-            order[filled[lanes[i]]] = i
-            filled[lanes[i]] += 1
-    return order, offsets
 
 
 def lists(lists: Iterable[Iterable[int]]) -> tuple[Ints, Ints]:

@@ -19,11 +19,10 @@ import pyarrow as pa
 from seqube.engine.aggregates.aggregation import Task
 from seqube.engine.aggregates.automaton import gap_rank, meets_itself, settled_rank, slot_rank, tied_rank
 from seqube.engine.aggregates.groups import Groups
-from seqube.engine.aggregates.labels import by_lane
 from seqube.engine.jit import kernel
 from seqube.engine.keys import column_codes, named_columns
 from seqube.engine.predicates import Ints, code_columns
-from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.sequence import HIGHEST, LOWEST, by_code
 from seqube.events.batch import Codes
 from seqube.events.schema import is_of
 from seqube.language.tree import Value
@@ -359,7 +358,7 @@ def _in_time(clock: Ints, rows: Ints, ranks: Ranks, lanes: Ints, n_lanes: int) -
     ties = clock[1:] == clock[:-1]
     moments = np.append(0, np.cumsum(~ties))[rows] if ties.any() else rows
     by_time = np.argsort(moments * (int(ranks.max(initial=0)) + 1) + ranks, kind="stable")
-    order: Ints = by_time[by_lane(lanes[by_time], n_lanes)[0]]
+    order: Ints = by_time[by_code(lanes[by_time], n_lanes)[0]]
     return order
 
 

@@ -205,11 +205,10 @@ class PrefixTree:
                 back=np.concatenate([stacks.back, more.back]),
                 values=np.concatenate([stacks.values, more.values]),
             )
-        starts, steps = self._starts[maps.labels], (self._fills + self._cuts)[maps.labels]
-        if clock.is_last:
-            n_starts, n_steps = (_most(each, maps.offsets) for each in (starts, steps))
-        else:  # a start of the back becomes a row
-            n_starts, n_steps = int(starts.sum()) + int(stacks.lanes[:, N_BEGUN].sum()), int(steps.sum())
+        n_starts = room_for(maps, self._starts, clock.window, clock.is_last)
+        n_steps = room_for(maps, self._fills + self._cuts, clock.window, clock.is_last)
+        if not clock.is_last:  # a start of the back becomes a row
+            n_starts += int(stacks.lanes[:, N_BEGUN].sum())
         if (missing := n_starts - stacks.free[0]) > 0:
             missing += len(stacks.rows)
             rows, entries, free = (_longer(each, missing) for each in (stacks.rows, stacks.entries, stacks.free_rows))
@@ -223,10 +222,27 @@ class PrefixTree:
         self._stacks = stacks
 
 
-def _most(of_maps: Ints, offsets: Ints) -> int:
-    """The most that a lane has."""
-    sums = np.concatenate(([0], np.cumsum(of_maps)))[offsets]
-    return int(np.diff(sums).max(initial=0))
+@kernel
+def room_for(maps: LabelMaps, sizes: Ints, window: int, one_by_one: bool) -> int:
+    """How much of what comes with new events, by label, there can be at once: in any lane, or in all together.
+
+    Steps stay until the queue turns. Until then there are those of less than two windows: while starts of the front are alive, and
+    while the first of the back is.
+    """
+    total = 0
+    for number in range(len(maps.lanes)):
+        first, now, most, of_all = maps.offsets[number], 0, 0, 0
+        for k in range(maps.offsets[number], maps.offsets[number + 1]):
+            until = maps.times[k]
+            while first < k and maps.times[first] <= HIGHEST - window and maps.times[first] + window <= until:
+                now -= sizes[maps.labels[first]]
+                first += 1
+            now += sizes[maps.labels[k]]
+            of_all += sizes[maps.labels[k]]
+            most = max(most, now)
+        of_lane = min(of_all, 2 * most)
+        total = max(total, of_lane) if one_by_one else total + of_lane
+    return total
 
 
 def _longer(array: Numbers, more: int) -> Numbers:
@@ -419,7 +435,6 @@ def slide_tree(
             tied = upto_k > k + 1
             until = moment + window if moment <= HIGHEST - window else HIGHEST
             begun = s.lanes[lane, TOP_ROW] >= 0 or s.lanes[lane, N_BEGUN] > 0
-            facts, values = more_changes(facts, values, n, 2 * n_paths)
             # Deeper nodes first, and what is cancelled before what is filled, so that events of one time do not see each other.
             for depth in range(deepest if tied else 1, 0, -1):
                 for m in range(k, upto_k):
@@ -466,7 +481,7 @@ def slide_tree(
                                 continue
                             now = weights.buckets[kind, maps.rows[m]]
                             if news[path] != zero and now != bucket[path]:
-                                facts, values = more_changes(facts, values, n, 2 * n_paths)
+                                facts, values = more_changes(facts, values, n, 1)
                                 lane_of = maps.lanes[number]
                                 n = write_change(facts, values, n, bucket[path], numbers[path], lane_of, True, news[path])
                                 news[path] = zero
@@ -483,6 +498,8 @@ def slide_tree(
             if period > 0:
                 s.lanes[lane, NEXT_READ] = HIGHEST if is_due else min(s.lanes[lane, NEXT_READ], due_at(moment, period))
             looks_at_all = is_due or (gone and is_watched)
+            if looks_at_all or n_hits > 0:
+                facts, values = more_changes(facts, values, n, n_paths)
             for number_of in range(n_paths if looks_at_all else n_hits):
                 path = number_of if looks_at_all else hits[number_of]
                 if reads.follows[path] >= 0 and not fresh[reads.follows[path]]:

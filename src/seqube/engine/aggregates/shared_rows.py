@@ -29,7 +29,6 @@ from seqube.engine.aggregates.aggregation import (
     strategy,
 )
 from seqube.engine.aggregates.counting import Changes, combine
-from seqube.engine.aggregates.labels import by_lane
 from seqube.engine.aggregates.lanes import Numbers, Ring
 from seqube.engine.aggregates.live import group_columns, told_apart
 from seqube.engine.aggregates.measured import Measured
@@ -42,7 +41,7 @@ from seqube.engine.jit import kernel
 from seqube.engine.numbers import EXACT
 from seqube.engine.partitions import KeyCodes
 from seqube.engine.predicates import Ints
-from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.sequence import HIGHEST, LOWEST, by_code
 from seqube.events import Events
 from seqube.language.tree import Attribute
 from seqube.plan.aggregates import AggregatePlan, Measure
@@ -84,7 +83,7 @@ def _cells(groups: Ints, times: Ints, are_ordered: bool = False) -> DueCells:
     """Each once, in order; where the times are in order, or all is, in linear time."""
     later = (groups[1:] > groups[:-1]) | ((groups[1:] == groups[:-1]) & (times[1:] >= times[:-1]))
     if not later.all():
-        order = by_lane(groups, int(groups.max(initial=-1)) + 1)[0] if are_ordered else np.lexsort((times, groups))
+        order = by_code(groups, int(groups.max(initial=-1)) + 1)[0] if are_ordered else np.lexsort((times, groups))
         groups, times = groups[order], times[order]
     new = np.ones(len(groups), np.bool_)
     new[1:] = (groups[1:] != groups[:-1]) | (times[1:] != times[:-1])

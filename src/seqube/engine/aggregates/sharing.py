@@ -22,7 +22,7 @@ import pyarrow as pa
 from seqube.engine.aggregates.aggregation import Aggregator, Task, name_totals
 from seqube.engine.aggregates.buckets import TimeBuckets
 from seqube.engine.aggregates.chop_connect import Connected
-from seqube.engine.aggregates.labels import LabelLayout, by_lane
+from seqube.engine.aggregates.labels import LabelLayout
 from seqube.engine.aggregates.measured import Measured
 from seqube.engine.aggregates.prefix_tree import PrefixTrees
 from seqube.engine.aggregates.readings import OF_PATH, EventWeights, Operations, Passage, Path, PathChanges, arithmetic_of
@@ -35,7 +35,7 @@ from seqube.engine.kept import Kept
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.operator import Operator
 from seqube.engine.predicates import Ints
-from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.sequence import HIGHEST, LOWEST, by_code
 from seqube.engine.slices import Slices, StreamSlice, answer_slices
 from seqube.engine.snapshots import bundle, read_state, unbundle, write_state
 from seqube.errors import DataError
@@ -76,7 +76,7 @@ class Board:
         return np.stack(rows) if rows else np.empty((0, len(events)), kind)
 
     def by_path(self, changes: PathChanges) -> list[PathChanges]:
-        order, offsets = by_lane(changes.facts[:, OF_PATH].copy(), self.n_paths)
+        order, offsets = by_code(changes.facts[:, OF_PATH].copy(), self.n_paths)
         facts, values = changes.facts.take(order, 0), changes.values.take(order)
         return [PathChanges(facts[begin:end], values[begin:end]) for begin, end in pairwise(offsets.tolist())]
 

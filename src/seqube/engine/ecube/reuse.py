@@ -25,14 +25,14 @@ import pyarrow as pa
 from seqube.engine.evaluation import PIECE, Evaluation
 from seqube.engine.instances import Batch, Instances, minus, plus
 from seqube.engine.jit import kernel
-from seqube.engine.keys import event_numbers, partition_codes
+from seqube.engine.keys import column_codes, event_numbers, named_columns, partition_codes
 from seqube.engine.limits import NO_LIMITS, Budget, Limits
 from seqube.engine.output import MatchWriter
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns
-from seqube.engine.sequence import HIGHEST, LOWEST
+from seqube.engine.sequence import HIGHEST, LOWEST, by_code
 from seqube.engine.slices import Slices, StreamSlice
 from seqube.events import Events, Hierarchy
-from seqube.language.tree import Query, Window
+from seqube.language.tree import Attribute, Query, Value, Window
 from seqube.plan.chase import SharedPlan, SharedStep, planned
 from seqube.plan.derivation import Derivation, Dropped, Forbid, Join, Keep, Narrow, Widen
 from seqube.plan.physical import MatchPlan, Scan, ticks
@@ -189,12 +189,7 @@ class Sharing:
         asked = None
         if part.key or self._batch.partitions is not None:
             bound = {names[slot]: column for slot, column in columns.items()}
-            outer = [self.evaluator.array(value, bound, rows.shape[1]) for _, value in part.key]
-            inner = [self.evaluator.array(value, {part.scan.variable: members}, len(members)) for value, _ in part.key]
-            if self._batch.partitions is not None:
-                outer.append(pa.array(self._batch.partitions[rows[0]]))
-                inner.append(pa.array(self._batch.partitions[members]))
-            (asked, codes), n_codes = code_columns([outer, inner])
+            (asked, codes), n_codes = self._join_keys(part, bound, rows, members)
             series = _Series.grouped(members, (part.scan, ends_here), codes, n_codes)
         else:
             series = _Series(members, (part.scan, ends_here))
@@ -209,6 +204,30 @@ class Sharing:
         found = self._room(len(rows) + 1, int(np.maximum(ends - begins, 0).sum()))
         join_ranges(rows, begins, ends, series.rows, sum(slot < part.slot for slot in have), found)
         return found
+
+    def _join_keys(self, part: Join, bound: Mapping[str, Ints], rows: Ints, members: Ints) -> tuple[list[Ints], int]:
+        """The keys of matches and of what may join them as codes, and how many there are."""
+        keys: list[tuple[Value, Value, pa.Array]] = []
+        for inner, outer in part.key:
+            values = self.evaluator.array(outer, bound, rows.shape[1])
+            # Equal keys say of every event before that theirs is the same: once is enough.
+            if not any(inner == known and values.equals(same) for known, _, same in keys):
+                keys.append((inner, outer, values))
+        partitions = self._batch.partitions
+        if partitions is None and len(keys) == 1:
+            ((inner, outer, _),) = keys
+            names = named_columns([[inner], [outer]])
+            known = None
+            if names is not None and isinstance(outer, Attribute):
+                known = column_codes(self._batch.events, names, [bound[outer.variable or ""], members])
+            if known is not None:
+                return known
+        outers = [values for _, _, values in keys]
+        inners = [self.evaluator.array(inner, {part.scan.variable: members}, len(members)) for inner, _, _ in keys]
+        if partitions is not None:
+            outers.append(pa.array(partitions[rows[0]]))
+            inners.append(pa.array(partitions[members]))
+        return code_columns([outers, inners])
 
     def _is_there(self, part: Forbid, rows: Ints, have: list[int], lookups: _Lookups) -> Mask:
         """For which matches there is an event in the gap."""
@@ -298,10 +317,8 @@ class _Series:
 
     @staticmethod
     def grouped(rows: Ints, members: _Members, codes: Ints, n_codes: int) -> _Series:
-        usable = codes >= 0
-        rows, codes = rows[usable], codes[usable]
-        groups = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=n_codes)))).astype(np.int64)
-        return _Series(rows[np.argsort(codes, kind="stable")], members, groups)
+        order, groups = by_code(codes, n_codes)
+        return _Series(rows[order], members, groups)
 
 
 @dataclass(slots=True)
