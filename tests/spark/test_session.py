@@ -15,7 +15,7 @@ import pytest
 
 import seqube as sq
 import seqube.spark as sqs
-from seqube.spark.session import described, users_settings
+from seqube.spark.session import _JAVA_SETTINGS, _defaults, described, users_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +51,20 @@ def test_settings_that_come_too_late_are_told(spark: SparkSession) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert sqs.session(**{"spark.sql.shuffle.partitions": 3}).conf.get("spark.ui.enabled") == "false"  # of spark-defaults.conf
+
+
+def test_a_local_session_collects_garbage_beside_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def options(**chosen: str) -> str:
+        return str(_defaults({f"spark.{name}": value for name, value in chosen.items()})["spark.driver.extraJavaOptions"])
+
+    for name in _JAVA_SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    assert "-XX:+UseParallelGC" in options()
+    assert "GC" not in options(master="spark://host:7077")
+    # A JVM that is told of two does not start.
+    assert "GC" not in options(**{"driver.defaultJavaOptions": "-XX:+UseSerialGC"})
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:+UseZGC")
+    assert "GC" not in options()
 
 
 def test_jobs_are_called_by_what_they_do(spark: SparkSession) -> None:

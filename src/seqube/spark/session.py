@@ -38,6 +38,7 @@ HANDED = "seqube-kernels"  # the folder of compiled loops in the working folder 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"  # writes the files of checkpoints
 _LOCAL_FILES = "spark.hadoop.fs.file.impl"
 _RENAMES = "org.apache.hadoop.fs.LocalFileSystem"  # onto a file that is there, too; Hive's, which Spark comes with, does not
+_JAVA_SETTINGS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")  # variables of the JVM's options
 _SHORT = {  # options of spark-submit that are settings
     "--master": "spark.master",
     "--name": "spark.app.name",
@@ -85,7 +86,7 @@ def session(app_name: str = "seqube", **config: bool | float | str) -> SparkSess
         settings = {"spark.remote": str(remote), **_RUNTIME, **config}
     else:
         _set_up_machine(chosen)
-        ours = {"spark.app.name": app_name, **_RUNTIME, **_defaults(str(chosen.get("spark.master", "local[*]")))}
+        ours = {"spark.app.name": app_name, **_RUNTIME, **_defaults(chosen)}
         settings = {**{name: value for name, value in ours.items() if name not in chosen}, **config, **_kernels(chosen)}
     try:
         with _deaf_java():
@@ -111,10 +112,11 @@ _RUNTIME: Mapping[str, Setting] = {
 }
 
 
-def _defaults(master: str) -> dict[str, Setting]:
-    """What a session of ours is started with, on this master."""
+def _defaults(chosen: Mapping[str, Setting]) -> dict[str, Setting]:
+    """What a session of ours is started with where nothing else was chosen."""
     from seqube.engine.jit import cache_folder
 
+    master = str(chosen.get("spark.master", "local[*]"))
     quiet = Path(__file__).with_name("log4j2.properties")
     ours: dict[str, Setting] = {
         "spark.master": master,
@@ -129,6 +131,11 @@ def _defaults(master: str) -> dict[str, Setting]:
         # Spark's 200 partitions are meant for clusters; in one machine they are 200 small tasks, one after the other.
         ours["spark.sql.shuffle.partitions"] = str(max(4, os.cpu_count() or 4))
         ours[_LOCAL_FILES] = _RENAMES
+        # Its workers need the cores that G1 collects garbage with: on two cores, counts take a tenth less. A JVM that is told of
+        # two collectors does not start.
+        told = [str(chosen.get("spark.driver.defaultJavaOptions", "")), *(os.environ.get(name, "") for name in _JAVA_SETTINGS)]
+        if not any("GC" in options for options in told):
+            ours["spark.driver.extraJavaOptions"] = f"{ours['spark.driver.extraJavaOptions']} -XX:+UseParallelGC"
     return ours
 
 
