@@ -8,6 +8,7 @@ in one process is the process's own, the same for all; peers have processes of t
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -21,6 +22,7 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from numba.core.event import install_recorder
@@ -127,6 +129,26 @@ def compare(
             peak_mb=peak_mb,
             repetitions=len(walls[name]),
         )
+
+
+def wake_cores(cores: int, seconds: float = 0.1) -> None:
+    """Keep so many cores at work for a moment, before something short is timed on them.
+
+    Virtual machines may keep the threads of who has just woken up on one core for 15 ms, which is longer than a query takes.
+    """
+    until = time.perf_counter() + seconds
+    block = bytes(1 << 16)
+
+    def work() -> None:
+        while time.perf_counter() < until:
+            hashlib.sha256(block)  # leaves other threads alone
+
+    others = [Thread(target=work) for _ in range(cores - 1)]
+    for other in others:
+        other.start()
+    work()
+    while any(other.is_alive() for other in others):
+        pass
 
 
 def spread(times: Sequence[float]) -> float | None:

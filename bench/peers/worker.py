@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from bench.measure import wake_cores
 from bench.peers import Peer, Task, load
 
 
@@ -62,6 +63,7 @@ def run(peer: Peer, task: Task) -> dict[str, Any]:
     gc.collect()
     pid = peer.pid
     forget_peak(pid)
+    wake_cores(os.cpu_count() or 1)
     # In this process the finer clock is at hand; another's time comes in hundredths of a second.
     clock: Callable[[], float | None] = time.process_time if pid == os.getpid() else partial(cpu_seconds, pid)
     cpu, began = clock(), time.perf_counter()
