@@ -205,8 +205,8 @@ class PrefixTree:
                 back=np.concatenate([stacks.back, more.back]),
                 values=np.concatenate([stacks.values, more.values]),
             )
-        n_starts = room_for(maps, self._starts, clock.window, clock.is_last)
-        n_steps = room_for(maps, self._fills + self._cuts, clock.window, clock.is_last)
+        n_starts = most_in_window(maps, self._starts, clock.window, clock.is_last)
+        n_steps = most_in_window(maps, self._fills + self._cuts, clock.window, clock.is_last)
         if not clock.is_last:  # a start of the back becomes a row
             n_starts += int(stacks.lanes[:, N_BEGUN].sum())
         if (missing := n_starts - stacks.free[0]) > 0:
@@ -223,7 +223,7 @@ class PrefixTree:
 
 
 @kernel
-def room_for(maps: LabelMaps, sizes: Ints, window: int, one_by_one: bool) -> int:
+def most_in_window(maps: LabelMaps, sizes: Ints, window: int, one_by_one: bool) -> int:
     """How much of what comes with new events, by label, there can be at once: in any lane, or in all together.
 
     Steps stay until the queue turns. Until then there are those of less than two windows: while starts of the front are alive, and
