@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from itertools import islice
@@ -247,14 +248,33 @@ def test_an_error_of_a_slice_is_the_runs() -> None:
 
 
 def test_nobody_works_on_for_a_result_that_is_dropped() -> None:
-    before = threading.active_count()
     result = sq.run("SEQ(A a, B b) WITHIN 100", stream(400), threads=3)
     assert next(result.batches()).num_rows
     del result
-    for thread in threading.enumerate():
-        if thread.name.startswith("seqube_"):
-            thread.join(5)
-    assert threading.active_count() <= before
+    both = threading.Barrier(2)  # which nobody passes while another one works
+    for passed in [threads_of.helpers(2).submit(both.wait, 5) for _ in range(2)]:
+        passed.result()
+
+
+def test_threads_stay_and_may_be_asked_by_threads() -> None:
+    def triple(number: int) -> int:
+        return sum(threads_of.spread(lambda part: part * number, [1, 2], threads=3))
+
+    before = threading.active_count()
+    for _ in range(20):
+        assert threads_of.spread(triple, range(50), threads=3) == [3 * number for number in range(50)]
+    assert threading.active_count() <= before + 3  # two of those who triple, one of those who add
+    with pytest.raises(ZeroDivisionError):
+        threads_of.spread(lambda number: 1 // number, [1, 0, 1, 1], threads=3)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_process_that_was_forked_begins_its_own_threads() -> None:
+    assert threads_of.spread(abs, [-1, -2], threads=2) == [1, 2]
+    child = os.fork()
+    if child == 0:
+        os._exit(threads_of.spread(abs, [-3, -4], threads=2) != [3, 4])
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_how_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:

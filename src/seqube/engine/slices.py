@@ -1,10 +1,9 @@
 """A stream at hand in slices, answered by several threads, their rows in the order of the slices.
 
-`plan/slices.py` says how a stream is cut; here are the rows that each slice sees and what it owns, and the threads. Whoever asks
-for the rows is one of them: others have to be begun and woken, which takes long beside a small slice. Each answers a slice at a
-time: kernels, and whatever NumPy and Arrow do with whole columns, leave the others alone. Slices are begun in order, and their
-pieces handed on in order. A slice whose turn has not come finds a few rows ahead and waits, so that what is held does not depend on
-how many rows there are; unless all rows will be kept anyway (`Budget.keeps_all`).
+`plan/slices.py` says how a stream is cut; here are the rows that each slice sees and what it owns, and who answers it. Whoever asks
+for the rows is one of the threads. Slices are begun in order, and their pieces handed on in order. A slice whose turn has not come
+finds a few rows ahead and waits, so that what is held does not depend on how many rows there are; unless all rows will be kept
+anyway (`Budget.keeps_all`).
 
 Cost: that of the slices, and of what each looks at beside its own.
 Invariant: the pieces are those of one thread, in the same order; nobody works on when nobody asks for more.
@@ -15,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Event
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -30,6 +29,7 @@ from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.events import Events
 from seqube.plan.needs import Plan, needs_of
 from seqube.plan.slices import Cut
+from seqube.threads import done_here, helpers
 
 AHEAD_ROWS = 1 << 18  # that a slice finds before its turn
 MARKED = 64  # rows of a slice that are looked at to cut evenly
@@ -137,7 +137,7 @@ def answer_slices(
         return
     stopped, left = Event(), deque(slices)
     works: deque[_Work[Portion]] = deque()
-    pool = ThreadPoolExecutor(min(threads, len(slices)) - 1, "seqube")
+    others = helpers(min(threads, len(slices)) - 1)
     try:
         while left or works:
             while left and len(works) <= threads:  # one more than can be worked on, so that whoever is done goes on with it
@@ -145,22 +145,23 @@ def answer_slices(
             for work in works:
                 if work.future is None or (budget.keeps_all and work.future.done() and not work.is_over):
                     _check(work.future)
-                    work.future = pool.submit(work.go_on)
+                    work.future = others.submit(work.go_on)
             first = works[0]
             assert first.future is not None
             while not first.future.done() and (unbegun := next((work for work in works if _taken(work.future)), None)) is not None:
-                unbegun.future = _done(unbegun.go_on)
+                unbegun.future = done_here(unbegun.go_on)
             first.future.result()
             found = list(first.found)
             first.found.clear()
             if first.is_over:
                 works.popleft()
             else:
-                first.future = pool.submit(first.go_on)
+                first.future = others.submit(first.go_on)
             yield from found
     finally:
         stopped.set()
-        pool.shutdown(wait=False, cancel_futures=True)
+        for work in works:
+            _taken(work.future)
 
 
 def _begun(begin: Callable[[], Iterator[Portion]]) -> Iterator[Portion]:
@@ -171,18 +172,6 @@ def _begun(begin: Callable[[], Iterator[Portion]]) -> Iterator[Portion]:
 def _taken(future: Future[None] | None) -> bool:
     """Whether nobody had begun with it, and nobody will."""
     return future is not None and future.cancel()
-
-
-def _done(work: Callable[[], None]) -> Future[None]:
-    """What this thread did itself."""
-    future: Future[None] = Future()
-    try:
-        work()
-    except Exception as error:  # noqa: BLE001 - it is raised when its turn comes
-        future.set_exception(error)
-    else:
-        future.set_result(None)
-    return future
 
 
 def _check(future: Future[Any] | None) -> None:
