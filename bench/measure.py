@@ -131,7 +131,7 @@ def compare(
         )
 
 
-def wake_cores(cores: int, seconds: float = 0.1) -> None:
+def wake_cores(cores: int, seconds: float = 0.03) -> None:
     """Keep so many cores at work for a moment, before something short is timed on them.
 
     Virtual machines may keep the threads of who has just woken up on one core for 15 ms, which is longer than a query takes.
