@@ -116,7 +116,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
         yield from latency(number, workload(PATTERNS[number], WINDOWS_MS[number] // 2), events, companies, 5)
     yield from optimizer_time(events, companies)
     yield from rare_types(1_000, 1_000_000, 3 if quick else 7)
-    yield from fifty_of_every_shape(400_000 if quick else 2_000_000, 3)
+    yield from fifty_of_every_shape(*((400_000, 1) if quick else (2_000_000, 3)))
     yield from moves(300_000, repetitions)
 
 

@@ -63,7 +63,7 @@ def by_pattern(title: str, window: int, patterns: dict[str, str]) -> Experiment:
 
 
 def by_window(title: str, pattern: str, windows: tuple[int, ...] = WINDOWS) -> Experiment:
-    return Experiment(title, {"": pattern}, windows, windows)
+    return Experiment(title, {"": pattern}, windows, windows[:-1])
 
 
 # The iterative paper's window of 10 ms is one of 300 events here, which gives its queries results.

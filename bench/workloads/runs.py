@@ -51,7 +51,7 @@ def measurements(quick: bool = False) -> Iterator[Measurement]:
 
         yield from compare(WORKLOAD, task, n, {"seqube": ours}, repetitions=5 if quick else 15)
     yield from _funnel(3_000_000 if quick else 10_000_000, repetitions=2 if quick else 5)
-    yield from _by_key(30_000 if quick else 300_000)
+    yield from _by_key(10_000 if quick else 300_000)
     yield from _lists(
         200_000 if quick else 1_000_000, 3 if quick else 10, repetitions=3 if quick else 7
     )  # last: what is built takes gigabytes
