@@ -55,6 +55,7 @@ N_FILES, FILE_ROWS = 24, 150
 PATIENCE = 300.0  # seconds that a driver may take to its next micro-batch
 REFUSING = 60.0  # seconds
 DAY = 86_400
+SUBMIT = b"org.apache.spark.deploy.SparkSubmit"
 
 
 class WrongError(Exception):
@@ -193,7 +194,7 @@ class Round:
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         """Kill a driver: all of it, or Java or Python alone, as the machine does it when memory is short."""
         whole = self.chance.random() < 0.7
-        one = self.chance.choice([process.pid, *children(process.pid)])
+        one = self.chance.choice([process.pid, *java_of(process.pid)])
         if process.poll() is None:
             self.happened["drivers killed"] += 1
             if whole:
@@ -313,7 +314,7 @@ class Round:
     def full(self) -> None:
         """No process can make a file longer, for some seconds: the driver with the checkpoint, or executors with the state."""
         process = self.running()
-        whose = [process.pid, *children(process.pid)] if self.chance.random() < 0.5 else self.cluster.executors()
+        whose = [process.pid, *java_of(process.pid)] if self.chance.random() < 0.5 else self.cluster.executors()
         limits = {}
         for pid in whose:
             with suppress(OSError):
@@ -405,12 +406,13 @@ class Round:
                 raise WrongError(f"{name}: not what there is from any file on")
 
 
-def children(pid: int) -> list[int]:
-    """The processes that this one has started: Java, where it is a driver."""
+def java_of(pid: int) -> list[int]:
+    """The Java of a driver, once it is there; what finds and starts it comes and goes before."""
     found: list[int] = []
-    with suppress(OSError):
-        for file in Path(f"/proc/{pid}/task").glob("*/children"):
-            found += map(int, file.read_text().split())
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            children = map(int, file.read_text().split())
+            found += [child for child in children if SUBMIT in Path(f"/proc/{child}/cmdline").read_bytes()]
     return found
 
 

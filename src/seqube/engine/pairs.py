@@ -27,15 +27,16 @@ from seqube.engine.instances import Instances
 from seqube.engine.jit import kernel
 from seqube.engine.partitions import KeyCodes
 from seqube.engine.predicates import Evaluator, Ints, Mask, code_columns
-from seqube.engine.sequence import HIGHEST, LOWEST, STEPS, Clauses, Stacks, holds
+from seqube.engine.sequence import HIGHEST, LOWEST, STEPS, Clauses, Stacks, by_code, holds
 from seqube.plan.pairs import Pair, indexed
 
 
 class PairStacks(NamedTuple):
     """The events of all slots that may be in a match, behind each other: those of slot i begin at `offsets[i]`.
 
-    The index of slot i is `order[offsets[i]:offsets[i + 1]]`, its events by code and then time; those of code k begin at
-    `begins[bases[i] + k]`. `probes[starts_of_probes[i] + n]` is the code by which event n of slot `partners[i]` looks into it.
+    `order` has the events of slot after slot, by code and then time; those of slot i and code k begin at `begins[bases[i] + k]`
+    and end where the next code begins.
+    `probes[starts_of_probes[i] + n]` is the code by which event n of slot `partners[i]` looks into it.
     """
 
     offsets: Ints
@@ -141,7 +142,8 @@ def _within_keys(codes: Ints, probes: Ints, n_codes: int, left: _Slot, right: _S
 def _stacked(stacks: Stacks, slots: list[_Slot], codes_of: dict[int, tuple[Ints, int]], partners: list[int]) -> PairStacks:
     at = np.concatenate([slot.first + slot.alive for slot in slots])
     offsets = np.cumsum([0, *(len(slot.alive) for slot in slots)])
-    orders, begins = zip(*(index_codes(*codes_of[i]) for i in range(len(partners))), strict=True)
+    orders, begins = zip(*(by_code(*codes_of[i]) for i in range(len(partners))), strict=True)
+    placed = np.cumsum([0, *map(len, orders)])
     probes = [slots[partner].probes[i] for i, partner in enumerate(partners)]
     return PairStacks(
         offsets,
@@ -155,7 +157,7 @@ def _stacked(stacks: Stacks, slots: list[_Slot], codes_of: dict[int, tuple[Ints,
         np.array(partners, np.int64),
         np.concatenate([order + offsets[i] for i, order in enumerate(orders)]),
         np.cumsum([0, *map(len, begins)])[:-1],
-        np.concatenate([begin + offsets[i] for i, begin in enumerate(begins)]),
+        np.concatenate([begin + placed[i] for i, begin in enumerate(begins)]),
         np.cumsum([0, *map(len, probes)])[:-1],
         np.concatenate(probes),
     )
@@ -197,25 +199,6 @@ def reach_back(
             if best[code] > bound:
                 out[j] = best[code]
     return out
-
-
-@kernel
-def index_codes(codes: Ints, n_codes: int) -> tuple[Ints, Ints]:
-    """The numbers of what has each code, code by code, ascending; and where those of each code begin. -1 is in none."""
-    begins = np.zeros(n_codes + 1, np.int64)
-    for code in codes:
-        if code >= 0:
-            begins[code + 1] += 1
-    for code in range(n_codes):
-        begins[code + 1] += begins[code]
-    order = np.zeros(len(codes), np.int64)
-    free = begins[:-1].copy()
-    for number in range(len(codes)):
-        code = codes[number]
-        if code >= 0:
-            order[free[code]] = number
-            free[code] += 1
-    return order, begins
 
 
 @kernel
