@@ -115,6 +115,8 @@ def test_a_million_characters_of_one_thing() -> None:
         ("A\u200b WITHIN 5", "unexpected character '\\u200b'", 2),
         ("A \N{PILE OF POO} WITHIN 5", "unexpected character '💩'", 3),
         ("A WHERE A.x = 18446744073709551616 WITHIN 5", "this number does not fit into 64 bits", 15),
+        ("SEQ(A{" + "9" * 5_000 + "} a, B b) WITHIN 5", "a part is repeated at most 1,000,000 times, or any number of times", 6),
+        ("A WITHIN " + "0" * 5_000 + "9223372036854775808", "this number does not fit into 64 bits", 10),
         ("A WHERE A.x IN (1, -9223372036854775809) WITHIN 5", "this number does not fit into 64 bits", 20),
         ("A WITHIN 5 AGG COUNT GROUP BY A.x + 18446744073709551616", "this number does not fit into 64 bits", 37),
         ("A WHERE A.x = 1e999 WITHIN 5", "this number is too large for a float", 15),

@@ -35,7 +35,7 @@ from seqube.language.functions import (
     aggregate_function,
     value_function,
 )
-from seqube.language.tokens import MAX_INT64, MAX_UINT64, place, refuse_halves
+from seqube.language.tokens import MAX_INT64, MAX_UINT64, place, refuse_halves, whole_of
 from seqube.language.tokens import at_token as _at
 from seqube.language.tokens import column_of as _column
 from seqube.language.tokens import cover as _cover
@@ -223,8 +223,8 @@ def _quantifier(token: Token) -> tree.Quantifier:
     if text in _BOUNDS:
         return tree.Quantifier(*_BOUNDS[text], reluctant, _at(token))
     low, comma, high = text[1:-1].partition(",")
-    least = int(low or 0)
-    most = (int(high) if high else None) if comma else least
+    least = whole_of(low)
+    most = (whole_of(high) if high else None) if comma else least
     if least > MAX_TIMES or (most or 0) > MAX_TIMES:
         _fail(
             f"a part is repeated at most {MAX_TIMES:,} times, or any number of times",
@@ -538,9 +538,9 @@ class Builder:
         digits = re.match(r"\d+", token) if token.type == "EVENTS" or token.isdecimal() else None
         if digits is None:
             _fail("a window without a unit must be a whole number", at, "give it a unit: 1.5 s, 10 min, 2 days")
-        if len(digits.group().lstrip("0")) > 19 or int(digits.group()) > MAX_INT64:
+        if (number := whole_of(digits.group())) > MAX_INT64:
             _fail("this number does not fit into 64 bits", at)
-        return Window(int(digits.group()), "events" if token.type == "EVENTS" else "ticks", at)
+        return Window(number, "events" if token.type == "EVENTS" else "ticks", at)
 
     def start(self, children: list[Any]) -> Draft:
         pattern, *clauses = children

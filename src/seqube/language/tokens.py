@@ -99,11 +99,16 @@ def microseconds_of(parts: Iterable[tuple[str, str]], at: Span) -> Fraction:
     return total
 
 
+def whole_of(digits: str) -> int:
+    """The number of some decimal digits; of very many digits, which `int` refuses, one that is beyond all limits too."""
+    return int(digits.lstrip("0")[:40] or 0)
+
+
 def read_number(token: Token) -> int | float:
     if token.isdecimal():
         if len(token) > 40 and len(token.lstrip("0")) > 20:
             fail("this number does not fit into 64 bits", at_token(token), "write it with a decimal point to make it a float")
-        return int(token)
+        return whole_of(token)
     value = float(token)
     if value == float("inf"):
         fail("this number is too large for a float", at_token(token))

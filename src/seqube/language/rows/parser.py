@@ -20,7 +20,7 @@ from seqube.language.parser import Builder, as_item, as_predicate, check_limits,
 from seqube.language.rows import tree as rows
 from seqube.language.rows.recovery import read_in_parts
 from seqube.language.rows.synonyms import ARRAY, in_known_functions
-from seqube.language.tokens import UNIT_US, at_token, cover, fail, microseconds_of, name_of, place
+from seqube.language.tokens import MAX_INT64, UNIT_US, at_token, cover, fail, microseconds_of, name_of, place, whole_of
 from seqube.language.tree import Attribute, Literal, Predicate, Value
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class _RowBuilder(Builder):
         if length is None or name.upper() not in ("VARCHAR", "STRING", "TEXT"):
             return super().cast([word, value, name, *digits])
         text = super().cast([word, value, name, None, None])
-        return tree.Call("SUBSTRING", (text, Literal(1), Literal(int(length))), text.at)
+        return tree.Call("SUBSTRING", (text, Literal(1), Literal(min(whole_of(length), MAX_INT64))), text.at)
 
     def among(self, children: list[Any]) -> Predicate:
         operand, negated, *listed = children
@@ -447,8 +447,8 @@ def _quantifier(token: Token) -> tree.Quantifier:
     if text in plain:
         return tree.Quantifier(*plain[text], reluctant, at)
     low, comma, high = text[1:-1].partition(",")
-    least = int(low or 0)
-    most = (int(high) if high else None) if comma else least
+    least = whole_of(low)
+    most = (whole_of(high) if high else None) if comma else least
     if most is not None and most < least:
         fail(f"at least {least} and at most {most} rows", at, f"write the smaller number first: {{{most},{least}}}")
     if most == 0:
