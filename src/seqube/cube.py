@@ -380,7 +380,7 @@ class Cube:
 
     def _side(self, side: int | tuple[int, int]) -> tuple[Type, dict[str, frozenset[str]]]:
         """The component at a position, and the types that its events are grouped by, each with what it covers."""
-        position, steps = side if isinstance(side, tuple) else (side, 1)
+        position, steps = side if isinstance(side, Sequence) else (side, 1)
         if not 1 <= position <= len(self._parts) or isinstance(self._parts[position - 1], Not):
             positive = [str(at) for at, part in enumerate(self._parts, 1) if isinstance(part, Type)]
             raise PlanError(

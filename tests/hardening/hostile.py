@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+LONGEST = 200_000  # characters of a text
 
 LONG = """PATTERN SEQ(Recycle r, Wash w, !SEQ(Sharpen s, Disinfect d, Check c, s.id = d.id = c.id = o.id), Operate o,
   r.id = w.id = o.id AND o.instrument = 'surgery')
@@ -92,8 +93,8 @@ def make_text(known: list[str], words: list[str], own: Any, chance: random.Rando
     else:
         text = chance.choice(known)
     for _ in range(chance.choice([0, 1, 1, 1, 2, 3, 6])):
-        text = mutate(text, known, words, chance)
-    data = text[:200_000].encode("utf-8", "surrogatepass")
+        text = mutate(text, known, words, chance)[:LONGEST]
+    data = text.encode("utf-8", "surrogatepass")
     for _ in range(chance.choice([0, 0, 0, 0, 1, 3])):
         data = spoil(data, chance)
     return data

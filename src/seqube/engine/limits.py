@@ -60,7 +60,7 @@ class Limits:
             is_number = isinstance(value, int | float) if name == "max_seconds" else isinstance(value, int)
             if value is not None and (not is_number or isinstance(value, bool) or not value >= 0):
                 raise PlanError(f"{name} is a number that is not negative, or None, not {value!r}")
-        if self.on_limit not in ON_LIMIT:
+        if not isinstance(self.on_limit, str) or self.on_limit not in ON_LIMIT:
             raise PlanError(f"on_limit={self.on_limit!r} is not known\n  hint: one of {', '.join(ON_LIMIT)}")
 
     def budget(self, of: str = "query") -> Budget:
