@@ -147,7 +147,7 @@ def wake_cores(cores: int, seconds: float = 0.03) -> None:
     for other in others:
         other.start()
     work()
-    while any(other.is_alive() for other in others):
+    while any(other.is_alive() for other in others):  # who sleeps until they are done has to be woken again
         pass
 
 

@@ -55,7 +55,7 @@ N_FILES, FILE_ROWS = 24, 150
 PATIENCE = 300.0  # seconds that a driver may take to its next micro-batch
 REFUSING = 60.0  # seconds
 DAY = 86_400
-SUBMIT = b"org.apache.spark.deploy.SparkSubmit"
+SUBMIT = b"org.apache.spark.deploy.SparkSubmit"  # by which the Java of a driver is known
 
 
 class WrongError(Exception):
