@@ -17,6 +17,7 @@ Invariant: how a count was come by does not show.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -59,7 +60,32 @@ if TYPE_CHECKING:
 
 ConceptMove = tuple[str, str, int]  # from, to, position
 PatternMove = tuple[str, int]  # type ("!" before it where it is negated), position
-TypeCounts = list[tuple[tuple[str, ...], int]]  # the types at some positions, and how many matches have them
+
+
+class TypeCounts:
+    """How many matches have which types at some positions."""
+
+    def __init__(self, rows: Iterable[tuple[tuple[str, ...], int]]) -> None:
+        self.rows = list(rows)
+        self._sums: dict[int, Counter[str]] = {}  # by the types at one position, as every child asks
+
+    def among(self, asked: Sequence[Collection[str] | None]) -> Iterator[tuple[tuple[str, ...], int]]:
+        """Those whose types are among these (None: any)."""
+        for types, count in self.rows:
+            if all(wanted is None or name in wanted for name, wanted in zip(types, asked, strict=True)):
+                yield types, count
+
+    def total(self, asked: Sequence[Collection[str] | None]) -> int:
+        """How many matches have types among these."""
+        limited = [(place, wanted) for place, wanted in enumerate(asked) if wanted is not None]
+        if len(limited) != 1:
+            return sum(count for _, count in self.among(asked))
+        ((place, wanted),) = limited
+        if place not in self._sums:
+            self._sums[place] = Counter()
+            for types, count in self.rows:
+                self._sums[place][types[place]] += count
+        return sum(self._sums[place][name] for name in wanted)
 
 
 class Cube:
@@ -150,7 +176,7 @@ class Cube:
             for positions, counts in cube._tables.items():
                 if types.keys() <= set(positions):
                     asked = [types.get(position) for position in positions]
-                    return sum(count for found, count in counts if is_among(found, asked))
+                    return counts.total(asked)
         return None
 
     def _counting(self, positions: tuple[int, ...] = ()) -> Query:
@@ -174,7 +200,7 @@ class Cube:
         for name, positions in grouped.items():
             *types, counts = found[name].columns
             keys = zip(*(column.to_pylist() for column in types), strict=True)
-            self._tables[positions] = list(zip(keys, counts.to_pylist(), strict=True))
+            self._tables[positions] = TypeCounts(zip(keys, counts.to_pylist(), strict=True))
         for name, cube in others.items():
             cube._counts[cube.query] = _total(found[name])
 
@@ -289,15 +315,14 @@ class Cube:
         positions = [side if isinstance(side, int) else side[0] for side in (rows, columns)]
         order = sorted(positions)
         self._count([tuple(order)])
-        counted = self._tables[tuple(order)]
-        labels = []
-        for position, (_, groups) in zip(positions, sides, strict=True):
-            of_type = {below: group for group, covered in groups.items() for below in covered}
-            labels.append(pd.Series([of_type.get(types[order.index(position)]) for types, _ in counted], dtype=object))
-        cells = pd.Series([count for _, count in counted], dtype="int64").groupby(labels).sum().unstack(fill_value=0)
-        cells = cells.reindex(index=list(sides[0][1]), columns=list(sides[1][1]), fill_value=0).astype("int64")
-        table: pd.DataFrame = cells.rename_axis(index=sides[0][0].name, columns=sides[1][0].name)
-        return table
+        places = [{below: at for at, covered in enumerate(groups.values()) for below in covered} for _, groups in sides]
+        cells = [[0] * len(sides[1][1]) for _ in sides[0][1]]
+        for types, count in self._tables[tuple(order)].rows:
+            row, column = (place.get(types[order.index(position)]) for place, position in zip(places, positions, strict=True))
+            if row is not None and column is not None:
+                cells[row][column] += count
+        index, names = (pd.Index(list(groups), name=part.name) for part, groups in sides)
+        return pd.DataFrame(cells, index=index, columns=names)
 
     # ------------------------------------------------------------ making moves
 
@@ -455,10 +480,6 @@ class Cuboids(Sequence[Cube]):
 
 def _total(table: pa.Table) -> int:
     return int(table.column("count")[0].as_py())
-
-
-def is_among(types: tuple[str, ...], asked: Sequence[frozenset[str] | None]) -> bool:
-    return all(wanted is None or name in wanted for name, wanted in zip(types, asked, strict=True))
 
 
 # ---------------------------------------------------------------- parts of a query

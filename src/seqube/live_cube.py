@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seqube.cube import ConceptMove, Cube, Cuboids, TypeCounts, flat_query, is_among
+from seqube.cube import ConceptMove, Cube, Cuboids, TypeCounts, flat_query
 from seqube.errors import PlanError
 from seqube.events import Hierarchy
 from seqube.events.schema import TIME, is_moment
@@ -141,12 +141,12 @@ class LiveCube:
         """The counts at one of `moments`, as a cube."""
         if moment is not None and moment not in self._moments:
             raise PlanError(f"no counts are kept of the moment {moment}\n  hint: one of cube.moments")
-        found: TypeCounts = []
+        found: list[tuple[tuple[str, ...], int]] = []
         if self._rows is not None and moment is not None:
             there = pa.array(np.flatnonzero(self._ticks == moment))
             *types, counts = (self._rows.column(name).take(there).to_pylist() for name in (*self._groups, MATCH_COUNT))
             found = list(zip(zip(*types, strict=True), counts, strict=True))
-        return CountedCube(self.query, self.hierarchy, found, moment)
+        return CountedCube(self.query, self.hierarchy, TypeCounts(found), moment)
 
     @property
     def count(self) -> int:
@@ -196,7 +196,7 @@ class CountedCube(Cube):
 
     @property
     def _known_types(self) -> Collection[str]:
-        return {name for types, _ in self._finest for name in types}
+        return {name for types, _ in self._finest.rows for name in types}
 
     def table(self) -> Any:
         """Not kept: a stream that counts matches does not build them."""
@@ -229,8 +229,7 @@ class CountedCube(Cube):
         return found
 
     def _told(self) -> int:
-        asked = self.types
-        return sum(count for found, count in self._finest if is_among(found, asked))
+        return self._finest.total(self.types)
 
     def _moved(self, query: Query, move: str) -> Self:
         cube = super()._moved(query, move)
@@ -265,18 +264,16 @@ class CountedCube(Cube):
     def _count(self, by_types: Any, cubes: Any = ()) -> None:
         """The counts by the types at some positions: sums, like all others."""
         order = [at for at, part in enumerate(self._parts, 1) if isinstance(part, Type)]
-        asked = self.types
         for positions in by_types:
             places, sums = [order.index(position) for position in positions], dict[tuple[str, ...], int]()
-            for found, count in self._finest:
-                if is_among(found, asked):
-                    key = tuple(found[place] for place in places)
-                    sums[key] = sums.get(key, 0) + count
-            self._tables[positions] = list(sums.items())
+            for found, count in self._finest.among(self.types):
+                key = tuple(found[place] for place in places)
+                sums[key] = sums.get(key, 0) + count
+            self._tables[positions] = TypeCounts(sums.items())
 
 
 def _written(cube: CountedCube) -> str:
-    return CountedCube(cube._apex, cube.hierarchy, [], None).pattern
+    return CountedCube(cube._apex, cube.hierarchy, TypeCounts([]), None).pattern
 
 
 def ticks_of(times: pa.ChunkedArray) -> Any:

@@ -251,7 +251,7 @@ def test_a_bucket_is_a_whole_number_of_ticks() -> None:
 
 
 def test_explain_says_when_and_which_way() -> None:
-    told = str(sq.explain("SEQ(A a, B b) WITHIN 12 AGG COUNT(*) EMIT PER 10", STREAM))
+    told = str(sq.explain("SEQ(A a, B b) WITHIN 12 AGG COUNT(*) EMIT PER 10", STREAM, strategy="window-product"))
     assert "reported for every bucket, when it is over: each match once, where it ends" in told
     assert "matches, counted without being built" in told
     told = str(sq.explain("SEQ(A a, !B b) WITHIN 12 AGG COUNT(*) EMIT PER 10", STREAM))

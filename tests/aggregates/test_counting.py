@@ -50,7 +50,7 @@ def assert_counted(strategy: str, data: st.DataObject, text: str, events: list[o
 
 @given(data=st.data(), events=streams(max_size=24, max_time=16), types=st.lists(st.sampled_from("ABC"), min_size=1, max_size=4))
 def test_plain_sequences(data: st.DataObject, events: list[oracle.Event], types: list[str]) -> None:
-    """Their maps are undone when events leave the window."""
+    """What events add is taken back when they leave the window."""
     key = data.draw(st.sampled_from(["", ", [id]"])) if len(types) > 1 else ""
     by = data.draw(st.sampled_from(["", "", " GROUP BY v0.x", " PARTITION BY s GROUP BY s"]))
     parted, _, grouped = by.rpartition(" GROUP BY ")

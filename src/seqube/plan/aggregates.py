@@ -244,12 +244,13 @@ def free_slots(plan: AggregatePlan, chain: EventChain) -> list[int] | None:
 
 # ---------------------------------------------------------------- costs
 
-# Seconds, measured on one core: what an event costs to lay out (in time order, or sorted by key), a map to multiply (and a number
-# of one that is a row of them), a live counter to update, a match to build, to add, and to find the group of.
-SCAN_EVENT, LAY_OUT, SORT = 2e-9, 12e-9, 250e-9
-MULTIPLY, PER_SLOT, PER_VALUE = 14e-9, 8e-9, 0.5e-9
-UPDATE, TOUCH = 12e-9, 0.5e-9
-BUILD_MATCH, ADD, FIND_GROUP = 8e-9, 12e-9, 80e-9
+# Seconds, measured on one core: what an event costs to lay out (in time order, or by key, and what all keys together report of it),
+# a map to multiply (and a number of one that is a row of them; or to multiply and undo), a live counter to update, and a match to
+# build, to add, to find the group of, and the cell of that group.
+SCAN_EVENT, LAY_OUT, SORT, REPORT = 2e-9, 12e-9, 50e-9, 150e-9
+MULTIPLY, PER_SLOT, PER_VALUE, UNDO = 30e-9, 10e-9, 2e-9, 8e-9
+UPDATE, TOUCH = 75e-9, 1e-9
+BUILD_MATCH, ADD, FIND_GROUP, FIND_CELL = 8e-9, 12e-9, 10e-9, 200e-9
 ANEW = 400e-6  # matching one window again, where a trailing negation asks for it
 MANY_VALUES = 100  # of a key or group whose column was not looked at
 
@@ -275,7 +276,10 @@ class Aggregation:
             before = prod(self._per_window(slot.types) / keys for slot in slots[:-1]) / factorial(len(slots) - 1)
             matches = statistics.count(slots[-1].types) * before
         anew = ANEW * statistics.n if self.plan.matches.waits and not self.plan.emit.counts_once else 0.0
-        each = (ADD * len(self.plan.measures) + FIND_GROUP * len(self.plan.group_by)) * self._rows_of_a_match()
+        each = ADD * len(self.plan.measures) + FIND_GROUP * len(self.plan.group_by)
+        if self.plan.group_by and not self.plan.emit.counts_once:
+            each += FIND_CELL
+        each *= self._rows_of_a_match()
         return (SCAN_EVENT + LAY_OUT) * statistics.n + matches * (BUILD_MATCH + each) + anew
 
     def _rows_of_a_match(self) -> float:
@@ -308,23 +312,35 @@ class Aggregation:
         """Seconds with one product of maps for the window; by groups, of maps of some numbers in a row."""
         assert isinstance(self.chain, EventChain)
         each = MULTIPLY + PER_SLOT * self.chain.n_states
+        if self.chain.is_plain and self.plan.emit.counts_once and self.plan.measures == (MATCHES,):
+            each = UNDO * len(self.chain.slots)
         if free_slots(self.plan, self.chain):
-            return self._counted(each + PER_VALUE * self._values(key.name for key in self._free(self.chain)[:1]), copied=False)
+            return self._counted(each + PER_VALUE * self._groups(self.chain, self._free(self.chain)[:1]), copied=False)
         return self._counted(each)
 
     def _free(self, chain: EventChain) -> list[Attribute]:
         """What GROUP BY names beyond the key."""
         return [key for key in self.plan.group_by if key.variable is not None and not any(key in column for column in chain.key)]
 
+    def _groups(self, chain: EventChain, keys: Iterable[Attribute]) -> int:
+        """How many values keys of GROUP BY have together; the types of a part are known."""
+        types = {slot.variable: len(slot.types) for slot in chain.slots if ANY not in slot.types}
+        return prod(types[key.variable] if key.name == TYPE and key.variable in types else self._values([key.name]) for key in keys)
+
     def _counted(self, each: float, copied: bool = True) -> float:
         """What counters cost, each of whose maps costs so much; unless they are not `copied`, one for every group."""
         chain, statistics = self.chain, self.measured.statistics
         assert isinstance(chain, EventChain)
-        copies = self._values(key.name for key in self._free(chain)) if copied else 1
+        copies = self._groups(chain, self._free(chain)) if copied else 1
         scans = [*chain.slots, *(gap.instance for gap in chain.absences if isinstance(gap.instance, Scan))]
         maps = sum(statistics.count(scan.types) for scan in scans) * copies
-        layout = maps * (LAY_OUT if self._keys(chain) * copies == 1 and not (copied and self.plan.group_by) else SORT)
+        layout = maps * (LAY_OUT if self._keys(chain) * copies == 1 and not (copied and self.plan.group_by) else self._by_key)
         return SCAN_EVENT * statistics.n + layout + maps * each * len(self.plan.measures)
+
+    @property
+    def _by_key(self) -> float:
+        """What an event costs in a lane of many."""
+        return SORT if self.plan.emit.counts_once else SORT + REPORT
 
     def _keys(self, chain: EventChain) -> int:
         return self._values([*_key_names(chain.key), *self.plan.matches.partition_by])

@@ -42,10 +42,9 @@ from seqube.plan.aggregates import (
     MATCHES,
     MULTIPLY,
     PER_SLOT,
+    REPORT,
     SCAN_EVENT,
     SORT,
-    TOUCH,
-    UPDATE,
     AggregatePlan,
     Measure,
     group_positions,
@@ -57,9 +56,10 @@ from seqube.plan.physical import Option, Scan, ticks
 CHOPPED = ("chop-connect", "exhaustive")  # strategies that share pieces
 COMPARING = ("MIN", "MAX")
 SUMMED = ("COUNT", "SUM")
-# Seconds, measured on one core: an event in a lane of many, a node of a tree filled by an event, a live counter of it, a snapshot;
-# and the key of an event that a query by itself looks up for its groups.
+# Seconds, measured on one core: an event in a lane of many, a node of a tree filled by an event, a live counter of it, a snapshot,
+# an end that adds up what its starts have (and each of these); and the key that a query by itself looks up for its groups.
 LAY_IN_LANES, FILL, TOUCH_NODE, SNAPSHOT, LOOK_UP = 50e-9, 65e-9, 1.4e-9, 100e-9, 15e-9
+ADD_UP, TOUCH_START = 12e-9, 0.5e-9
 MOST_CANDIDATES = 24  # of an exhaustive search, which is exponential in them
 MOST_STARTS = 2_048  # live starts of a piece: a snapshot has a number for every pair of starts
 
@@ -278,7 +278,7 @@ class Frequencies:
     def alone(self, query: Counted) -> float:
         """A query by itself, as a window product for each of its patterns."""
         events, patterns = sum(map(self.count, query.pattern)), 1 + len(query.weighed)
-        each = (SORT if query.key else LAY_OUT) + (MULTIPLY + PER_SLOT * len(query.pattern)) * patterns
+        each = (SORT + REPORT if query.key else LAY_OUT) + (MULTIPLY + PER_SLOT * len(query.pattern)) * patterns
         return SCAN_EVENT * self.statistics.n + events * each
 
     def layout(self, paths: Mapping[str, Counted]) -> float:
@@ -298,9 +298,9 @@ class Frequencies:
         seconds = 0.0
         for number, piece in enumerate(pieces[1:]):
             before = self.live(pieces[number][0], query) if number else 1.0
-            seconds += self.count(piece[0]) * (SNAPSHOT + TOUCH * starts * max(before, 1.0))
+            seconds += self.count(piece[0]) * (SNAPSHOT + TOUCH_START * starts * max(before, 1.0))
         rows = self.live(pieces[-1][0], query) * (starts if len(pieces) > 1 else 1.0)
-        return seconds + self.count(query.pattern[-1]) * (UPDATE + TOUCH * rows)
+        return seconds + self.count(query.pattern[-1]) * (ADD_UP + TOUCH_START * rows)
 
     def tree(self, queries: Mapping[str, Counted]) -> float:
         """All patterns of a family in prefix trees of products."""

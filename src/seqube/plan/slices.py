@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seqube.events.statistics import Statistics
-from seqube.plan.aggregates import MATCHES, AggregatePlan, chain_of
+from seqube.plan.aggregates import MATCHES, AggregatePlan, chain_of, free_slots
 from seqube.plan.needs import Needs, Plan, needs_of
 from seqube.plan.physical import MatchSequence, Scan
 from seqube.threads import n_pieces
@@ -78,7 +78,9 @@ def _worth(plan: Plan, needs: Needs, statistics: Statistics) -> int:
     most = n_events // SLICE_EVENTS
     if isinstance(plan, AggregatePlan) and _is_plain_count(plan):
         return n_events // SLICE_WORK
-    if isinstance(plan, AggregatePlan) or not isinstance(pattern, MatchSequence):
+    if not isinstance(pattern, MatchSequence):
+        return most
+    if isinstance(plan, AggregatePlan) and not (plan.strategy == "two-step" and plan.emit.counts_once):
         return most
     parts = [part for part in pattern.slots if isinstance(part, Scan)]
     if len(parts) < len(pattern.slots):
@@ -94,10 +96,12 @@ def _worth(plan: Plan, needs: Needs, statistics: Statistics) -> int:
 
 def _is_plain_count(plan: AggregatePlan) -> bool:
     """Whether nothing but matches is counted, each once, and in little time for each event."""
-    if plan.strategy != "window-product" or not plan.emit.counts_once or plan.group_by or plan.measures != (MATCHES,):
+    if plan.strategy != "window-product" or not plan.emit.counts_once or plan.measures != (MATCHES,):
         return False
     chain = chain_of(plan)
-    return not isinstance(chain, str) and chain.is_plain and not (chain.key or plan.matches.partition_by)
+    if isinstance(chain, str) or not chain.is_plain or chain.key or plan.matches.partition_by:
+        return False
+    return not plan.group_by or free_slots(plan, chain) is not None
 
 
 def n_stretches(statistics: Statistics, around: int, threads: int) -> int:

@@ -178,7 +178,7 @@ class _Once(_Counter):
 
     @cached_property
     def _words(self) -> tuple[Words, float] | None:
-        """The counts modulo 2^64 by maps that are undone, and what they are at most together; None where they cannot be."""
+        """The counts modulo 2^64 by what lies in the window, and what they are at most together; None where those are no help."""
         if self._run is not slide or self.task.batch.counts_events or not self.chain.is_plain:
             return None
         counts, bounds = np.zeros(len(self.samples.times), np.uint64), np.zeros(len(self.samples.times))

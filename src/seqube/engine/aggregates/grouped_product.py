@@ -11,7 +11,9 @@ every number of the other. Ends add to the cells of what came before them.
 
 Without this every value would be a lane (`lanes`), and every other event would lie in each of them.
 
-Cost: that of the window product, and a few numbers in a row for every value; a row of numbers for every start in the window.
+Where what events add can be taken back (`undoing_product`), it is: then nothing is kept for each start.
+
+Cost: that of these products, and a few numbers in a row for every value; a row of numbers for every start in the window.
 Invariant: as counts in doubles, exact below 2^53; beyond that, and for what does not fit, nothing is answered here.
 """
 
@@ -26,7 +28,8 @@ import pyarrow as pa
 
 from seqube.engine.aggregates.aggregation import Answer, Cells, Floats, Task
 from seqube.engine.aggregates.automaton import slot_rank
-from seqube.engine.aggregates.lanes import Maps, make_lanes
+from seqube.engine.aggregates.lanes import Maps, Numbers, make_lanes
+from seqube.engine.aggregates.undoing_product import Words
 from seqube.engine.jit import kernel
 from seqube.engine.numbers import EXACT
 from seqube.engine.predicates import Ints
@@ -62,7 +65,7 @@ def count_groups(task: Task, chain: EventChain) -> Answer | None:
     codes, values = np.zeros(len(ranks), np.int64), []
     for number in slots:
         groups = task.groups.only(tuple(key for key in task.plan.group_by if key.variable == chain.slots[number].variable))
-        here = ranks == slot_rank(n_slots, number)
+        here = np.flatnonzero(ranks == slot_rank(n_slots, number))
         rows = lanes.rows[here]
         if groups.size > MOST_NUMBERS:
             return None
@@ -78,11 +81,13 @@ def count_groups(task: Task, chain: EventChain) -> Answer | None:
     widest = _width(grouping, n_slots)
     if max(n_starts * widest * n_slots, len(own) * grouping.n_first * grouping.n_second) > MOST_NUMBERS:
         return None
-    out = np.zeros((len(own), grouping.n_first * grouping.n_second))
-    with task.batch.budget.bell() as bell:
-        slide_groups(lanes.maps, codes, grouping, n_slots, widest, (task.after, task.upto), of_lane, bell, out)
-    if out.size and out.max() >= EXACT:
-        return None
+    out = _undone(task, chain, lanes.maps, codes, grouping, of_lane, len(own))
+    if out is None:
+        out = np.zeros((len(own), grouping.n_first * grouping.n_second))
+        with task.batch.budget.bell() as bell:
+            slide_groups(lanes.maps, codes, grouping, n_slots, widest, (task.after, task.upto), of_lane, bell, out)
+        if out.size and out.max() >= EXACT:
+            return None
     group, cell = np.nonzero(out)
     digits = dict(zip(kept, task.groups.only(kept).digits(own[group]), strict=True))
     places = np.divmod(cell, grouping.n_second)
@@ -95,6 +100,20 @@ def count_groups(task: Task, chain: EventChain) -> Answer | None:
     order = np.argsort(result, kind="stable")
     counts = out[group, cell].astype(np.int64)[order]
     return Answer(Cells(result[order], np.zeros(len(group), np.int64)), {MATCHES: pa.array(counts)})
+
+
+def _undone(
+    task: Task, chain: EventChain, maps: Maps, codes: Ints, grouping: Grouping, of_lane: Ints, n_groups: int
+) -> Numbers | None:
+    """The counts by what the window holds (`undoing_product`), where nothing hinders that and they are exact."""
+    if not chain.is_plain:
+        return None
+    n_slots, counts = len(chain.slots), np.zeros((n_groups, grouping.n_first * grouping.n_second), np.uint64)
+    with task.batch.budget.bell() as bell:
+        bound = count_and_undo_groups(
+            maps, codes, grouping, n_slots, _width(grouping, n_slots), (task.after, task.upto), of_lane, bell, counts
+        )
+    return counts if bound < EXACT else None
 
 
 def _width(grouping: Grouping, n_slots: int) -> int:
@@ -115,28 +134,38 @@ def _size(grouping: Grouping, begin: int, end: int) -> int:
 
 
 @kernel
-def _reset(matrix: Floats) -> None:
-    matrix[:] = 0.0
+def _reset(matrix: Numbers) -> None:
+    matrix[:] = 0
     for i in range(matrix.shape[0]):
-        matrix[i, i, 0] = 1.0
+        matrix[i, i, 0] = 1
 
 
 @kernel
-def _add(source: Floats, target: Floats, size: int, at: int, step: int) -> None:
-    """Add the numbers of an entry to those of another, from a place on."""
+def _add(matrix: Numbers, source: tuple[int, int], target: tuple[int, int], size: int, at: int, step: int) -> None:
+    """Add the numbers of an entry to those of another, from a place on: by its place, as a view would cost more than to add it."""
     for i in range(size):
-        target[at + i * step] += source[i]
+        matrix[target[0], target[1], at + i * step] += matrix[source[0], source[1], i]
 
 
 @kernel
-def _append(back: Floats, slot: int, code: int, grouping: Grouping) -> None:
+def _append(back: Numbers, slot: int, code: int, grouping: Grouping) -> None:
     """Multiply the map of an event from the right."""
     for i in range(slot + 1):
         size = _size(grouping, i, slot)
         if slot == grouping.second:
-            _add(back[slot, i], back[slot + 1, i], size, code, grouping.n_second)
+            _add(back, (slot, i), (slot + 1, i), size, code, grouping.n_second)
         else:
-            _add(back[slot, i], back[slot + 1, i], size, code if slot == grouping.first else 0, 1)
+            _add(back, (slot, i), (slot + 1, i), size, code if slot == grouping.first else 0, 1)
+
+
+@kernel
+def _take_back(inside: Words, slot: int, code: int, grouping: Grouping) -> None:
+    """Take back what the oldest event began."""
+    for j in range(slot + 1, inside.shape[0]):
+        size = _size(grouping, slot + 1, j)
+        at = code * size if slot in (grouping.first, grouping.second) else 0
+        for i in range(size):
+            inside[j, slot, at + i] -= inside[j, slot + 1, i]
 
 
 @kernel
@@ -157,7 +186,7 @@ def _turn(
             for j in range(slot + 1, n_slots):
                 size = _size(grouping, slot + 1, j)
                 at = codes[k] * size if slot in (grouping.first, grouping.second) else 0
-                _add(product[slot + 1, j], product[slot, j], size, at, 1)
+                _add(product, (slot + 1, j), (slot, j), size, at, 1)
             if slot == 0:
                 for j in range(n_slots):
                     size = _size(grouping, 0, j)
@@ -172,7 +201,7 @@ def _turn(
 
 
 @kernel
-def _end(left: Floats, right: Floats, middle: int, last: int, code: int, grouping: Grouping, cells: Floats) -> None:
+def _end(left: Numbers, right: Numbers, middle: int, last: int, code: int, grouping: Grouping, cells: Numbers) -> None:
     """Add the products of what spans the slots before `middle` and what spans those from there to the last, for an end.
 
     Cells lie by the value of the second slot within that of the first; where the second is the last, the other way round, so that
@@ -257,3 +286,49 @@ def slide_groups(
             if rank >= start_rank:
                 oldest = min(oldest, maps.untils[k])
                 n_starts += 1
+
+
+@kernel
+def count_and_undo_groups(
+    maps: Maps,
+    codes: Ints,
+    grouping: Grouping,
+    n_slots: int,
+    width: int,
+    span: tuple[int, int],
+    of_lane: npt.NDArray[np.int64],
+    bell: Ints,
+    out: Words,
+) -> float:
+    """As `slide_groups`, of events that each come once, and modulo 2^64; the most matches there can be. See `count_and_undo`."""
+    after, upto = span
+    last, bound = n_slots - 1, 0.0
+    inside, present = np.empty((n_slots, n_slots, width), np.uint64), np.empty(n_slots)
+    size = _size(grouping, 0, last)
+    for lane in range(len(maps.offsets) - 1):
+        cells, leaving = out[of_lane[lane]], maps.offsets[lane]
+        _reset(inside)
+        present[:] = 0.0
+        for k in range(maps.offsets[lane], maps.offsets[lane + 1]):
+            if bell[0] != 0:
+                return bound
+            slot, now = last - (maps.ranks[k] >> 1), maps.times[k]
+            if slot < last:
+                _append(inside, slot, codes[k], grouping)
+                present[slot] += 1.0
+            elif after < now <= upto:
+                while maps.untils[leaving] <= now:
+                    left = last - (maps.ranks[leaving] >> 1)
+                    if left < last:
+                        _take_back(inside, left, codes[leaving], grouping)
+                        present[left] -= 1.0
+                    leaving += 1
+                at = codes[k] * size if last in (grouping.first, grouping.second) else 0
+                here = cells[at : at + size]
+                for i in range(size):
+                    here[i] += inside[last, 0, i]
+                most = 1.0
+                for j in range(last):
+                    most *= present[j]
+                bound += most
+    return bound

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from math import prod
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from seqube.engine.bindings import UNBOUND, Bindings, last_rows
@@ -22,6 +24,8 @@ from seqube.events import Events
 from seqube.events.schema import TYPE
 from seqube.language.tree import Attribute
 
+Digits = npt.NDArray[Any]  # whole numbers of the narrowest kind
+
 
 class Groups:
     """The values of GROUP BY as one code per match: digits in a mixed radix, 0 for null."""
@@ -29,10 +33,10 @@ class Groups:
     def __init__(self, keys: tuple[Attribute, ...], events: Events) -> None:
         self.keys = keys
         self._events = events
-        self._digits: list[Ints] = []  # per key: a digit for every row
+        self._digits: list[Digits] = []  # per key: a digit for every row
         self._rows: list[Ints] = []  # per key: a row with that value, for every digit
         self.size = 1  # how many groups there may be
-        known: dict[str, tuple[Ints, Ints]] = {}
+        known: dict[str, tuple[Digits, Ints]] = {}
         for key in keys:
             if key.name not in known:
                 known[key.name] = _key_digits(key.name, events)
@@ -57,14 +61,17 @@ class Groups:
         found = []
         for key, digits in zip(self.keys, self._digits, strict=True):
             bound = _any_row(bindings) if key.variable is None else last_rows(bindings[key.variable])
-            digit = digits[bound] if len(digits) else np.zeros(size, np.int64)
-            found.append(np.where(bound < 0, 0, digit))
+            digit = digits[bound].astype(np.int64) if len(digits) else np.zeros(size, np.int64)
+            unbound = bound < 0
+            found.append(np.where(unbound, 0, digit) if unbound.any() else digit)
         return self.join(found, size)
 
     def join(self, digits: Sequence[Ints], size: int) -> Ints:
         """Groups, from a digit for every key."""
-        codes = np.zeros(size, np.int64)
-        for digit, rows in zip(digits, self._rows, strict=True):
+        if not digits:
+            return np.zeros(size, np.int64)
+        codes = digits[0]
+        for digit, rows in zip(digits[1:], self._rows[1:], strict=True):
             codes = codes * len(rows) + digit
         return codes
 
@@ -82,13 +89,10 @@ class Groups:
         return [shown(take(self._events.column(key.name), rows[digit])) for key, rows, digit in found]
 
 
-def _key_digits(name: str, events: Events) -> tuple[Ints, Ints]:
+def _key_digits(name: str, events: Events) -> tuple[Digits, Ints]:
     """The values of a key as digits, 0 for null, one for every row; and for every digit a row that has it."""
-    if name == TYPE:
-        digits, n_codes = np.add(events.types, 1, dtype=np.int64), len(events.type_names)
-    else:
-        codes, n_codes = whole_codes(events, [name])
-        digits = codes + 1
+    codes, n_codes = (events.types, len(events.type_names)) if name == TYPE else whole_codes(events, [name])
+    digits = np.add(codes, 1, dtype=np.min_scalar_type(n_codes), casting="unsafe")  # narrow: they are looked up in no order
     rows = np.full(n_codes + 1, UNBOUND, np.int64)
     rows[digits[::-1]] = np.arange(len(digits))[::-1]
     rows[0] = UNBOUND

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from seqube.engine.aggregates.aggregation import CELL_BYTES, Answer, Cells, Task, distinct_cells
+from seqube.engine.aggregates.aggregation import CELL_BYTES, Answer, Cells, Task, distinct, distinct_cells
 from seqube.engine.aggregates.columns import exact_value, kind_of_value, values_of_matches
 from seqube.engine.aggregates.lists_of_values import BEGAN, ENDED, TAKEN, in_lists, listed
 from seqube.engine.aggregates.measured import WORD, Measured, whole_numbers
@@ -40,10 +40,11 @@ from seqube.engine.order import Settled
 from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.language.tree import Attribute, Value
-from seqube.plan.aggregates import Measure
+from seqube.plan.aggregates import ABOUT, MATCHES, Measure
 from seqube.plan.arguments import ADDED_UP, terms_of
 
 _NONE = np.empty(0, np.int64)
+FEW_CELLS = 1 << 14  # so few are all kept up, whether a match ends there or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,10 @@ def aggregate_matches(task: Task) -> Answer:
             task.batch.budget.hold(piece.n_bytes)
             kept.append(piece)
         pieces = iter(kept)
-    cells = task.given if task.is_given else _cells(task, kept)
+    cells = _cells(task, kept)
     built = {argument: _built(task, argument, kept) for argument in task.of_matches}
     tallies = {measure: _Tally(task, measure, len(cells), built) for measure in task.plan.measures}
-    place = _Places(cells, len(task.moments))
+    place = _Places(cells, task.groups.size, len(task.moments))
     n_matches = 0
     for piece in pieces:
         task.batch.budget.check()
@@ -86,12 +87,22 @@ def aggregate_matches(task: Task) -> Answer:
         for tally in tallies.values():
             tally.add(*((begin, end) if everything else (begin[inside], end[inside])), rows, n_matches + inside, spans)
         n_matches += len(begin)
-    return Answer(cells, {measure: tally.total(tallies) for measure, tally in tallies.items()})
+    measures = {measure: tally.total(tallies) for measure, tally in tallies.items()}
+    if not _is_any_cell(task):
+        return Answer(cells, measures)
+    found = np.flatnonzero(measures[MATCHES if MATCHES in measures else ABOUT])
+    taken = {measure: values.take(pa.array(found)) for measure, values in measures.items()}
+    return Answer(Cells(cells.groups[found], cells.moments[found]), taken)
 
 
 def _is_kept(task: Task) -> bool:
     """Whether all matches are kept before they are added up."""
-    return not task.is_given or bool(task.of_matches)
+    return not (task.is_given or _is_any_cell(task)) or bool(task.of_matches)
+
+
+def _is_any_cell(task: Task) -> bool:
+    """Whether matches are added to every cell that there may be, as those are few, and those where none ends are left out then."""
+    return not task.is_given and task.plan.emit.counts_once and task.groups.size * len(task.moments) <= FEW_CELLS
 
 
 def _built(task: Task, argument: Value, pieces: list[_Piece]) -> pa.Array:
@@ -103,6 +114,10 @@ def _built(task: Task, argument: Value, pieces: list[_Piece]) -> pa.Array:
 
 
 def _cells(task: Task, pieces: list[_Piece]) -> Cells:
+    if task.is_given:
+        return task.given
+    if _is_any_cell(task):
+        return Cells(*np.divmod(np.arange(task.groups.size * len(task.moments)), max(len(task.moments), 1)))
     none = np.empty(0, np.int64)
     if task.plan.report == "present":
         spans = [np.stack([piece.groups, piece.begin, piece.end], axis=1) for piece in pieces]
@@ -118,15 +133,16 @@ def _cells(task: Task, pieces: list[_Piece]) -> Cells:
 class _Places:
     """Where cells are: the first cell of a group at or after a moment."""
 
-    def __init__(self, cells: Cells, n_moments: int) -> None:
-        self._groups = np.unique(cells.groups)
+    def __init__(self, cells: Cells, n_groups: int, n_moments: int) -> None:
+        self._n_groups, self._n_moments = n_groups, n_moments
+        self._is_all = len(cells) == n_groups * n_moments
+        self._groups = distinct(cells.groups)
         self._width = n_moments + 1
         self._keys = np.searchsorted(self._groups, cells.groups) * self._width + cells.moments
-        self._plain = len(self._groups) == 1 and len(cells) == n_moments
 
     def __call__(self, groups: Ints, moments: Ints) -> Ints:
-        if self._plain and (groups == self._groups[0]).all():
-            return moments
+        if self._is_all:
+            return moments if self._n_groups == 1 else groups * self._n_moments + moments
         number = np.searchsorted(self._groups, groups)
         known = number < len(self._groups)
         known[known] &= self._groups[number[known]] == groups[known]

@@ -1,21 +1,20 @@
-"""Counts of plain sequences of events as products of maps that can be undone: what has left the window is divided out.
+"""Counts of plain sequences of events by what lies in the window: what an event adds is taken back when it leaves.
 
 The product of maps over a window (`window_product`) needs a queue of two stacks because a negation, or a list, cannot be undone.
-The map of a single event can: it adds one entry to the next, so its inverse subtracts it. So two products are kept, that of all
-maps so far and the inverse of the product of those that have left, and neither is ever begun anew:
+What a single event adds can. `inside[j, i]` is the number of sequences of the slots i .. j - 1 that lie in the window:
 
-    P    all maps so far: an event of slot i adds column i to column i + 1
-    Q    the inverse of those that have left: one of slot i that leaves subtracts row i + 1 from row i
+    an event of slot j comes      inside[j + 1, i] += inside[j, i]      for all i up to j: it ends what came before it
+    one of slot i leaves          inside[j, i] -= inside[j, i + 1]      for all j behind i: the oldest, it begins what is there
 
-    matches that end now = row 0 of Q . column n - 1 of P
+    matches that end now = inside[n - 1, 0]
 
-Both grow far beyond what a double holds, so all of it is modulo 2^64, by wrapping. How large a count can be is told beside it: at
-most as many matches end with an event as the numbers of events of the other slots in its window multiplied. Below 2^53 the count is
-exact, and whoever asks for more counts in another way.
+Events leave in the order in which they came, so one that leaves late takes back what it was part of meanwhile. Counts wrap at 2^64.
+How large one can be is told beside it: at most as many matches end with an event as the numbers of events of the other slots in its
+window multiplied. Below 2^53 the count is exact, and whoever asks for more counts in another way.
 
-Cost: for an event as many additions as its slot has a number when it comes, the others when it leaves, and n products for an end: a
-few nanoseconds each, whatever the window. Memory: two small matrices.
-Invariant: maps are in the order of time, and leave in it.
+Cost: for an event as many additions as its slot has a number when it comes, and the others when it leaves: a few nanoseconds each,
+whatever the window. Memory: a small matrix.
+Invariant: maps are in the order of time, and leave in it; of one time, later slots come first, and leave first.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ def count_and_undo(maps: Maps, samples: Samples, n: int, span: tuple[int, int], 
     Once the `bell` rings, nothing more is counted.
     """
     after, upto = span
-    product, undone = np.empty((n, n), np.uint64), np.empty((n, n), np.uint64)  # of the product, a column is a row
+    inside = np.empty((n, n), np.uint64)
     present = np.empty(n)  # how many events of each slot the window has
     for lane in range(len(maps.offsets) - 1):
         for i in range(n):
             for j in range(n):
-                product[i, j] = undone[i, j] = np.uint64(1 if i == j else 0)
+                inside[i, j] = np.uint64(1 if i == j else 0)
             present[i] = 0.0
         leaving = maps.offsets[lane]
         e, last_e = samples.offsets[lane], samples.offsets[lane + 1]
@@ -52,8 +51,8 @@ def count_and_undo(maps: Maps, samples: Samples, n: int, span: tuple[int, int], 
                 break
             slot = n - 1 - (maps.ranks[k] >> 1)
             if slot < n - 1:
-                for j in range(slot + 1):
-                    product[slot + 1, j] += product[slot, j]
+                for i in range(slot + 1):
+                    inside[slot + 1, i] += inside[slot, i]
                 present[slot] += 1.0
                 continue
             now = maps.times[k]
@@ -65,13 +64,11 @@ def count_and_undo(maps: Maps, samples: Samples, n: int, span: tuple[int, int], 
                 left = n - 1 - (maps.ranks[leaving] >> 1)
                 if left < n - 1:
                     for j in range(left + 1, n):
-                        undone[left, j] -= undone[left + 1, j]
+                        inside[j, left] -= inside[j, left + 1]
                     present[left] -= 1.0
                 leaving += 1
-            count, bound = np.uint64(0), 1.0
-            for j in range(n):
-                count += undone[0, j] * product[n - 1, j]
+            bound = 1.0
             for j in range(n - 1):
                 bound *= present[j]
-            counts[e] += count
+            counts[e] += inside[n - 1, 0]
             bounds[e] += bound
