@@ -266,12 +266,11 @@ def test_a_time_of_another_zone_is_the_same_moment(spark: SparkSession) -> None:
 SPARSE = "SEQ(A a, B b) AGG COUNT(*) WITHIN 5 EMIT TOTAL"
 
 
-def test_a_sample_tells_what_the_events_are_like(spark: SparkSession) -> None:
+def test_a_sample_tells_what_the_events_are_like(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     n = 20_000
     rows = [("AB"[number % 10 == 0], number, number % 7) for number in range(n)]
-    source = ingest.read_source(
-        spark.createDataFrame([*rows, (None, 5, 1), ("A", None, 1)], "type string, ts long, k long"), "type", "ts", "ms"
-    )
+    frame = spark.createDataFrame([*rows, (None, 5, 1), ("A", None, 1)], "type string, ts long, k long")
+    source = ingest.read_source(frame, "type", "ts", "ms")
     measured, rejected = source.survey(["k"])
     assert rejected == {"no type": 1, "no time": 1}
     assert measured is not None
@@ -279,8 +278,11 @@ def test_a_sample_tells_what_the_events_are_like(spark: SparkSession) -> None:
     assert measured.statistics.count("B") == pytest.approx(0.1 * n, rel=0.6)
     assert measured.statistics.span == pytest.approx(n, rel=0.1)
     assert measured.distinct == {"k": 7}
-    again, _ = source.survey(["k"])
-    assert again == measured
+    assert source._look_at_some(["k"]).measured == measured
+    monkeypatch.setattr(ingest.EventFrame, "_look_at_some", lambda *_: pytest.fail("looked at again"))
+    assert ingest.read_source(frame, "type", "ts", "ms").survey(["k"]).measured == measured
+    with pytest.raises(pytest.fail.Exception, match="looked at again"):
+        source.survey(["type"])
 
 
 def test_auto_is_costed_where_several_strategies_apply(spark: SparkSession) -> None:

@@ -91,6 +91,8 @@ class Survey(NamedTuple):
 
 # How many rows of a DataFrame are no events, by reason, for the columns that were asked for; while somebody holds it.
 _REJECTED: MutableMapping[DataFrame, dict[tuple[str, str, str], Mapping[str, int]]] = WeakKeyDictionary()
+# What a look at it told, for the columns that were asked for; while somebody holds the DataFrame.
+_SURVEYED: MutableMapping[DataFrame, dict[tuple[str, ...], Survey]] = WeakKeyDictionary()
 # Whether some text of a column names a zone, by column; while somebody holds the DataFrame.
 _ZONED: MutableMapping[DataFrame, dict[str, bool]] = WeakKeyDictionary()
 
@@ -146,11 +148,19 @@ class EventFrame:
     def survey(self, looked_up: Iterable[str]) -> Survey:
         """What one row in SURVEYED says of the events, and of the columns that are looked up; and all rows that are no events.
 
-        One job that reads the type, the time and these columns. The sample is taken by a hash, so that it is the same every time.
+        One job that reads the type, the time and these columns; the same DataFrame is looked at once for them, however many
+        workloads are planned for it.
         """
+        asked = (self.type_column, self.time_column, self.schema.unit, *sorted(looked_up))
+        known = {} if self.given is None else _SURVEYED.setdefault(self.given, {})
+        if asked not in known:
+            known[asked] = self._look_at_some(asked[3:])
+        return known[asked]
+
+    def _look_at_some(self, names: Sequence[str]) -> Survey:
+        """Taken by a hash, so that the sample is the same every time."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        names = sorted(looked_up)
         values = [F.approx_count_distinct(column(self.schema.column_of(name))) for name in names]
         sampled = self.frame.where(F.isnotnull(column(REASON)) | (bucket((TIME, *names), SURVEYED, self) == 0))
         type_name = F.when(F.isnull(column(REASON)), column(self.type_column).cast("string"))
