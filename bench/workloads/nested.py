@@ -247,9 +247,8 @@ def in_short(measured: Sequence[Measurement]) -> Iterator[Measurement]:
     for m in measured:
         contests.setdefault(m.task, {})[m.contender] = m.cpu_s or float("nan")
     compared = {task: times for task, times in contests.items() if "auto" in times}
-    largest = {
-        task: times["iterative"] / times["auto"] for task, times in compared.items() if task.endswith(f", window {WINDOWS[-1]}")
-    }
+    window = max(m.about["window"] for m in measured if m.task in compared)
+    largest = {task: times["iterative"] / times["auto"] for task, times in compared.items() if task.endswith(f", window {window}")}
     behind = {task: times["auto"] / min(times[name] for name in VIEWS) for task, times in compared.items()}
     beside = {
         task: times["latest-start"] / times["outer query alone"] for task, times in contests.items() if "latest-start" in times

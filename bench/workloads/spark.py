@@ -73,7 +73,9 @@ def measurements(quick: bool = False, chosen: Collection[str] | None = None) -> 
         # Slices and counts come first in both sessions, so that both are equally warm.
         cut = [("slices", folder, n), ("counts", folder, n)]
         numbers, n_related = ("1", 40) if quick else ("123", 200)
-        together = [("workloads", folder, n, numbers), ("streamed", folder, n, numbers), ("related", folder, n, n_keys, n_related)]
+        together = [("workloads", folder, n, numbers), ("related", folder, n, n_keys, n_related)]
+        if not quick:
+            together.insert(1, ("streamed", folder, n, numbers))
         more = [("keyed", folder, n, n_keys), *together, *streams]
         if chosen:
             cut, more = ([task for task in tasks if task[0] in chosen] for tasks in (cut, more))
