@@ -185,9 +185,8 @@ def _take_turns(
     spent_s = {name: sum(reply["seconds"] for reply in replies[name]) for name in processes}
     for _ in range(pace.repetitions):
         for name, process in processes.items():
-            done = replies[name]
-            short_of_runs = len(done) < (LEAST if done and done[-1]["seconds"] < SHORT_S else 1)
-            if name in failures or (spent_s[name] > pace.budget_s and not short_of_runs):
+            done, least = len(replies[name]), LEAST if spent_s[name] < SHORT_S * len(replies[name]) else 1
+            if name in failures or (spent_s[name] > pace.budget_s and done >= least):
                 continue
             began = time.perf_counter()
             try:
