@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +14,7 @@ import pytest
 
 from seqube.engine.instances import Batch
 from seqube.engine.matching import Matcher
-from seqube.engine.views.iterative import NestedEvaluation
+from seqube.engine.views.iterative import Loops, NestedEvaluation
 from seqube.events import Events
 from seqube.language import parse, parse_file
 from seqube.language.tree import Query
@@ -48,6 +51,26 @@ def test_views_are_purged_as_the_window_moves(pattern: str, strategy: str) -> No
     query = parse(f"{pattern} WITHIN 60")
     shorter, longer = (peak_words(query, stream(n), strategy) for n in (4_000, 16_000))
     assert longer <= 1.05 * shorter
+
+
+@pytest.mark.parametrize("strategy", [*VIEWS, "iterative", "auto"])
+def test_what_loops_write_to_is_gone_with_them(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where they were told that something is full, and began again with more room."""
+    written: list[weakref.ref[np.ndarray[Any, Any]]] = []
+    grow = Loops._grow
+
+    def noted(loops: Loops) -> None:
+        written.extend(map(weakref.ref, loops.store))
+        grow(loops)
+        written.extend(map(weakref.ref, loops.store))
+
+    monkeypatch.setattr(Loops, "_grow", noted)
+    assert peak_words(parse(f"{PATTERNS[0]} WITHIN 240"), stream(1_200), strategy) >= 0
+    stepped = Matcher(plan_query(parse(f"{PATTERNS[1]} WITHIN 240"), strategy=strategy))
+    assert stepped.run(stream(1_200)).num_rows
+    gc.collect()
+    assert written
+    assert not any(array() is not None for array in written)
 
 
 @pytest.mark.parametrize("strategy", VIEWS)

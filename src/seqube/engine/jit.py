@@ -25,6 +25,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numba
 from numba.core import caching
+from numba.extending import intrinsic
 
 from seqube.caches import caches
 from seqube.loading import collector_at_rest
@@ -161,6 +162,20 @@ def inner_kernel(function: Callable[P, R]) -> Callable[P, R]:
 def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
     """The same for a piece of a kernel: its code is copied to wherever it is called, so that names cost nothing."""
     return _keep(function, _doorless(function, forceinline=True))
+
+
+def _not_counted(_: Any, array: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        bare = context.make_array(array)(context, builder, arguments[0])
+        bare.meminfo, bare.parent = bare.meminfo.type(None), bare.parent.type(None)
+        return bare._getvalue()
+
+    return array(array), generate
+
+
+# An array as one that compiled code need not give back. What raises there gives back nothing of what it holds, which then stays for
+# ever; so who catches what its callees raise lends them arrays in this way, while its own caller holds them.
+borrowed: Any = intrinsic(_not_counted)
 
 
 def _doorless(function: Callable[P, R], **options: bool) -> Any:

@@ -25,7 +25,7 @@ import numpy as np
 
 from seqube.engine.bindings import UNBOUND, is_bound
 from seqube.engine.instances import Batch, Instances
-from seqube.engine.jit import inner_kernel, kernel, kernel_part
+from seqube.engine.jit import borrowed, inner_kernel, kernel, kernel_part
 from seqube.engine.limits import Budget
 from seqube.engine.predicates import Evaluator, Ints
 from seqube.engine.sequence import HIGHEST, LOWEST
@@ -329,6 +329,7 @@ def find_matches(
 
     Where something was full, -1 less that number. Matches that wait are `checked` later.
     """
+    p, w, arena, pool, intervals = borrowed(p), borrowed(w), borrowed(arena), borrowed(pool), borrowed(intervals)
     w[TOP] = 0
     for t in range(begin, len(triggers)):
         mark = w[TOP]
@@ -348,6 +349,7 @@ def find_matches(
 @kernel
 def check_matches(p: Ints, w: Ints, arena: Ints, pool: Ints, intervals: Ints, matches: Ints, begin: int, enough: int) -> int:
     """Push the matches (a row each) from number `begin` on that no negation cancels, as `find_matches` does."""
+    p, w, arena, pool, intervals = borrowed(p), borrowed(w), borrowed(arena), borrowed(pool), borrowed(intervals)
     w[TOP] = 0
     for m in range(begin, len(matches)):
         mark = w[TOP]
