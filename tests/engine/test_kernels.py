@@ -47,6 +47,30 @@ def test_python_calls_no_inner_kernel() -> None:
     assert not called
 
 
+def test_kernels_that_catch_lend_their_arrays() -> None:
+    """What a callee held when it raised is held for ever, unless it was lent uncounted."""
+    catching = [
+        (name, each)
+        for name, tree in trees()
+        for each in compiled(tree, COMPILED)
+        if any(isinstance(n, ast.Try) for n in ast.walk(each))
+    ]
+    assert catching
+    held = []
+    for name, function in catching:
+        lent = {n.args[0].id for n in ast.walk(function) if isinstance(n, ast.Call) and is_named(n.func, "borrowed")}
+        for tried in (n for n in ast.walk(function) if isinstance(n, ast.Try)):
+            calls = [n for statement in tried.body for n in ast.walk(statement) if isinstance(n, ast.Call)]
+            given = {each.id for call in calls for each in call.args if isinstance(each, ast.Name)}
+            arrays = {each.arg for each in function.args.args if is_named(each.annotation, "Ints")}
+            held += [f"{name}.{function.name}: {array}" for array in sorted((given & arrays) - lent)]
+    assert not held
+
+
+def is_named(node: ast.AST | None, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
 def test_kernels_copy_no_arrays_by_slices() -> None:
     """Numba compiles the text of an error for it, which takes longer than most loops do: an element at a time costs nothing."""
     slow = []
