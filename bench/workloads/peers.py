@@ -47,7 +47,7 @@ class Pace(NamedTuple):
     limit_s: float
 
 
-QUICK = Pace(9, 0.6, 120)
+QUICK = Pace(5, 0.6, 120)
 FULL = Pace(9, 30, 300)
 
 
