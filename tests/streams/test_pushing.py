@@ -496,7 +496,7 @@ def test_a_stream_is_planned_for_windows_that_are_full() -> None:
     table = pa.table({"type": ["A", "B", "C", "D"] * 300, "ts": range(1200), "id": [i % 2 for i in range(1200)]})
     taken = {}
     for window in (10, 1_000_000):
-        stream = sq.Stream(f"SEQ(A a, B b, C c, [id]) WITHIN {window} AGG COUNT(*)")
+        stream = sq.Stream(f"SEQ(A a, B b, C c, D d, A e, B f, C g, [id]) WITHIN {window} AGG COUNT(*)")
         stream.push(table)
         plan = stream.stats.queries["query"].plan
         taken[window] = next(name for name in ("per-start", "window-product") if f"taken: {name}" in plan)
