@@ -95,6 +95,19 @@ def test_queries_come_and_go(data: st.DataObject, tree: Any, events: list[oracle
             assert counted(found.rows.get(name, [])) == counted(expected), f"{name}, from event {start}"
 
 
+@pytest.mark.parametrize("first", ["SEQ(C v0) WITHIN 3", "SEQ(A v0, C v1, !A v2) WITHIN 3", "SEQ(A v0, C v1) WITHIN 3"])
+def test_a_query_comes_where_nothing_shares_yet(first: str) -> None:
+    """What it will begin with is kept, also where it is alone with that."""
+    events = oracle.stream(("A", 0, {}), ("C", 11, {}), ("C", 12, {}), ("C", 13, {}))
+    stream, found = Events(table(events)), Collected()
+    matcher = SharedMatcher({"first": parse(first)})
+    state = found.take(matcher.step(matcher.start(), stream.slice(0, 1)))
+    state = matcher.add(state, "second", parse("SEQ(C v0, C v1) WITHIN 3"))
+    state = found.take(matcher.step(state, stream.slice(1, 4)))
+    found.take(matcher.finish(state))
+    assert counted(found.rows["second"]) == counted(oracle.matches(parse("SEQ(C v0, C v1) WITHIN 3"), events, {}))
+
+
 def random_stream(n: int, names: str, seed: int = 0) -> Events:
     generator = np.random.default_rng(seed)
     types = np.array(list(names))[generator.integers(0, len(names), n)]

@@ -301,7 +301,8 @@ class SharedMatcher(Operator[SharedState, dict[str, pa.Table]]):
         assert state.pending is not None
         assert state.kept is not None
         events, budget = state.pending.release(upto), self._limits.budget()
-        if state.live is None:  # nothing shares
+        if state.live is None:  # nothing shares yet; who is young will begin with what is kept
+            state.kept.append(events, events.times)
             return {}
         try:
             read = state.live.read(events)
