@@ -242,6 +242,11 @@ def free_slots(plan: AggregatePlan, chain: EventChain) -> list[int] | None:
     return sorted(found) if len(found) <= 2 else None
 
 
+def can_be_taken_back(plan: AggregatePlan, chain: EventChain) -> bool:
+    """Whether what an event adds is taken back when it leaves the window, as each match counts once, when it ends."""
+    return plan.emit.counts_once and chain.is_plain and not plan.matches.window.counts_events
+
+
 # ---------------------------------------------------------------- costs
 
 # Seconds, measured on one core: what an event costs to lay out (in time order, or by key, and what all keys together report of it),
@@ -312,7 +317,7 @@ class Aggregation:
         """Seconds with one product of maps for the window; by groups, of maps of some numbers in a row."""
         assert isinstance(self.chain, EventChain)
         each = MULTIPLY + PER_SLOT * self.chain.n_states
-        if self.chain.is_plain and self.plan.emit.counts_once and self.plan.measures == (MATCHES,):
+        if can_be_taken_back(self.plan, self.chain) and self.plan.measures == (MATCHES,):
             each = UNDO * len(self.chain.slots)
         if free_slots(self.plan, self.chain):
             return self._counted(each + PER_VALUE * self._groups(self.chain, self._free(self.chain)[:1]), copied=False)

@@ -151,10 +151,11 @@ class EventFrame:
         One job that reads the type, the time and these columns; the same DataFrame is looked at once for them, however many
         workloads are planned for it.
         """
-        asked = (self.type_column, self.time_column, self.schema.unit, *sorted(looked_up))
+        names = sorted(looked_up)
+        asked = (self.type_column, self.time_column, self.schema.unit, *names)
         known = {} if self.given is None else _SURVEYED.setdefault(self.given, {})
         if asked not in known:
-            known[asked] = self._look_at_some(asked[3:])
+            known[asked] = self._look_at_some(names)
         return known[asked]
 
     def _look_at_some(self, names: Sequence[str]) -> Survey:

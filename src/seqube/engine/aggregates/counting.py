@@ -33,7 +33,7 @@ from seqube.engine.numbers import EXACT
 from seqube.engine.predicates import Ints, Mask
 from seqube.engine.sequence import HIGHEST, LOWEST
 from seqube.language.tree import Attribute, Value
-from seqube.plan.aggregates import Measure, chain_of
+from seqube.plan.aggregates import Measure, can_be_taken_back, chain_of
 from seqube.plan.chains import EventChain
 
 DOUBLES = Ring(1.0, 0.0)
@@ -179,7 +179,7 @@ class _Once(_Counter):
     @cached_property
     def _words(self) -> tuple[Words, float] | None:
         """The counts modulo 2^64 by what lies in the window, and what they are at most together; None where those are no help."""
-        if self._run is not slide or self.task.batch.counts_events or not self.chain.is_plain:
+        if self._run is not slide or not can_be_taken_back(self.task.plan, self.chain):
             return None
         counts, bounds = np.zeros(len(self.samples.times), np.uint64), np.zeros(len(self.samples.times))
         with self.task.batch.budget.bell() as bell:

@@ -34,7 +34,7 @@ from seqube.engine.jit import kernel
 from seqube.engine.numbers import EXACT
 from seqube.engine.predicates import Ints
 from seqube.engine.sequence import HIGHEST
-from seqube.plan.aggregates import MATCHES, free_slots
+from seqube.plan.aggregates import MATCHES, can_be_taken_back, free_slots
 from seqube.plan.chains import EventChain
 
 MOST_NUMBERS = 1 << 25  # in all rows of starts, or in all cells; beyond this, groups are lanes
@@ -47,6 +47,18 @@ class Grouping(NamedTuple):
     second: int
     n_first: int
     n_second: int
+
+
+class Pass(NamedTuple):
+    """What is counted in one pass: maps with the value of each, and which ends are new, those in (after, upto]."""
+
+    maps: Maps
+    codes: Ints
+    grouping: Grouping
+    n_slots: int
+    width: int  # the most numbers of an entry
+    span: tuple[int, int]
+    of_lane: npt.NDArray[np.int64]  # the row of the result for each lane
 
 
 def count_groups(task: Task, chain: EventChain) -> Answer | None:
@@ -81,11 +93,17 @@ def count_groups(task: Task, chain: EventChain) -> Answer | None:
     widest = _width(grouping, n_slots)
     if max(n_starts * widest * n_slots, len(own) * grouping.n_first * grouping.n_second) > MOST_NUMBERS:
         return None
-    out = _undone(task, chain, lanes.maps, codes, grouping, of_lane, len(own))
-    if out is None:
-        out = np.zeros((len(own), grouping.n_first * grouping.n_second))
+    asked = Pass(lanes.maps, codes, grouping, n_slots, widest, (task.after, task.upto), of_lane)
+    size = (len(own), grouping.n_first * grouping.n_second)
+    out: Numbers = np.zeros(size, np.uint64)
+    bound = np.inf
+    if can_be_taken_back(task.plan, chain):
         with task.batch.budget.bell() as bell:
-            slide_groups(lanes.maps, codes, grouping, n_slots, widest, (task.after, task.upto), of_lane, bell, out)
+            bound = count_and_undo_groups(asked, bell, out)
+    if bound >= EXACT:
+        out = np.zeros(size)
+        with task.batch.budget.bell() as bell:
+            slide_groups(asked, bell, out)
         if out.size and out.max() >= EXACT:
             return None
     group, cell = np.nonzero(out)
@@ -100,20 +118,6 @@ def count_groups(task: Task, chain: EventChain) -> Answer | None:
     order = np.argsort(result, kind="stable")
     counts = out[group, cell].astype(np.int64)[order]
     return Answer(Cells(result[order], np.zeros(len(group), np.int64)), {MATCHES: pa.array(counts)})
-
-
-def _undone(
-    task: Task, chain: EventChain, maps: Maps, codes: Ints, grouping: Grouping, of_lane: Ints, n_groups: int
-) -> Numbers | None:
-    """The counts by what the window holds (`undoing_product`), where nothing hinders that and they are exact."""
-    if not chain.is_plain:
-        return None
-    n_slots, counts = len(chain.slots), np.zeros((n_groups, grouping.n_first * grouping.n_second), np.uint64)
-    with task.batch.budget.bell() as bell:
-        bound = count_and_undo_groups(
-            maps, codes, grouping, n_slots, _width(grouping, n_slots), (task.after, task.upto), of_lane, bell, counts
-        )
-    return counts if bound < EXACT else None
 
 
 def _width(grouping: Grouping, n_slots: int) -> int:
@@ -131,6 +135,12 @@ def _size(grouping: Grouping, begin: int, end: int) -> int:
     if begin <= grouping.second < end:
         size *= grouping.n_second
     return size
+
+
+@kernel
+def _place(grouping: Grouping, slot: int, code: int, size: int) -> int:
+    """Where the numbers for the value of an event begin, so many for each value; in a slot that is not grouped by, at 0."""
+    return code * size if slot in (grouping.first, grouping.second) else 0
 
 
 @kernel
@@ -163,7 +173,7 @@ def _take_back(inside: Words, slot: int, code: int, grouping: Grouping) -> None:
     """Take back what the oldest event began."""
     for j in range(slot + 1, inside.shape[0]):
         size = _size(grouping, slot + 1, j)
-        at = code * size if slot in (grouping.first, grouping.second) else 0
+        at = _place(grouping, slot, code, size)
         for i in range(size):
             inside[j, slot, at + i] -= inside[j, slot + 1, i]
 
@@ -185,7 +195,7 @@ def _turn(
                 break  # this start has left, and so have all before it
             for j in range(slot + 1, n_slots):
                 size = _size(grouping, slot + 1, j)
-                at = codes[k] * size if slot in (grouping.first, grouping.second) else 0
+                at = _place(grouping, slot, codes[k], size)
                 _add(product, (slot + 1, j), (slot, j), size, at, 1)
             if slot == 0:
                 for j in range(n_slots):
@@ -228,19 +238,9 @@ def _end(left: Numbers, right: Numbers, middle: int, last: int, code: int, group
 
 
 @kernel
-def slide_groups(
-    maps: Maps,
-    codes: Ints,
-    grouping: Grouping,
-    n_slots: int,
-    width: int,
-    span: tuple[int, int],
-    of_lane: npt.NDArray[np.int64],
-    bell: Ints,
-    out: Floats,
-) -> None:
+def slide_groups(asked: Pass, bell: Ints, out: Floats) -> None:
     """Add every match that ends in `span` (after, upto] to its cell: a row of `out` for the group of its lane. See `slide`."""
-    after, upto = span
+    maps, codes, grouping, n_slots, width, (after, upto), of_lane = asked
     last = n_slots - 1
     back = np.empty((n_slots, n_slots, width))  # transposed, and without the last column: ends are counted as they come
     product = np.empty_like(back)
@@ -289,19 +289,9 @@ def slide_groups(
 
 
 @kernel
-def count_and_undo_groups(
-    maps: Maps,
-    codes: Ints,
-    grouping: Grouping,
-    n_slots: int,
-    width: int,
-    span: tuple[int, int],
-    of_lane: npt.NDArray[np.int64],
-    bell: Ints,
-    out: Words,
-) -> float:
+def count_and_undo_groups(asked: Pass, bell: Ints, out: Words) -> float:
     """As `slide_groups`, of events that each come once, and modulo 2^64; the most matches there can be. See `count_and_undo`."""
-    after, upto = span
+    maps, codes, grouping, n_slots, width, (after, upto), of_lane = asked
     last, bound = n_slots - 1, 0.0
     inside, present = np.empty((n_slots, n_slots, width), np.uint64), np.empty(n_slots)
     size = _size(grouping, 0, last)
@@ -323,7 +313,7 @@ def count_and_undo_groups(
                         _take_back(inside, left, codes[leaving], grouping)
                         present[left] -= 1.0
                     leaving += 1
-                at = codes[k] * size if last in (grouping.first, grouping.second) else 0
+                at = _place(grouping, last, codes[k], size)
                 here = cells[at : at + size]
                 for i in range(size):
                     here[i] += inside[last, 0, i]

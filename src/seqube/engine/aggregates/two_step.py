@@ -136,6 +136,8 @@ class _Places:
     def __init__(self, cells: Cells, n_groups: int, n_moments: int) -> None:
         self._n_groups, self._n_moments = n_groups, n_moments
         self._is_all = len(cells) == n_groups * n_moments
+        if self._is_all:
+            return
         self._groups = distinct(cells.groups)
         self._width = n_moments + 1
         self._keys = np.searchsorted(self._groups, cells.groups) * self._width + cells.moments
